@@ -27,7 +27,7 @@ ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(AR
 # --max-worker-restart 0: where one of the two processes dies, the test that ran in it is named at once. A new one in
 # its place can wait for ever for tests that it was never given (pytest-dev/pytest-xdist#1378).
 QUICK := -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --timeout 300 \
-         -p tests.support.skipped
+         -p tests.support.skipped -p tests.support.crashed
 
 .PHONY: sweep test test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow wandb projects clean
 
