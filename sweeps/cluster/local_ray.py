@@ -76,7 +76,7 @@ class LocalRay:
             if self._is_joined:
                 import ray
 
-                ray.shutdown()
+                ray_connection.shut_down(ray)
                 self._is_joined = False
         finally:
             self._end()

@@ -88,7 +88,7 @@ def connect(config: SweepConfig, code: Sequence[Path], local: LocalRay) -> Itera
     try:
         yield _joined(config, code, context.dashboard_url or None)
     finally:
-        ray.shutdown()
+        ray_connection.shut_down(ray)
 
 
 def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None) -> Cluster:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import shlex
@@ -123,6 +124,25 @@ def join(ray: Any, address: str, python: Path | None) -> Any:
         )
 
 
+def shut_down(ray: Any) -> None:
+    """`ray.shutdown()`, with Python's garbage collector off.
+
+    Python collects in whatever thread makes objects. One that lets go of an object of Ray in this half second
+    ends the process: exit status 1, without a traceback ("The core worker has already been shutdown" in
+    src/ray/core_worker/core_worker_process.cc; for threads see ray-project/ray#31145).
+
+    Args:
+        ray: the module.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        ray.shutdown()
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 @contextlib.contextmanager
 def _by(python: Path | None) -> Iterator[None]:
     """Ray starts its processes by `sys.executable`, and takes no other Python for all but its workers."""
@@ -142,14 +162,14 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # a Ray that takes too long to start raises this very class
-        ray.shutdown()  # it may have been connected already
+        shut_down(ray)  # it may have been connected already
         if address is None:
             raise RayNotStarted(not_started(first_line(error))) from None
         if not isinstance(error, (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError)):
             raise
         raise UserError(f"--address {address}: {why_not(error)}") from None
     except BaseException:  # Ctrl-C: at the exit, Ray would look for a Ray that has been ended since
-        ray.shutdown()
+        shut_down(ray)
         raise
 
 

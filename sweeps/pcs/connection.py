@@ -27,4 +27,4 @@ def joined(address: str) -> Iterator[str]:
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"--address {address}: {ray_connection.why_not(error)}") from None
     finally:
-        ray.shutdown()
+        ray_connection.shut_down(ray)

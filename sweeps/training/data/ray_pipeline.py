@@ -177,5 +177,5 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     try:
         yield
     finally:
-        ray.shutdown()
+        ray_connection.shut_down(ray)
         signal.signal(signal.SIGTERM, before)  # Ray leaves its own handler

@@ -75,6 +75,39 @@ def test_a_signal_to_the_group_of_this_process_does_not_reach_rays_processes() -
     assert group_of_a_child() == os.getpgrp()
 
 
+LETS_GO = """
+import threading, time, ray
+from sweeps.common import ray_connection
+
+ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+held, has_begun, is_over = [ray.put(0) for _ in range(2000)], threading.Event(), threading.Event()
+
+def make_garbage():  # which only the collector removes, by itself and in this thread
+    while held and not is_over.is_set():
+        for _ in range(1000):
+            one = []
+            one.append(one)
+        one.append(held.pop())
+        has_begun.set()
+        time.sleep(0.0005)
+
+thread = threading.Thread(target=make_garbage)
+thread.start()
+has_begun.wait()
+before = len(held)
+ray_connection.shut_down(ray)
+assert len(held) < before
+is_over.set()
+thread.join()
+print("goes on")
+"""
+
+
+def test_a_thread_that_makes_objects_while_ray_is_shut_down_does_not_end_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", LETS_GO], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
+
+
 FORKED = """
 import sys, time
 from sweeps.cluster import ray_environment
