@@ -106,11 +106,13 @@ def look(address: str) -> Snapshot:
     processes: list[Any] = [*actors, *tasks]
     for running in processes:
         pc = pcs.get(running.node_id, elsewhere)
+        if running.placement_group_id is None:  # else its group has taken them
+            if not running.required_resources:
+                continue  # it takes nothing, as what a sweep has beside its trials
+            pc.take(running.required_resources)
         if pid := getattr(running, "pid", None) or getattr(running, "worker_pid", None):
             name = getattr(running, "class_name", None) or running.name
             pc.processes.append((name.rpartition(".")[2], pid))
-        if running.placement_group_id is None:  # else its group has taken them
-            pc.take(running.required_resources or {})
     lost = {node.address for node in listed} - {pc.node.address for pc in pcs.values()}
     waiting = [group for group in groups if group.state in ("PENDING", "RESCHEDULING")]
     return Snapshot(
