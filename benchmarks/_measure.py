@@ -83,6 +83,15 @@ def run_together(
         RuntimeError: one failed; its output is quoted.
     """
     adopt_orphans()
+    try:
+        return _run_together(commands, folder, environment)
+    finally:
+        bury_orphans()
+
+
+def _run_together(
+    commands: Sequence[Sequence[str]], folder: Path, environment: Mapping[str, str]
+) -> tuple[float, float]:
     busy_before, began, running = busy_s(), time.perf_counter(), []
     for number, command in enumerate(commands):
         log = folder / f"output_{number}.log"
@@ -98,7 +107,6 @@ def run_together(
         if process.returncode != 0:
             said = log.read_text(errors="replace")[-3000:]
             raise RuntimeError(f"exit status {process.returncode}:\n{said}")
-    bury_orphans()
     return wall_s, cpu_s
 
 
