@@ -25,7 +25,7 @@ def test_that_dies():
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        ("os._exit(7)", "has ended: exit status 7"),
+        ("os.write(2, b'why it ends'); os._exit(7)", "has ended: exit status 7\nwhy it ends\n"),
         ("os.kill(os.getpid(), signal.SIGKILL)", "has ended: SIGKILL"),
     ],
 )
