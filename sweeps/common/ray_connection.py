@@ -129,7 +129,8 @@ def shut_down(ray: Any) -> None:
 
     Python collects in whatever thread makes objects. One that lets go of an object of Ray in this half second
     ends the process: exit status 1, without a traceback ("The core worker has already been shutdown" in
-    src/ray/core_worker/core_worker_process.cc; for threads see ray-project/ray#31145).
+    src/ray/core_worker/core_worker_process.cc; for threads see ray-project/ray#31145). A thread that calls
+    `gc.collect` itself is not held back.
 
     Args:
         ray: the module.

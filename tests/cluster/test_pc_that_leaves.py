@@ -13,6 +13,7 @@ import ray
 from sweeps.cluster import gpus, nodes
 from sweeps.cluster.gpus import GpuCheck
 from sweeps.cluster.nodes import Node
+from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import storage_check
 from sweeps.plan.build import make_plan
@@ -26,7 +27,7 @@ def there() -> Iterator[list[Node]]:
     """Who is there, and who was."""
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield [*nodes.living(), LEFT]
-    ray.shutdown()
+    ray_connection.shut_down(ray)
 
 
 def test_its_cards_are_not_too_small(there: list[Node]) -> None:

@@ -15,6 +15,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.cluster import broadcast
+from sweeps.common import ray_connection
 from sweeps.common.errors import PCUnfit
 from sweeps.storage.data_source import Say
 from sweeps.storage.folder import Folder
@@ -46,7 +47,7 @@ def group() -> Iterator[PlacementGroup]:
     places = placement_group([{"CPU": 1}] * 2, strategy="STRICT_SPREAD")
     ray.get(places.ready())
     yield places
-    ray.shutdown()
+    ray_connection.shut_down(ray)
     cluster.shutdown()
 
 

@@ -14,9 +14,9 @@ def fault_for_a_user(folder: Path) -> str:
     """As someone finds who is not root, to whom nothing is closed."""
     reads, writes = os.pipe()
     if not (child := os.fork()):
-        if os.geteuid() == 0:
-            os.setuid(65534)
         try:
+            if os.geteuid() == 0:
+                os.setuid(65534)
             found = atomic_io.place_fault(folder)
         except BaseException as error:
             found = repr(error)

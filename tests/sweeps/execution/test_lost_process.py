@@ -11,6 +11,7 @@ import ray
 
 from sweeps.cluster import nodes
 from sweeps.cluster.nodes import Node
+from sweeps.common import ray_connection
 from sweeps.execution import lost_process
 from sweeps.execution.lost_process import EARLIER_ERROR, loss_of
 from sweeps.execution.processes import Process
@@ -24,7 +25,7 @@ from tests.support import memory_groups
 def here() -> Iterator[Node]:
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield nodes.living()[0]
-    ray.shutdown()
+    ray_connection.shut_down(ray)
 
 
 def test_what_the_kernel_has_killed_is_told_of_one_process(here: Node, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
+from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import Driver
 from sweeps.execution.preflight import KEY, Preflight, lines
@@ -41,7 +42,7 @@ TWO_PCS: Any = SimpleNamespace(pcs=(PC(1, 0), PC(1, 0)))
 def ray_session() -> Iterator[None]:
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield
-    ray.shutdown()
+    ray_connection.shut_down(ray)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from ray.util.placement_group import PlacementGroup, placement_group_table
 from sweeps.cluster import nodes, placement
 from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import Node
+from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.processes import Process, Processes
 from sweeps.execution.requeue import of_text
@@ -51,7 +52,7 @@ class Ending:
 def here() -> Iterator[Node]:
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield nodes.living()[0]
-    ray.shutdown()
+    ray_connection.shut_down(ray)
 
 
 def error_of(of: type) -> RayActorError:

@@ -16,6 +16,7 @@ from filelock import FileLock
 from ray.tune import CheckpointConfig, RunConfig, Trainable, TuneConfig, Tuner, grid_search, with_resources
 from ray.tune.experiment import Trial
 
+from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.search.fifo_scheduler import LONG_START_S, FifoScheduler, live
 from tests.sweeps.schedulers.play import FakeTrial, record_of
@@ -121,7 +122,7 @@ def test_short_trials_do_not_end_processes_that_start(
         )
         results = tuner.fit()
     finally:
-        ray.shutdown()
+        ray_connection.shut_down(ray)
     assert len({result.metrics["process"] for result in results if result.metrics}) == slots
     assert len((tmp_path / "starts").read_text().splitlines()) == slots, "none was started in vain"
 

@@ -9,6 +9,7 @@ import pytest
 import ray
 
 from sweeps.cluster import broadcast
+from sweeps.common import ray_connection
 from sweeps.trial import stop_signal
 from tests.conftest import ROOT
 from tests.sweeps.trial.first_pc import FirstPC
@@ -19,7 +20,7 @@ def ray_session() -> Iterator[None]:
     """A trial asks Ray for its address and GPUs."""
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
-    ray.shutdown()
+    ray_connection.shut_down(ray)
 
 
 @pytest.fixture
@@ -41,4 +42,4 @@ def first_pc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstPC]:
         there.chdir(root)
         ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield FirstPC(broadcast.here(), root)
-    ray.shutdown()
+    ray_connection.shut_down(ray)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import ray
 
+from sweeps.common import ray_connection
 from tests.conftest import ROOT
 from tests.support.clips import Clips
 from tests.sweeps.training.data.numbered import data_set
@@ -33,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         settings: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False}
         ray.init(address="local", num_cpus=2, logging_level="ERROR", **settings)
         yield home
-        ray.shutdown()
+        ray_connection.shut_down(ray)
 
 
 @pytest.fixture
