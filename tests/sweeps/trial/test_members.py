@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -55,6 +56,14 @@ def left(failure: dict[str, Any] | None) -> tuple[Any, Any]:
     return before, after
 
 
+def has_ended(actor: Any) -> bool:
+    try:
+        ray.get(actor.trials_left.remote(), timeout=60)
+    except RayActorError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("failure", [None, {**FAILED, "is_broken": False}])
 def test_a_member_stays_warm_also_behind_a_failure(failure: dict[str, Any] | None) -> None:
     before, after = left(failure)
@@ -64,6 +73,7 @@ def test_a_member_stays_warm_also_behind_a_failure(failure: dict[str, Any] | Non
 
 def test_a_member_whose_gpu_computes_no_more_is_ended_and_another_one_begins() -> None:
     before, after = left({**FAILED, "is_broken": True})
-    with pytest.raises(RayActorError):
-        ray.get(before.trials_left.remote(), timeout=60)
+    ends_at = time.monotonic() + 60
+    while not has_ended(before):  # a call may still be answered before the kill is done
+        assert time.monotonic() < ends_at
     assert ray.get(after.trials_left.remote(), timeout=60) == 0
