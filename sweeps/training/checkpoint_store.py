@@ -85,7 +85,9 @@ def write(
     target = _unused(folder, epoch, there)
     try:
         with atomic_write(target, folder / f".{target.name}.{platform.node()}.{os.getpid()}") as part:
-            part.mkdir(parents=True)
+            for each in (folder.parent, folder):  # never the sweep's: a lost share would be replaced unseen
+                each.mkdir(exist_ok=True)
+            part.mkdir()
             fill(part)
             seal(part, of)
     except OSError as error:  # ENOTEMPTY: an abandoned process has just written the same checkpoint

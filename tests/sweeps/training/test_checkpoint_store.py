@@ -407,3 +407,20 @@ def test_other_errors_are_the_disks_fault_only_when_nothing_is_free(
     assert not atomic_io.disk_is_full(error, tmp_path / "not" / "there")
     free = 2**20
     assert atomic_io.disk_is_full(error, tmp_path / "not" / "there")
+
+
+def test_a_share_that_is_lost_while_a_checkpoint_is_begun_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, looks = tmp_path / "sweep", checkpoint_store.all_of
+    sweep.mkdir()
+
+    def lost_after_the_look(folder: Path) -> list[Path]:
+        found = looks(folder)
+        sweep.rmdir()
+        return found
+
+    monkeypatch.setattr(checkpoint_store, "all_of", lost_after_the_look)
+    with pytest.raises(FileNotFoundError, match="checkpoints"):
+        checkpoint_store.write(checkpoint_store.folder_of(sweep, 3), 1, fill())
+    assert not sweep.exists(), "or the epochs that follow would be written where no other PC sees them"
