@@ -78,15 +78,16 @@ def write(
         FileNotFoundError: the sweep's folder is not on this PC.
         Exception: any error of `fill`; no incomplete checkpoint is left.
     """
-    sweep = folder.parents[1]
-    if not sweep.is_dir():
-        raise FileNotFoundError(f"{sweep} is not there on {platform.node()}: all PCs must see that folder")
+    try:
+        for each in (folder.parent, folder):  # never the sweep's: a lost share would be replaced unseen
+            each.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        sweep, here = folder.parents[1], platform.node()
+        raise FileNotFoundError(f"{sweep} is not there on {here}: all PCs must see that folder") from None
     there = all_of(folder)
     target = _unused(folder, epoch, there)
     try:
         with atomic_write(target, folder / f".{target.name}.{platform.node()}.{os.getpid()}") as part:
-            for each in (folder.parent, folder):  # never the sweep's: a lost share would be replaced unseen
-                each.mkdir(exist_ok=True)
             part.mkdir()
             fill(part)
             seal(part, of)
