@@ -84,25 +84,19 @@ def run_together(
     """
     adopt_orphans()
     try:
-        return _run_together(commands, folder, environment)
+        busy_before, began, running = busy_s(), time.perf_counter(), []
+        for number, command in enumerate(commands):
+            log = folder / f"output_{number}.log"
+            with log.open("wb") as output:
+                process = subprocess.Popen(
+                    command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}
+                )
+            running.append((process, log))
+        for process, _ in running:
+            process.wait()
+        wall_s, cpu_s = time.perf_counter() - began, busy_s() - busy_before
     finally:
         bury_orphans()
-
-
-def _run_together(
-    commands: Sequence[Sequence[str]], folder: Path, environment: Mapping[str, str]
-) -> tuple[float, float]:
-    busy_before, began, running = busy_s(), time.perf_counter(), []
-    for number, command in enumerate(commands):
-        log = folder / f"output_{number}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}
-            )
-        running.append((process, log))
-    for process, _ in running:
-        process.wait()
-    wall_s, cpu_s = time.perf_counter() - began, busy_s() - busy_before
     for process, log in running:
         if process.returncode != 0:
             said = log.read_text(errors="replace")[-3000:]
