@@ -28,12 +28,14 @@ from sweeps.record.journal import RecordLost
 from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
-from sweeps.storage.protocol import DISK_IS_FULL, StorageError
+from sweeps.storage.protocol import StorageError
 from sweeps.trial.job import SAVED
 
 TABLES_EVERY_S, TABLES_SHARE = 60, 0.005
 """Seconds between two writings of the tables, at least, and the share of the driver's time that they take:
 tables grow with the sweep. With those that are written at its end it is at most 1 %."""
+NOT_THERE = "a checkpoint that it wrote is not there"
+"""Said of a trial and of its PC, where neither has told that it could not be written."""
 
 
 class Recorder(DriverCallback):
@@ -166,9 +168,8 @@ class Recorder(DriverCallback):
             why = f"trial {number} can't continue on {at['pc']}: {reason}"
             return self._requeue.elsewhere(trial, reason, at["node"], or_else=why)
         is_stopped = self._record.is_to_stop(number)
-        if "left" in result and not (
-            is_stopped and result["left"]
-        ):  # at no position there is nothing to save
+        # A trial that is to stop and has a position to save is ended below.
+        if "left" in result and not (is_stopped and result["left"]):
             fault = self._save_faults.pop(number, None)
             return self._requeue.after_leaving(number, result["left"], fault)
         if not result.get("done") and not is_stopped and not self._was_stopped_in_pause(number):
@@ -184,7 +185,7 @@ class Recorder(DriverCallback):
             if not reason:
                 return self._logs.append(self._record.trials[number], result.pop("traceback", ""))
         if status in ENDED_WELL and self._lacks_weights(number):
-            fault = self._save_faults.get(number, {"reason": DISK_IS_FULL, "is_of_storage": True})
+            fault = self._save_faults.get(number, {"reason": NOT_THERE, "is_of_storage": True})
             if fault["is_of_storage"]:
                 why = f"the weights of trial {number} can't be written: {fault['reason']}"
                 return self._requeue.elsewhere(trial, fault["reason"], fault.get("node", ""), or_else=why)

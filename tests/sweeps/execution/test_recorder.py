@@ -117,14 +117,18 @@ def test_the_weights_that_are_kept_stay_within_the_size_that_was_given(tmp_path:
     assert keeping.end.outcome == "finished"
 
 
-@pytest.mark.parametrize("fault", ["", DISK_IS_FULL], ids=["nobody knows why", "a full disk"])
-def test_a_trial_that_leads_does_not_end_without_its_weights(fault: str, keeping: Keeping) -> None:
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [("", "a checkpoint that it wrote is not there"), (DISK_IS_FULL, DISK_IS_FULL)],
+    ids=["nobody knows why", "a full disk"],
+)
+def test_a_trial_that_leads_does_not_end_without_its_weights(fault: str, told: str, keeping: Keeping) -> None:
     """The sweep ends instead, and a resume begins that trial once more."""
     keeping.train(0.2, weights)
     keeping.train(0.5, fault=fault)
     assert [trial.status for trial in keeping.record.trials] == ["finished", "unfinished"]
     assert keeping.end.outcome == "lost"
-    assert keeping.end.error == f"the weights of trial 1 can't be written: {DISK_IS_FULL}"
+    assert keeping.end.error == f"the weights of trial 1 can't be written: {told}"
     assert keeping.kept() == ["trial_0000"]
 
 
