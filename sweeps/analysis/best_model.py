@@ -24,6 +24,7 @@ from sweeps.storage import retention
 from sweeps.storage import setting as storage_setting
 from sweeps.storage.protocol import Storage
 from sweeps.training import checkpoint_store
+from sweeps.training.config import FitConfig
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningModule
@@ -62,11 +63,15 @@ class Best:
         weights = self._weights()
         project.use_noted(self.folder, [self.trainable], shown_path(self.folder))
         module: Any = plugins.find(plugins.TRAINABLE, self.trainable)
-        model: LightningModule = module.build_model(self._params_of(module))
-        import torch  # seconds that reading a record does not need
+        params, config = self._params_of(module), FitConfig(seed=self.seed)
+        from sweeps.training import held_out  # with PyTorch: seconds that reading a record does not need
+        from sweeps.training.data import build
+
+        def prepared() -> Path | None:
+            return build.of_trial(self.trainable, module, self.params)
 
         try:
-            model.load_state_dict(torch.load(weights, weights_only=True, map_location="cpu"))
+            return held_out.model_of(module, params, config, weights.parent, prepared)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             raise UserError(f"{shown_path(weights)} can't be read: {first_line(error)}") from None
         except (RuntimeError, TypeError) as error:  # of PyTorch: a torn file, other layers than these
@@ -74,7 +79,6 @@ class Best:
                 f"{shown_path(weights)} does not fit the model that {self.trainable} builds now, or is "
                 "damaged: " + " ".join(str(error).split())
             ) from None
-        return model.eval()
 
     def _weights(self) -> Path:
         best = folder_of(self.folder, self.number, self.run)

@@ -49,14 +49,14 @@ class MetricNotLogged(CannotTrain):
     """The model ended an epoch without logging the metric of an objective."""
 
     @classmethod
-    def of(cls, metric: str, logged: Iterable[str], epoch: int) -> MetricNotLogged:
-        """The error of an epoch, 1-based, with what it has logged instead."""
+    def of(cls, metric: str, logged: Iterable[str], epoch: int, why: str = "") -> MetricNotLogged:
+        """The error of an epoch, 1-based, with the reason, or with what it has logged instead."""
         names = sorted(logged)
         near = difflib.get_close_matches(metric, names, n=1)
         hint = f". Did you mean '{near[0]}'?" if near else ""
         when = f" in epoch {epoch}" if epoch > 1 else ""
         instead = f"logged: {', '.join(names) or 'nothing'}{hint}"
-        return cls(f"metric '{metric}' was not logged{when}; {instead}")
+        return cls(f"metric '{metric}' was not logged{when}; {why or instead}")
 
 
 class DiskIsFull(Exception):

@@ -24,6 +24,15 @@ from sweeps.common.yaml_values import ParamValue, load_yaml, nearest
 FILE = "params.yaml"
 WEIGHTS_FILE = "weights.pt"
 """Beside it: the state_dict of the best epoch in fp32, for `torch.load(..., weights_only=True)`."""
+HOOKS_FILE = "hooks.pt"
+"""Beside the weights, where there is any: what the model's `on_save_checkpoint` and the data module's
+`state_dict` add to a checkpoint."""
+
+
+def files_of_weights(folder: Path) -> list[Path]:
+    """The files in a folder that hold a trained model."""
+    hooks = folder / HOOKS_FILE
+    return [folder / WEIGHTS_FILE, *([hooks] if hooks.exists() else [])]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from sweeps.analysis import best_model
 from sweeps.cluster import placement
 from sweeps.common import atomic_io, params_file
 from sweeps.common.formatting import shown_path
-from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, OF_FRONT, PARAMS_FILE
 from sweeps.execution.driver import Driver, job_of
 from sweeps.plan import resume
@@ -123,7 +122,8 @@ def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best:
     fit = dataclasses.replace(fit, devices=workers, num_nodes=1)
     into = best / within
     into.mkdir(exist_ok=True)
-    shutil.copy(source / WEIGHTS_FILE, into / WEIGHTS_FILE)
+    for file in params_file.files_of_weights(source):
+        shutil.copy(file, into / file.name)
     (into / PARAMS_FILE).write_text(_params_text(plan, record, run, fit, within))
     if within:  # the metrics of the first one have its score on the test rows
         (into / METRICS_FILE).write_text(_metrics_text(record, run, {}))
@@ -137,7 +137,7 @@ def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best:
 def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     """Score in a process of its own, so that a user's test can't harm this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
-    content = (weights / WEIGHTS_FILE).read_bytes()
+    files = {file.name: file.read_bytes() for file in params_file.files_of_weights(weights)}
     config, cluster, gpus = driver.config, driver.cluster, driver.gpus_per_trial
     if not placement.holds_a_worker(config, [node.offer for node in cluster.nodes()], gpus):
         print("The winner could not be tested: no PC of the cluster has room for it now.", flush=True)
@@ -146,7 +146,7 @@ def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     task = ray.remote(test_winner).options(**placement.of_task(config, gpus, closed))
     try:
         job = job_of(driver.plan)
-        scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, content))
+        scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, files))
     except RayError as error:
         print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
         return {}

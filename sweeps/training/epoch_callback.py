@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -10,8 +11,9 @@ import lightning.pytorch as pl
 import numpy as np
 import torch
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from sweeps.common.errors import MetricNotLogged
+from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.training import epoch_position
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
@@ -44,6 +46,8 @@ OnEpoch = Callable[[Epoch | Position], bool]
 """Called with each finished epoch, and with the position where a run is left inside an epoch. False ends the
 training; after a position nothing is trained on, whatever it returns."""
 _Answer = TypeVar("_Answer")
+MOST_BATCHES = 10_000
+"""Of data that does not say how long it is: behind them it is taken to have no end."""
 
 
 class LeftInside(BaseException):
@@ -64,7 +68,24 @@ class Fit(Protocol):
 
     def agree(self, answer: _Answer) -> _Answer: ...
 
+    def note_scored(self) -> None: ...
+
     def keep_if_best(self, score: float) -> None: ...
+
+    def logged_scalars(self) -> Mapping[str, float]: ...
+
+    def new_notices(self) -> list[str]: ...
+
+
+class ScoredWeights(pl.Callback):
+    """Notes the weights that were validated. It must be the first callback: a later one may have swapped
+    averaged weights in for the validation, and takes them out at its end."""
+
+    def __init__(self, fit: Fit) -> None:
+        self._fit = fit
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._fit.note_scored()
 
 
 class EpochEnd(Checkpoint):
@@ -74,6 +95,9 @@ class EpochEnd(Checkpoint):
     metrics, and validation has ended (gradients are on again).
     """
 
+    best_model_path, last_model_path, best_model_score, dirpath = "", "", None, None
+    """Models look for them at `trainer.checkpoint_callback`; the weights are kept elsewhere."""
+
     def __init__(self, fit: Fit, on_epoch: OnEpoch) -> None:
         self._fit = fit
         self._on_epoch = on_epoch
@@ -82,6 +106,7 @@ class EpochEnd(Checkpoint):
         self._questions = epoch_position.Questions()
         self._batches = 0
         """Of this epoch, so far."""
+        self._val_batches = 0
         self._has_stepped = False
         """Whether a step of the optimizer was taken since this run began."""
         self._seconds_before = 0.0
@@ -136,7 +161,7 @@ class EpochEnd(Checkpoint):
         if trainer.current_epoch != self._fit.first_epoch:
             self._seed(trainer.current_epoch)
         self._before = dict(trainer.callback_metrics)
-        self._batches, self._seconds_before = 0, 0.0
+        self._batches, self._val_batches, self._seconds_before = 0, 0, 0.0
         self._questions.begin()
         self._fit.meter.begin()
 
@@ -145,10 +170,18 @@ class EpochEnd(Checkpoint):
     ) -> None:
         self._batches = batch_idx + 1
         self._fit.meter.look()
+        if self._batches > MOST_BATCHES and trainer.num_training_batches == math.inf:
+            raise CannotTrain(
+                f"{_no_end('training')}. Give --epoch-steps, the steps of an epoch (for data that ends: as "
+                "many as it has, or more)"
+            )
         if not self._has_stepped and trainer.global_step:  # the optimizer's state is there now
             self._has_stepped, self._fit.held_bytes = True, memory.held_bytes()
 
-    def on_validation_batch_end(self, *_: Any) -> None:
+    def on_validation_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        self._val_batches += 1
+        if self._val_batches > MOST_BATCHES and math.inf in trainer.num_val_batches:
+            raise CannotTrain(f"{_no_end('validation')}. Limit it: trainer_options, limit_val_batches")
         self._fit.meter.look()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -156,22 +189,30 @@ class EpochEnd(Checkpoint):
         known = trainer.callback_metrics.items()
         logged = {name: float(value) for name, value in known if value is not self._before.get(name)}
         metrics = {**self._fit.static_metrics, **logged}
+        by_logger = self._fit.logged_scalars()
         name = self._fit.config.objective.metric
-        if name not in metrics:
-            raise MetricNotLogged.of(name, metrics, trainer.current_epoch + 1)
-        metrics = strategy.mean_over_workers(trainer, metrics)
+        if name not in metrics and name not in by_logger:
+            names, why = {*metrics, *by_logger}, self._why_not_validated(trainer, pl_module)
+            raise MetricNotLogged.of(name, names, trainer.current_epoch + 1, why)
+        metrics = {**by_logger, **strategy.mean_over_workers(trainer, metrics)}
         self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
         self._fit.keep_if_best(metrics[name])
         seconds, costs = self._fit.meter.end()
         seconds += self._seconds_before
-        epoch = Epoch(
-            trainer.current_epoch + 1, metrics[name], metrics, seconds, costs, self._growth.note(costs)
-        )
-        if not self._on_epoch(epoch):
+        notice = "; ".join(filter(None, [*self._fit.new_notices(), self._growth.note(costs)]))
+        epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds, costs, notice)
+        # A callback may have added epochs to those that are asked for.
+        if not self._on_epoch(epoch) or epoch.epoch >= self._fit.config.max_epochs:
             trainer.should_stop = True
         if self._is_continued:  # nor does it step these at the end of an epoch that was continued
             self._step_on_plateau(trainer, pl_module)
             self._is_continued = False
+
+    def _why_not_validated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
+        """Why this epoch had no validation; "" where it had, or where the model has none."""
+        if self._val_batches or not is_overridden("validation_step", pl_module):
+            return ""
+        return "the validation data has no batch" if trainer.enable_validation else "no data for validation"
 
     def _leave_if_asked(self, trainer: pl.Trainer) -> None:
         """Leave the epoch if that is asked for, before the next batch is fetched: all hooks of the last one
@@ -219,3 +260,7 @@ class EpochEnd(Checkpoint):
         """Seed each epoch by itself, so that a resumed trial repeats shuffling, dropout and augmentation."""
         state = np.random.SeedSequence((self._fit.config.seed, epoch)).generate_state(1)
         seed_again(int(state[0]))
+
+
+def _no_end(part: str) -> str:
+    return f"the {part} data has had {MOST_BATCHES:,} batches in an epoch, and does not say how long it is"

@@ -10,6 +10,7 @@ Means that Lightning takes over the batches of a training epoch (`self.log(..., 
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -85,9 +86,9 @@ def can_continue(trainer: pl.Trainer) -> bool:
 
 def position(trainer: pl.Trainer, batches: int) -> Position | None:
     """The position after so many batches of an epoch; None before the first step, inside the accumulation of
-    a step, and after the last batch."""
+    a step, after the last batch, and where the data does not say which one is the last."""
     of_epoch = trainer.num_training_batches
-    if not 0 < batches < of_epoch or batches % trainer.accumulate_grad_batches:
+    if of_epoch == math.inf or not 0 < batches < of_epoch or batches % trainer.accumulate_grad_batches:
         return None
     return Position(trainer.current_epoch + 1, batches, int(of_epoch))
 

@@ -61,7 +61,7 @@ def _limited(loader: Any, limit: float | int | None) -> int | None:
     """Batches of a loader within a limit; None where its length is not known."""
     try:
         batches = len(loader)
-    except TypeError:  # a DataLoader has a length only where its data set has one
+    except (TypeError, NotImplementedError):  # a DataLoader has a length only where its data set has one
         return limit if isinstance(limit, int) else None
     return min(batches, limit) if isinstance(limit, int) else int(batches * (1 if limit is None else limit))
 

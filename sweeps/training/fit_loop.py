@@ -1,7 +1,7 @@
 """Train one trial with Lightning's Trainer: one `fit()`, reported epoch by epoch.
 
-The Trainer is lean: no logger, progress bar, summary, sanity check or checkpoint of its own. They cost up to
-a third of a small model's step.
+The Trainer is lean: no progress bar, summary, sanity check or checkpoint of its own, and a logger that writes
+nothing. They cost up to a third of a small model's step.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 
 from sweeps.common.errors import CannotTrain
-from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.common.static_metrics import static_metrics
 from sweeps.training import compile as training_compile
-from sweeps.training import first_steps, trainer_options
+from sweeps.training import first_steps, trainer, trainer_options
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.distributed.gradient_accumulation import MicroBatch
-from sweeps.training.epoch_callback import Epoch, EpochEnd, LeftInside, OnEpoch
+from sweeps.training.epoch_callback import Epoch, EpochEnd, LeftInside, OnEpoch, ScoredWeights
 from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.trainer import Trainer
+from sweeps.training.trial_logger import TrialLogger
+from sweeps.training.weights import ModelState
 
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"
@@ -47,6 +49,8 @@ for _name in ("lightning.pytorch", "lightning.fabric"):
     logging.getLogger(_name).setLevel(logging.ERROR)
 # Advice to use worker processes: these data sets are already tensors in this process.
 warnings.filterwarnings("ignore", ".*does not have many workers.*")
+# Averaged weights are scored outside a fit without the average.
+warnings.filterwarnings("ignore", "You're using the WeightAveraging callback, but loading a checkpoint.*")
 warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, LeafSpec).*")
 # Metrics are averaged over all workers by `mean_over_workers`.
 warnings.filterwarnings("ignore", ".*sync_dist=True.*")
@@ -69,6 +73,7 @@ class Fit:
         environment: of a worker group whose processes already run; they must have joined before `run`.
         is_to_leave: whether to leave the run at the next position where it can be continued; asked after each
             step.
+        log_dir: where the model may write files, as `self.logger.log_dir`; None: a folder that is removed.
 
     Raises:
         CannotTrain: the configuration can't run here.
@@ -84,11 +89,18 @@ class Fit:
         prepared: Path | None = None,
         environment: WorkerGroupEnvironment | None = None,
         is_to_leave: Callable[[], bool] = lambda: False,
+        log_dir: Path | None = None,
     ) -> None:
         strategy.check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
         self.config, self.is_to_leave = config, is_to_leave
         self.best_score = math.nan
-        self.best_weights: dict[str, torch.Tensor] = {}
+        self.best = ModelState()
+        """Of the best epoch."""
+        self._scored: ModelState | None = None
+        """That was validated in this epoch."""
+        self._notices: list[str] = []
+        self._told: set[str] = set()
+        self._logger = TrialLogger(log_dir, self._notices.append)
         self.last_metrics: Mapping[str, float] = {}
         self.epochs = 0
         """Epochs that have ended."""
@@ -108,8 +120,11 @@ class Fit:
         self.static_metrics: Mapping[str, float] = static_metrics(trainable, params)
         self._model = trainable.build_model(params)
         self._data: Any = build_data(trainable, params, prepared)
+        for owner in (self._model, self._data):
+            trainer.seed_hooks(owner, config.seed)
+        trainer.keep_callbacks(self._model, self._notices.append)
         self._options, self._split = trainer_options.of(trainable, params), self._split_batch()
-        self._trainer: pl.Trainer | None = None
+        self._trainer: Trainer | None = None
         self.choice = strategy.of_model(self._model, config)
         """Strategy and precision on this PC, and the reasons."""
         if config.compile:
@@ -125,9 +140,9 @@ class Fit:
         return Epoch(self.first_epoch, score, self.last_metrics, 0.0)
 
     @property
-    def has_test(self) -> bool:
-        """Whether the model can be scored on test rows."""
-        return has_test(self._model, self._data)
+    def why_no_test(self) -> str:
+        """Why the model can't be scored on test rows; "" where it can."""
+        return why_no_test(self._model, self._data)
 
     @property
     def has_trained(self) -> bool:
@@ -137,9 +152,9 @@ class Fit:
     @property
     def checkpoint_bytes(self) -> int:
         """About what `save` writes, on all workers together; 0 before an epoch was scored."""
-        if self._trainer is None or not self.best_weights:
+        if self._trainer is None or not self.best.weights:
             return 0
-        return training_weights.checkpoint_bytes(self._trainer, self.best_weights)
+        return training_weights.checkpoint_bytes(self._trainer, self.best)
 
     def run(self, on_epoch: OnEpoch, *callbacks: pl.Callback, progress_bar: bool = False) -> None:
         """Train until `max_epochs`, until `on_epoch` returns False, or until the run is left inside an epoch.
@@ -162,16 +177,18 @@ class Fit:
         first_steps.tell(callbacks, trainer_options.in_parts(self._options, parts, config.epoch_steps))
         more += trainer_options.callbacks_of(self._options)
         options = trainer_options.in_parts(self._options, parts, config.epoch_steps, config.steps_per_epoch)
-        self._trainer = pl.Trainer(
+        options |= {"enable_progress_bar": progress_bar, "logger": self._logger}
+        self._trainer = Trainer(
+            say=self._notices.append,
             max_epochs=config.max_epochs,
-            precision=self.choice.precision,  # type: ignore[arg-type]
+            precision=self.choice.precision,
             strategy=strategy.build(self.choice, self._model),
             num_nodes=config.num_nodes,
             plugins=None if self._environment is None else [self._environment],
             enable_checkpointing=True,  # EpochEnd is a checkpoint callback, so Lightning adds none
             profiler=self.meter.step_times,
-            **{**lean(config.devices), **options, "enable_progress_bar": progress_bar},
-            callbacks=[EpochEnd(self, on_epoch), *more, *callbacks],
+            **{**lean(config.devices), **options},
+            callbacks=[ScoredWeights(self), EpochEnd(self, on_epoch), *more, *callbacks],
         )
         resume = None
         if self._checkpoint is not None:
@@ -188,7 +205,7 @@ class Fit:
         """
         assert self._trainer is not None, "nothing has been trained"
         if self._trainer.is_global_zero:
-            torch.save(self.best_weights, folder / WEIGHTS_FILE)
+            self.best.write(folder)
             about = {
                 "score": self.best_score,
                 "epochs": self.epochs,
@@ -202,6 +219,7 @@ class Fit:
 
     def release(self) -> None:
         """Give back memory that the strategy would keep with the process. The run can't be saved after it."""
+        self._logger.remove_folder()
         if self._trainer is not None:
             strategy.release(self._trainer.strategy)
 
@@ -234,11 +252,30 @@ class Fit:
         # The class of all of PyTorch's; it has no public name.
         return any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in self._model.modules())
 
+    def note_scored(self) -> None:
+        """Note the weights that this epoch's validation has scored. All workers call it together."""
+        assert self._trainer is not None, "nothing has been trained"
+        self._scored = training_weights.state_of(self._trainer)
+
     def keep_if_best(self, score: float) -> None:
         """Keep the best epoch's weights in CPU memory, in fp32. All workers call it together."""
+        scored, self._scored = self._scored, None
         if self.config.objective.is_better(score, self.best_score):
             assert self._trainer is not None
-            self.best_score, self.best_weights = score, training_weights.whole(self._trainer)
+            self.best_score, self.best = score, scored or training_weights.state_of(self._trainer)
+
+    def logged_scalars(self) -> Mapping[str, float]:
+        """What the model gave to `self.logger` since the last call, of the first worker. All call it
+        together."""
+        scalars = self._logger.new_scalars()
+        return scalars if self.config.workers == 1 else self.agree(scalars)
+
+    def new_notices(self) -> list[str]:
+        """What is to be told to the user since the last call, each once in this run."""
+        found = [text for text in dict.fromkeys(self._notices) if text not in self._told]
+        self._notices.clear()
+        self._told.update(found)
+        return found
 
     def agree(self, answer: _Answer) -> _Answer:
         """The first worker's answer, on all workers."""
@@ -250,7 +287,7 @@ class Fit:
         self.best_score, self.epochs, self.has_ended = about["score"], about["epochs"], about["has_ended"]
         self.first_epoch, self.last_metrics = self.epochs, about["metrics"]
         self._written_by = about.get("strategy", "single"), about.get("workers", 1)
-        self.best_weights = torch.load(checkpoint / WEIGHTS_FILE, weights_only=True)
+        self.best = ModelState.read(checkpoint)
 
     def _split_batch(self) -> MicroBatch | None:
         """Set the data module's batch size to the micro-batch; returns the split, None of a whole batch.
@@ -267,10 +304,14 @@ class Fit:
         return found
 
 
-def has_test(model: pl.LightningModule, data: pl.LightningDataModule) -> bool:
-    """Whether a model can be scored on test rows."""
-    has_rows = is_overridden("test_dataloader", data, pl.LightningDataModule)
-    return bool(has_rows and is_overridden("test_step", model, pl.LightningModule))
+def why_no_test(model: pl.LightningModule, data: Any) -> str:
+    """Why a model can't be scored on test rows; "" where it can."""
+    if not is_overridden("test_step", model, pl.LightningModule):
+        return "the model has no test_step"
+    owner, parent = (model, pl.LightningModule) if data is None else (data, pl.LightningDataModule)
+    if not is_overridden("test_dataloader", owner, parent):
+        return "the data has no test_dataloader"
+    return ""
 
 
 def lean(devices: int) -> dict[str, Any]:
@@ -279,6 +320,7 @@ def lean(devices: int) -> dict[str, Any]:
         "accelerator": "gpu" if torch.cuda.is_available() else "cpu",
         "devices": devices,
         "logger": False,
+        "enable_autolog_hparams": False,  # the record has them
         "enable_progress_bar": False,
         "enable_model_summary": False,
         "num_sanity_val_steps": 0,

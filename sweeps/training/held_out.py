@@ -1,18 +1,26 @@
-"""Score trained weights on the test rows, which no training has seen."""
+"""A trained model: its score on the test rows, which no training has seen, and itself.
+
+As Lightning does: the hooks that make layers (`setup`, `configure_model`) run first, then
+`on_load_checkpoint`, and then the weights are loaded.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from sweeps.common.params_file import WEIGHTS_FILE
-from sweeps.training import fit_loop, trainer_options
+from sweeps.training import fit_loop, trainer, trainer_options
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import strategy
+from sweeps.training.weights import ModelState
 
 
 def score(
@@ -23,23 +31,88 @@ def score(
     *,
     prepared: Path | None = None,
 ) -> dict[str, float]:
-    """Score trained weights on the test rows; {} when the model has no `test_step`.
+    """Score trained weights on the test rows; {} when the model or its data has no test.
 
     Args:
         weights: a folder written by `Fit.save`.
         prepared: as `Fit` has it.
     """
-    torch.set_num_threads(config.threads or 1)
-    pl.seed_everything(config.seed, workers=True, verbose=False)
-    model = trainable.build_model(params)
-    data: Any = build_data(trainable, params, prepared)
-    if not fit_loop.has_test(model, data):
+    model = _model(trainable, params, config)
+    data = _data(trainable, params, config, prepared)
+    if fit_loop.why_no_test(model, data):
         return {}
     if config.micro_batch is not None:
         data.batch_size = config.micro_batch
-    model.load_state_dict(torch.load(weights / WEIGHTS_FILE, weights_only=True))
     precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
     options = {**fit_loop.lean(devices=1), **trainer_options.of(trainable, params)}
-    trainer = pl.Trainer(precision=precision, enable_checkpointing=False, **options)
-    trainer.test(model, data, verbose=False)
-    return {name: float(value) for name, value in trainer.callback_metrics.items()}
+    tester = pl.Trainer(precision=precision, enable_checkpointing=False, **options)
+    with _checkpoint(ModelState.read(weights)) as file:
+        tester.test(model, data, ckpt_path=file, weights_only=False, verbose=False)
+    return {name: float(value) for name, value in tester.callback_metrics.items()}
+
+
+def model_of(
+    trainable: Trainable,
+    params: Any,
+    config: FitConfig,
+    weights: Path,
+    prepared: Callable[[], Path | None],
+) -> pl.LightningModule:
+    """A trained model, on the CPU, ready to predict.
+
+    Args:
+        weights: a folder written by `Fit.save`.
+        prepared: finds the folder of prepared data. Called where hooks of the model may need its data.
+
+    Raises:
+        OSError, EOFError, pickle.UnpicklingError, RuntimeError, TypeError: the weights can't be read, or fit
+            no more.
+    """
+    state = ModelState.read(weights)
+    model = _model(trainable, params, config)
+    if any(is_overridden(hook, model) for hook in ("setup", "configure_model")):
+        data = _data(trainable, params, config, prepared())
+        options = {**fit_loop.lean(devices=1), "accelerator": "cpu", "enable_checkpointing": False}
+        options["max_epochs"] = config.max_epochs
+        # Lightning asks its callbacks where the checkpoint holds states of some.
+        with _checkpoint(state, callbacks={}) as file, suppress(_WeightsLoaded):
+            pl.Trainer(**options, callbacks=[_Loaded()]).fit(model, data, ckpt_path=file, weights_only=False)
+        model.trainer = None
+    else:
+        checkpoint = state.checkpoint()
+        model.on_load_checkpoint(checkpoint)
+        model.load_state_dict(checkpoint["state_dict"], strict=model.strict_loading)
+    return model.eval()
+
+
+class _WeightsLoaded(BaseException):
+    """Ends a fit that has loaded the weights."""
+
+
+class _Loaded(pl.Callback):
+    def on_load_checkpoint(self, *_: Any) -> None:
+        raise _WeightsLoaded
+
+
+def _model(trainable: Trainable, params: Any, config: FitConfig) -> pl.LightningModule:
+    """The model as `Fit` builds it, before the data."""
+    torch.set_num_threads(config.threads or 1)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    model = trainable.build_model(params)
+    trainer.seed_hooks(model, config.seed)
+    return model
+
+
+def _data(trainable: Trainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
+    """The data as `Fit` builds it."""
+    data: Any = build_data(trainable, params, prepared)
+    trainer.seed_hooks(data, config.seed)
+    return data
+
+
+@contextmanager
+def _checkpoint(state: ModelState, **more: Any) -> Iterator[Path]:
+    """A file that Lightning loads as a checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.save(state.checkpoint() | more, Path(folder) / "model.ckpt")
+        yield Path(folder) / "model.ckpt"

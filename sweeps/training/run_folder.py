@@ -16,7 +16,6 @@ from pathlib import Path
 from types import TracebackType
 
 import lightning.pytorch as pl
-import torch
 from tqdm import tqdm
 
 from sweeps.common import atomic_io, params_file
@@ -159,22 +158,22 @@ class RunFolder:
         Raises:
             DiskIsFull: there is no room for them.
         """
-        best = training.best_weights
-        if not is_first() or not best:
+        best = training.best
+        if not is_first() or not best.weights:
             return
         (score, epoch), run = self._best, self._run
         head = [f"{self._config.metric} {score} in epoch {epoch}"]
         found = {"score": score, "epoch": epoch}
         about = params_file.write(run.trainable, run.params, self._config.settings(), found, head)
         what = f"the weights of epoch {epoch}"
-        self._write(what, _bytes_of(best), lambda: weights.keep(self.best, best, about))
+        self._write(what, best.size_bytes, lambda: weights.keep(self.best, best, about))
         checkpoint_store.remove(self._checkpoints.parent)
 
-    def say_end(self, scores: dict[str, float], *, is_prepared: bool) -> int:
+    def say_end(self, test: Mapping[str, float] | str, *, is_prepared: bool) -> int:
         """Print the result; return the exit status.
 
         Args:
-            scores: on the test rows; {} without a test.
+            test: scores on the test rows, or why there are none; {} without a test.
             is_prepared: whether it trained on prepared data.
         """
         (score, epoch), costs = self._best, mean_costs(self._costs)
@@ -182,8 +181,10 @@ class RunFolder:
             say(f"\nNo epoch had a finite {self._config.metric}.")
             return 1
         say(f"\nBest       {self._config.metric} {short(score)} in epoch {epoch}")
-        if scores:
-            say("Test       " + ", ".join(f"{name} {short(value)}" for name, value in scores.items()))
+        if isinstance(test, str):
+            say(f"Test       not scored: {test}")
+        elif test:
+            say("Test       " + ", ".join(f"{name} {short(value)}" for name, value in test.items()))
         say(f"Time       {duration(time.monotonic() - self._started)}: {where_time_went(costs)}")
         say(f"Verdict    {verdict(costs, is_prepared=is_prepared)}")
         if self._run.memory_snapshot:
@@ -234,7 +235,7 @@ class RunFolder:
 
     def _has_room(self, training: Fit) -> bool:
         """Whether a checkpoint will fit, estimated by the last one, or by the weights."""
-        needed = CHECKPOINT_WEIGHTS * _bytes_of(training.best_weights)
+        needed = CHECKPOINT_WEIGHTS * training.best.size_bytes
         for newest in checkpoint_store.all_of(self._checkpoints)[:1]:
             needed = sum(file.stat().st_size for file in newest.rglob("*") if file.is_file())
         return shutil.disk_usage(self._run.folder).free > needed
@@ -294,7 +295,3 @@ class RunFolder:
         if is_first():
             text = "".join(f"{line}\n" for line in kept)
             self._write("its epochs", len(text), lambda: atomic_io.write(self._epochs, text))
-
-
-def _bytes_of(state: Mapping[str, torch.Tensor]) -> int:
-    return sum(weight.nbytes for weight in state.values())

@@ -15,7 +15,7 @@ from sweeps.training.distributed import cluster_environment, launch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.leaving import Leaving
 from sweeps.training.run_folder import RunFolder
-from sweeps.training.run_settings import SingleRun
+from sweeps.training.run_settings import LOGS, SingleRun
 
 
 def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
@@ -58,7 +58,13 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
     with RunFolder(run, config, resumes) as folder, folder.memory_recorded():
         leaving = Leaving()
         training = Fit(
-            module, params, config, folder.checkpoint, prepared=prepared, is_to_leave=leaving.is_asked
+            module,
+            params,
+            config,
+            folder.checkpoint,
+            prepared=prepared,
+            is_to_leave=leaving.is_asked,
+            log_dir=run.folder / LOGS,
         )
         folder.begin(training)
         try:
@@ -76,7 +82,7 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
             return 0  # at another status Lightning kills the first worker, which still prints
         cluster_environment.end_groups()  # all workers together: the first one goes on alone
         folder.keep_best(training)
-        scores = {}
-        if run.test and launch.is_first():
-            scores = held_out.score(module, params, config, folder.best, prepared=prepared)
-        return folder.say_end(scores, is_prepared=prepared is not None)
+        test: dict[str, float] | str = {}
+        if run.test and launch.is_first() and not (test := training.why_no_test):
+            test = held_out.score(module, params, config, folder.best, prepared=prepared)
+        return folder.say_end(test, is_prepared=prepared is not None)

@@ -5,7 +5,7 @@ Light: the driver checks them without importing Lightning, unless the trainable 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeps.common.errors import CannotTrain, UserError
@@ -52,6 +52,10 @@ OWNED_CALLBACKS: Mapping[str, str] = {
     "BatchSizeFinder": "sweeps fit --find-batch-size finds the largest micro-batch",
     "LearningRateFinder": "the search space has the step size",
     "GradientAccumulationScheduler": "give accumulate_grad_batches: the number must not change in a run",
+    "StochasticWeightAveraging": (
+        "its averaged weights are there only after the last validation, so that no trial would be judged by "
+        "them. Take WeightAveraging or EMAWeightAveraging, whose averaged weights are validated and kept"
+    ),
 }
 """The same for Lightning's callbacks, by the name of their class or of a class that they extend."""
 
@@ -103,7 +107,7 @@ def refused(options: Mapping[str, Any]) -> dict[str, str]:
             found[str(name)] = f"no such setting of Lightning's Trainer.{hint} Choices: {', '.join(FREE)}"
     for each in callbacks_of(options):
         if why := why_owned(type(each)):
-            found[type(each).__name__] = f"the sweep has its own: {why}"
+            found[type(each).__name__] = f"it can't be taken: {why}"
     steps = options.get("accumulate_grad_batches")
     if steps is not None and (not isinstance(steps, int) or steps < 1):
         found["accumulate_grad_batches"] = f"{steps!r}: must be a whole number, at least 1"
@@ -112,10 +116,19 @@ def refused(options: Mapping[str, Any]) -> dict[str, str]:
 
 def why_owned(callback: type) -> str:
     """Why a class of callbacks can't be taken; "" where it can."""
-    of_lightning = (
-        each.__name__ for each in callback.__mro__ if each.__module__.startswith("lightning.pytorch.")
+    return next((why for name in _of_lightning(callback) if (why := OWNED_CALLBACKS.get(name))), "")
+
+
+def only_shows_or_saves(callback: type) -> bool:
+    """Whether leaving out such a class of callbacks changes nothing in the training."""
+    return any(
+        OWNED_CALLBACKS.get(name) in (_CHECKPOINTS, _OUTPUT, _LOGGER) for name in _of_lightning(callback)
     )
-    return next((why for name in of_lightning if (why := OWNED_CALLBACKS.get(name))), "")
+
+
+def _of_lightning(callback: type) -> Iterator[str]:
+    """The classes of Lightning that a callback is one of."""
+    return (each.__name__ for each in callback.__mro__ if each.__module__.startswith("lightning.pytorch."))
 
 
 def callbacks_of(options: Mapping[str, Any]) -> list[Any]:

@@ -1,54 +1,131 @@
-"""Whole fp32 weights of a model, whatever strategy its workers train with."""
+"""Whole fp32 weights of a model, whatever strategy its workers train with, and what its hooks keep beside."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import lightning
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.utilities.apply_func import move_data_to_device
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
+from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.distributed.fsdp import FullStateDictConfig, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as Fsdp
 
 from sweeps.common import atomic_io, params_file
-from sweeps.common.params_file import WEIGHTS_FILE
+from sweeps.common.errors import CannotTrain
+from sweeps.common.params_file import HOOKS_FILE, WEIGHTS_FILE
 
 
-def keep(folder: Path, best: Mapping[str, torch.Tensor], about: str) -> None:
+@dataclass(frozen=True)
+class ModelState:
+    """What a model needs to score again as it has scored."""
+
+    weights: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Its `state_dict()` as on a single device, in fp32 on the CPU; {} before any, and on FSDP's other
+    workers."""
+    added: dict[str, Any] = field(default_factory=dict)
+    """What `on_save_checkpoint` of the model, and `state_dict` of its data module, add to a checkpoint."""
+
+    @classmethod
+    def read(cls, folder: Path) -> ModelState:
+        """The state in a folder.
+
+        Raises:
+            OSError, EOFError, pickle.UnpicklingError, RuntimeError: it is not there, or torn.
+        """
+        weights = torch.load(folder / WEIGHTS_FILE, weights_only=True, map_location="cpu")
+        if not (folder / HOOKS_FILE).exists():
+            return cls(weights)
+        return cls(weights, torch.load(folder / HOOKS_FILE, weights_only=False, map_location="cpu"))
+
+    def write(self, folder: Path) -> None:
+        """Write it into a folder."""
+        torch.save(self.weights, folder / WEIGHTS_FILE)
+        if self.added:
+            torch.save(self.added, folder / HOOKS_FILE)
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The state as a checkpoint of Lightning, for its hooks."""
+        about = {"pytorch-lightning_version": lightning.__version__, "epoch": 0, "global_step": 0}
+        return {**about, **self.added, "state_dict": dict(self.weights)}
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the weights."""
+        return sum(weight.nbytes for weight in self.weights.values())
+
+
+def keep(folder: Path, best: ModelState, about: str) -> None:
     """Write the best epoch's weights and params.yaml into a new folder, atomically."""
     with atomic_io.atomic_write(folder) as part:
         part.mkdir()
-        torch.save(best, part / WEIGHTS_FILE)
+        best.write(part)
         (part / params_file.FILE).write_text(about, encoding="utf-8")
 
 
-def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
-    """The model's `state_dict()` as on a single device, in fp32 on the CPU; {} on FSDP's other workers. All
-    workers must call it together."""
+# A validation runs in inference mode, whose tensors can't be trained on later.
+@torch.inference_mode(False)
+@torch.no_grad()
+def state_of(trainer: pl.Trainer) -> ModelState:
+    """The state of the model now. All workers must call it together.
+
+    Raises:
+        CannotTrain: `on_save_checkpoint` replaces weights.
+    """
     strategy, model = trainer.strategy, trainer.lightning_module
     if isinstance(strategy, FSDPStrategy):
-        return _of_fsdp(strategy)
-    state = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
-    if isinstance(strategy, DeepSpeedStrategy):
-        state.update(_of_zero(model))
-    return state
+        weights = _of_fsdp(strategy)
+    else:
+        weights = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
+        if isinstance(strategy, DeepSpeedStrategy):
+            weights.update(_of_zero(model, weights))
+    return _with_hooks(trainer, weights) if weights else ModelState()
 
 
-def checkpoint_bytes(trainer: pl.Trainer, best: Mapping[str, torch.Tensor]) -> int:
+def _with_hooks(trainer: pl.Trainer, weights: dict[str, torch.Tensor]) -> ModelState:
+    """Weights with what Lightning would save beside them."""
+    model, data = trainer.lightning_module, trainer.datamodule  # type: ignore[attr-defined]  # set undeclared
+    added = {type(data).__qualname__: state} if data is not None and (state := data.state_dict()) else {}
+    if is_overridden("on_save_checkpoint", model):
+        given = ModelState(weights).checkpoint() | {
+            "epoch": trainer.current_epoch,
+            "global_step": trainer.global_step,
+        }
+        saved = dict(given)
+        model.on_save_checkpoint(saved)
+        weights = saved["state_dict"]
+        added |= {name: value for name, value in saved.items() if name not in given}
+        scored = given["state_dict"]
+        if other := [name for name in weights if _differs(weights[name], scored.get(name))]:
+            raise CannotTrain(
+                f"on_save_checkpoint replaces weights ({other[0]}), so that others would be kept than those "
+                "that were validated. Swap them in for the validation, as Lightning's EMAWeightAveraging does"
+            )
+    return ModelState(weights, move_data_to_device(copy.deepcopy(added), torch.device("cpu")))
+
+
+def _differs(weight: torch.Tensor, scored: torch.Tensor | None) -> bool:
+    return scored is not None and weight is not scored and not torch.equal(weight.cpu(), scored)
+
+
+def checkpoint_bytes(trainer: pl.Trainer, best: ModelState) -> int:
     """Bytes of a checkpoint, about: the last and the best weights, and the state of the optimizers, of all
     workers. What hooks of the user add is not counted.
 
     Args:
         trainer: has trained a step.
-        best: whole weights.
+        best: of its best epoch.
     """
     is_sharded = isinstance(trainer.strategy, FSDPStrategy | DeepSpeedStrategy)
     state = sum(each.nbytes for optimizer in trainer.optimizers for each in _tensors(optimizer.state))
-    weights = sum(weight.nbytes for weight in best.values())
-    return 2 * weights + state * (trainer.world_size if is_sharded else 1)
+    return 2 * best.size_bytes + state * (trainer.world_size if is_sharded else 1)
 
 
 def _tensors(state: Any) -> Iterator[torch.Tensor]:
@@ -68,16 +145,21 @@ def _of_fsdp(strategy: FSDPStrategy) -> dict[str, torch.Tensor]:
         return {name: value.detach().clone() for name, value in strategy.model.state_dict().items()}
 
 
-def _of_zero(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The optimizer's fp32 weights: the model's own have half precision, and with stage 3 are shards."""
+def _of_zero(model: nn.Module, held: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The optimizer's fp32 weights of those that the model keeps: its own have half precision, and with stage
+    3 are shards."""
     import deepspeed
     from deepspeed.utils import safe_get_full_fp32_param
 
     weights = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
+        if name not in held:
+            continue
         whole = safe_get_full_fp32_param(weight) if weight.requires_grad else None
         if whole is None:  # it is frozen
             with deepspeed.zero.GatheredParameters([weight]):
                 whole = weight.detach().float()
+        elif whole.shape == weight.shape and not torch.equal(whole.to(weight), weight):
+            whole = weight.detach().float()  # not the optimizer's, but an average that is swapped in
         weights[name] = whole.detach().to("cpu", copy=True)
     return weights

@@ -245,7 +245,7 @@ class TrialRunner:
             "seconds": epoch.seconds,
             "costs": dict(epoch.costs),
             "place": self._place,
-            "has_test": self._fit is not None and self._fit.has_test,
+            "has_test": self._fit is not None and not self._fit.why_no_test,
             "done": epoch.epoch >= self._job.fit.max_epochs,
         }
         if bad := [name for name, value in judged.items() if not math.isfinite(value)]:

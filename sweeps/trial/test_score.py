@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from sweeps.common import imports, plugins
-from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.space.point import Point
 from sweeps.trial.job import Job
 
 
 def test_winner(
-    job: Job, point: Point, seed: int, micro_batch: int | None, weights: bytes
+    job: Job, point: Point, seed: int, micro_batch: int | None, files: Mapping[str, bytes]
 ) -> dict[str, float]:
     """Score weights on the test rows, in a process with the resources of a trial.
 
     With the seed that trained them: a data module that draws its split at random draws the same one. And with
-    the rows at once that fitted in memory then. `weights` is the content of `weights.pt`: this PC may not see
-    the folder of the sweep.
+    the rows at once that fitted in memory then.
+
+    Args:
+        job: of the sweep.
+        point: what was trained.
+        seed: of the trial.
+        micro_batch: rows at once.
+        files: those of the weights, by name: this PC may not see the folder of the sweep.
     """
     with imports.fast():
         from sweeps.training import held_out  # with PyTorch, which the driver does not load
@@ -27,5 +33,6 @@ def test_winner(
     data = job.data_of(point.trainable, module, params)
     fit = job.fit_of({"seed": seed, "micro_batch": micro_batch})
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / WEIGHTS_FILE).write_bytes(weights)
+        for name, content in files.items():
+            (Path(folder) / name).write_bytes(content)
         return held_out.score(module, params, fit, Path(folder), prepared=data)

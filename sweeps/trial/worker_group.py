@@ -109,8 +109,7 @@ class WorkerGroup:
             fit.save(folder)
             return
         # If one worker fails while all save, the others wait for it for ever: check for room first.
-        weights = sum(weight.nbytes for weight in fit.best_weights.values())
-        needed = max(self._checkpoint_bytes, CHECKPOINT_WEIGHTS * weights)
+        needed = max(self._checkpoint_bytes, CHECKPOINT_WEIGHTS * fit.best.size_bytes)
         if shutil.disk_usage(folder).free < needed:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
         self._members.call("lack_of_room", folder, needed)

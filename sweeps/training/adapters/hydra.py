@@ -228,9 +228,7 @@ class HydraProject(Adapted):
         first, _, rest = path.partition(".")
         callback = self._callbacks().get(rest.partition(".")[0]) if first == "callbacks" else None
         return (
-            "the sweep has its own, in place of this callback"
-            if callback and why_owned(callback[TARGET])
-            else ""
+            "it can't be taken, in place of this callback" if callback and why_owned(callback[TARGET]) else ""
         )
 
     def _choices(self, path: str) -> list[str]:

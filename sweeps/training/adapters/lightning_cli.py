@@ -136,7 +136,7 @@ class LightningCLIProject(Adapted):
             if key not in (*OF_THE_RUN, "trainer") and value is not None
         }
         of_trainer: dict[str, Any] = {name: self.trainer[name] for name in OF_TRAINER if name in self.trainer}
-        # Callbacks keep their numbers; those of which the sweep has its own are left out.
+        # Callbacks keep their numbers; those of which it can't be taken are left out.
         numbered = enumerate(self._listed(self.trainer.get("callbacks")))
         of_trainer["callbacks"] = {str(number): each for number, each in numbered if not _is_owned(each)}
         found = settings_tree.leaves({**kept, "trainer": of_trainer})
@@ -199,7 +199,7 @@ class LightningCLIProject(Adapted):
         is_callback = path.startswith("trainer.callbacks.")
         number = path.split(".")[2] if is_callback else ""
         if is_callback and why_owned(self.callbacks[int(number)][0]):
-            return "the sweep has its own, in place of this callback"
+            return "it can't be taken, in place of this callback"
         return ""
 
     def _settings(self, values: Mapping[str, Any]) -> dict[str, Any]:

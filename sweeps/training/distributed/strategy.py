@@ -10,6 +10,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import lightning.pytorch as pl
@@ -17,6 +18,7 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from sweeps.common.errors import CannotTrain
@@ -65,8 +67,10 @@ class Device:
 
 
 def of_model(model: nn.Module, config: FitConfig) -> Choice:
-    """`choose` for a model on the device of this process."""
-    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    """`choose` for a model on the device of this process. Layers that its hooks make later are not counted,
+    nor those whose shapes the first batch decides."""
+    known = (weight for weight in model.parameters() if not is_lazy(weight))
+    trained = sum(weight.numel() for weight in known if weight.requires_grad)
     return choose(config, trained, Device.here())
 
 
@@ -211,8 +215,8 @@ def refuse_fused(optimizers: Iterable[Optimizer]) -> None:
 
 def _blocks(model: nn.Module) -> Callable[..., bool]:
     """FSDP's wrap policy: shard each member of an outermost module list or sequence by itself."""
-    blocks = set(_outermost(model))
-    return lambda module, recurse, nonwrapped_numel: recurse or module in blocks
+    blocks = cache(lambda: set(_outermost(model)))  # when it wraps: the model's hooks may make layers before
+    return lambda module, recurse, nonwrapped_numel: recurse or module in blocks()
 
 
 def _outermost(module: nn.Module) -> Iterator[nn.Module]:

@@ -113,7 +113,7 @@ def test_accumulation_and_limits_count_whole_batches_whatever_the_micro_batch(
             r"\(sweeps fit: --devices\)",
         ),
         ({"gradient_clip": 1}, "no such setting of Lightning's Trainer. Did you mean 'gradient_clip_val'"),
-        ({"callbacks": [callbacks.ModelCheckpoint()]}, "ModelCheckpoint: the sweep has its own: checkpoints"),
+        ({"callbacks": [callbacks.ModelCheckpoint()]}, "ModelCheckpoint: it can't be taken: checkpoints"),
         ({"accumulate_grad_batches": 0}, "accumulate_grad_batches: 0: must be a whole number, at least 1"),
         ([], r"must return a dict of settings of Lightning's Trainer, not \[\]"),
     ],

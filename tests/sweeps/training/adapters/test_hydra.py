@@ -119,7 +119,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
         ((*RUN, "--ranges", "seed=2,3"), "--ranges seed: the sweep sets it: give --seed"),
         (
             (*RUN, "--ranges", "callbacks.best.mode=min,max"),
-            "the sweep has its own, in place of this callback",
+            "it can't be taken, in place of this callback",
         ),
         (
             (*RUN, "--ranges", "callbacks.early=a,b"),

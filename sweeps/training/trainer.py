@@ -1,0 +1,123 @@
+"""Lightning's Trainer as a trial has it, and the hooks of a model and its data that it calls once a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.model_helpers import is_overridden
+
+from sweeps.common.errors import CannotTrain
+from sweeps.training import epoch_position, trainer_options
+from sweeps.training.torch_state import seed_again
+
+HOOKS_OF_A_RUN = (
+    "prepare_data", "setup", "configure_model", "train_dataloader", "val_dataloader", "test_dataloader",
+    "on_fit_start", "on_train_start",
+)  # fmt: skip
+"""Called once in a run, so again after each pause: many projects draw rows for validation in one of them."""
+
+
+class Trainer(pl.Trainer):
+    """Trains by epochs, and yet says how many steps of the optimizer there will be.
+
+    Args:
+        say: takes a notice for the user.
+        options: of Lightning's Trainer.
+    """
+
+    def __init__(self, *, say: Callable[[str], None], **options: Any) -> None:
+        self._say = say
+        super().__init__(**options)
+
+    @property
+    def max_steps(self) -> int:
+        """The steps of the whole run, by which many projects divide; -1 where they are not known."""
+        # Lightning's loops read it, too: they would count steps instead of epochs.
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("lightning."):
+            return super().max_steps
+        return int(self.estimated_stepping_batches)
+
+    @property
+    def estimated_stepping_batches(self) -> int | float:
+        """The same, as Lightning estimates it."""
+        if self.state.fn != TrainerFn.FITTING:
+            return -1
+        try:
+            steps = super().estimated_stepping_batches
+        except Exception as error:  # the loaders can't be made yet: they are the user's code
+            self._say(
+                "the model asks for the steps of the run before its data can be read, and is told -1 "
+                f"({type(error).__name__}: {error}). Ask in configure_optimizers"
+            )
+            return -1
+        if steps == -1:
+            self._say(
+                "the model asks for the steps of the run, and is told -1: the training data does not say how "
+                "long it is. Give --epoch-steps, the steps of an epoch"
+            )
+        return steps
+
+
+def seed_hooks(owner: object, seed: int) -> None:
+    """Let each hook of a run draw the same random numbers in every process, and change none of those to come.
+
+    All with the same ones: two hooks that split the same rows at random draw the same split. Only the loader
+    of the training rows draws others in each epoch where the Trainer makes it anew
+    (`reload_dataloaders_every_n_epochs`).
+
+    Args:
+        owner: a model or a data module; of a model that has its own loaders there is no data module.
+        seed: of the run.
+    """
+    if not isinstance(owner, pl.LightningModule | pl.LightningDataModule):
+        return
+    parent = pl.LightningModule if isinstance(owner, pl.LightningModule) else pl.LightningDataModule
+    for name in HOOKS_OF_A_RUN:
+        if hasattr(parent, name) and is_overridden(name, owner, parent):
+            setattr(owner, name, partial(_seeded, owner, name, getattr(owner, name), seed))
+
+
+def _seeded(
+    owner: Any, name: str, hook: Callable[..., Any], seed: int, /, *arguments: Any, **named: Any
+) -> Any:
+    epoch, before = _reloaded_in(owner) if name == "train_dataloader" else 0, epoch_position.random_states()
+    # Other numbers than those of the epochs, which `EpochEnd` seeds.
+    seed_again(int(np.random.SeedSequence((seed, epoch, 1)).generate_state(1)[0]))
+    try:
+        return hook(*arguments, **named)
+    finally:
+        epoch_position.restore_random_states(before)
+
+
+def _reloaded_in(owner: Any) -> int:
+    """The epoch for which the Trainer makes a loader anew; 0 where it keeps the first one."""
+    is_model = isinstance(owner, pl.LightningModule)
+    trainer = (owner.trainer if owner._trainer is not None else None) if is_model else owner.trainer
+    return trainer.current_epoch if trainer is not None and trainer.reload_dataloaders_every_n_epochs else 0
+
+
+def keep_callbacks(model: pl.LightningModule, say: Callable[[str], None]) -> None:
+    """Leave out what the program has itself of the callbacks that a model configures."""
+    if is_overridden("configure_callbacks", model):
+        model.configure_callbacks = partial(_kept, model.configure_callbacks, say)  # type: ignore[method-assign]
+
+
+def _kept(configure: Callable[[], Sequence[pl.Callback] | pl.Callback], say: Callable[[str], None]) -> Any:
+    """The callbacks of `configure_callbacks`.
+
+    Raises:
+        CannotTrain: one would change how the model is trained or scored, so that it can't be left out.
+    """
+    given = trainer_options.callbacks_of({"callbacks": configure()})
+    owned = {type(each): why for each in given if (why := trainer_options.why_owned(type(each)))}
+    for kind, why in owned.items():
+        if not trainer_options.only_shows_or_saves(kind):
+            raise CannotTrain(f"configure_callbacks: {kind.__name__}: it can't be taken: {why}")
+        say(f"configure_callbacks: {kind.__name__} is left out: {why}")
+    return [each for each in given if type(each) not in owned]

@@ -1,0 +1,167 @@
+"""What a model finds as `self.logger`: its numbers become metrics of the record, all else is dropped."""
+
+from __future__ import annotations
+
+import numbers
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers.logger import Logger
+
+SCALAR_METHODS = ("add_scalar", "add_scalars", "log", "log_metric", "log_metrics", "track", "report_scalar")
+"""Methods by which the libraries of experiment tracking take numbers: TensorBoard, W&B, MLflow, Comet, Aim,
+ClearML."""
+COUNTERS = ("epoch", "step", "global_step", "trainer/global_step")
+"""Names of numbers that only say when something was logged."""
+
+
+class TrialLogger(Logger):
+    """A logger that writes nothing. Every method of Lightning's loggers can be called.
+
+    Args:
+        folder: for files of the model; None: a temporary one.
+        say: takes a notice for the user; each text may come many times.
+    """
+
+    def __init__(self, folder: Path | None, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self._folder, self._is_temporary, self._say = folder, folder is None, say
+        self._scalars: dict[str, float] = {}
+        self._experiment = self._called("experiment")
+
+    @property
+    def experiment(self) -> Any:
+        """What a library of experiment tracking would have here."""
+        return self._experiment
+
+    @property
+    def name(self) -> str:
+        """Of no experiment."""
+        return ""
+
+    @property
+    def version(self) -> str:
+        """Of no experiment."""
+        return ""
+
+    @property
+    def save_dir(self) -> str:
+        """A folder for files of the model, made on first use."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="sweeps-logs-"))
+            self._say("the files that the model writes into self.logger.save_dir are removed with the trial")
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return str(self._folder)
+
+    log_dir = root_dir = sub_dir = save_dir
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Note the numbers."""
+        self._note("", metrics)
+
+    def log_hyperparams(self, *_: Any, **__: Any) -> None:
+        """Drop them: the record has those of the trial."""
+
+    def new_scalars(self) -> dict[str, float]:
+        """The numbers since the last call, the last one of each name."""
+        found, self._scalars = self._scalars, {}
+        return found
+
+    def remove_folder(self) -> None:
+        """Remove the temporary folder."""
+        if self._is_temporary and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def dropped(self, call: str) -> None:
+        """Tell that something is dropped."""
+        self._say(f"{call} is dropped: of what a model logs, a trial keeps the numbers, as metrics")
+
+    def _note(self, call: str, values: Mapping[str, Any]) -> None:
+        for name in values.keys() - set(COUNTERS):
+            value = values[name]
+            try:
+                self._scalars[name] = float(value)
+            except (TypeError, ValueError, RuntimeError):  # an image, a table, a tensor of several numbers
+                if call:
+                    self.dropped(call)
+
+    def __getitem__(self, _: int) -> TrialLogger:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """A method of some other logger, which drops what it is given."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._called(name)
+
+    def _called(self, name: str) -> Experiment:
+        return Experiment(f"self.logger.{name}", self._note, self.dropped, lambda: self.save_dir)
+
+
+class Experiment:
+    """Has every attribute, and takes every call, of any library of experiment tracking.
+
+    Args:
+        path: by which the model has reached it.
+        note: takes the path of a call, and numbers by their names.
+        drop: takes the path of a call whose arguments are dropped.
+        folder: the folder for files.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        note: Callable[[str, Mapping[str, Any]], None],
+        drop: Callable[[str], None],
+        folder: Callable[[], str],
+    ) -> None:
+        self._path, self._note, self._drop, self._folder = path, note, drop, folder
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in ("log_dir", "dir"):
+            return self._folder()
+        return Experiment(f"{self._path}.{name}", self._note, self._drop, self._folder)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        method = self._path.rpartition(".")[2]
+        if method == "get_logdir":
+            return self._folder()
+        values = _numbers(arguments, named) if method in SCALAR_METHODS else {}
+        if values:
+            self._note(self._path, values)
+        else:
+            self._drop(self._path)
+        return self
+
+    def __getitem__(self, key: object) -> Experiment:
+        return Experiment(f"{self._path}[{key!r}]", self._note, self._drop, self._folder)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        self._drop(f"{self._path}[{key!r}]")
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def _numbers(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Names and numbers of a call: `(name, number)`, also as keywords, or a dict, also behind a name."""
+    named = {name: value for name, value in named.items() if name not in COUNTERS}
+    first = [*arguments, *named.values()]
+    names = [each for each in first if isinstance(each, str)]
+    for each in first:
+        if isinstance(each, Mapping):
+            return {f"{names[0]}/{name}" if names else str(name): value for name, value in each.items()}
+    values = [each for each in first if isinstance(each, numbers.Real) or hasattr(each, "item")]
+    # MLflow's log_metric takes the id of the run before the name.
+    return {names[-1]: values[0]} if names and values else {}
