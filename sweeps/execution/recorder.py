@@ -92,7 +92,9 @@ class Recorder(DriverCallback):
             if "failures" in result:  # not where the process ends its trial before it has begun
                 self._record.note_failures(number, result["failures"])
             for notice in result.pop("notices", []):
-                self._driver.say(f"Trial {number}: {notice}")
+                # Of the model, every trial says the same.
+                if not any(notice in each.notices for each in self._record.trials):
+                    self._driver.say(f"Trial {number}: {notice}")
                 self._record.notice(number, notice)
             if "epoch" in result:
                 epoch, score, metrics = result["epoch"], result["score"], result["metrics"]

@@ -96,8 +96,8 @@ class Fit:
         self.best_score = math.nan
         self.best = ModelState()
         """Of the best epoch."""
-        self._scored: ModelState | None = None
-        """That was validated in this epoch."""
+        self._scored: dict[str, torch.Tensor] | None = None
+        """The weights that were validated in this epoch."""
         self._notices: list[str] = []
         self._told: set[str] = set()
         self._logger = TrialLogger(log_dir, self._notices.append)
@@ -219,7 +219,7 @@ class Fit:
 
     def release(self) -> None:
         """Give back memory that the strategy would keep with the process. The run can't be saved after it."""
-        self._logger.remove_folder()
+        self._logger.close()
         if self._trainer is not None:
             strategy.release(self._trainer.strategy)
 
@@ -255,14 +255,15 @@ class Fit:
     def note_scored(self) -> None:
         """Note the weights that this epoch's validation has scored. All workers call it together."""
         assert self._trainer is not None, "nothing has been trained"
-        self._scored = training_weights.state_of(self._trainer)
+        self._scored = training_weights.whole(self._trainer)
 
     def keep_if_best(self, score: float) -> None:
         """Keep the best epoch's weights in CPU memory, in fp32. All workers call it together."""
         scored, self._scored = self._scored, None
         if self.config.objective.is_better(score, self.best_score):
             assert self._trainer is not None
-            self.best_score, self.best = score, scored or training_weights.state_of(self._trainer)
+            weights = training_weights.whole(self._trainer) if scored is None else scored
+            self.best_score, self.best = score, training_weights.with_hooks(self._trainer, weights)
 
     def logged_scalars(self) -> Mapping[str, float]:
         """What the model gave to `self.logger` since the last call, of the first worker. All call it

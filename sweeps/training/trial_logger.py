@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 import shutil
 import tempfile
@@ -52,7 +53,6 @@ class TrialLogger(Logger):
         """A folder for files of the model, made on first use."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="sweeps-logs-"))
-            self._say("the files that the model writes into self.logger.save_dir are removed with the trial")
         self._folder.mkdir(parents=True, exist_ok=True)
         return str(self._folder)
 
@@ -67,14 +67,19 @@ class TrialLogger(Logger):
 
     def new_scalars(self) -> dict[str, float]:
         """The numbers since the last call, the last one of each name."""
+        if self._is_temporary and self._folder is not None and any(self._folder.iterdir()):
+            self._say("the files that the model writes into self.logger.save_dir are removed with the trial")
         found, self._scalars = self._scalars, {}
         return found
 
-    def remove_folder(self) -> None:
-        """Remove the temporary folder."""
+    def close(self) -> None:
+        """Remove the folder, if it is a temporary one, or empty."""
         if self._is_temporary and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+        elif self._folder is not None:
+            with contextlib.suppress(OSError):
+                self._folder.rmdir()
 
     def dropped(self, call: str) -> None:
         """Tell that something is dropped."""

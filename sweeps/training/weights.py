@@ -73,24 +73,27 @@ def keep(folder: Path, best: ModelState, about: str) -> None:
 # A validation runs in inference mode, whose tensors can't be trained on later.
 @torch.inference_mode(False)
 @torch.no_grad()
-def state_of(trainer: pl.Trainer) -> ModelState:
-    """The state of the model now. All workers must call it together.
+def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
+    """The model's `state_dict()` as on a single device, in fp32 on the CPU; {} on FSDP's other workers. All
+    workers must call it together."""
+    strategy, model = trainer.strategy, trainer.lightning_module
+    if isinstance(strategy, FSDPStrategy):
+        return _of_fsdp(strategy)
+    state = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
+    if isinstance(strategy, DeepSpeedStrategy):
+        state.update(_of_zero(model, state))
+    return state
+
+
+def with_hooks(trainer: pl.Trainer, weights: dict[str, torch.Tensor]) -> ModelState:
+    """Whole weights with what Lightning would save beside them.
 
     Raises:
         CannotTrain: `on_save_checkpoint` replaces weights.
+        Exception: of the hooks, which are the user's code.
     """
-    strategy, model = trainer.strategy, trainer.lightning_module
-    if isinstance(strategy, FSDPStrategy):
-        weights = _of_fsdp(strategy)
-    else:
-        weights = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
-        if isinstance(strategy, DeepSpeedStrategy):
-            weights.update(_of_zero(model, weights))
-    return _with_hooks(trainer, weights) if weights else ModelState()
-
-
-def _with_hooks(trainer: pl.Trainer, weights: dict[str, torch.Tensor]) -> ModelState:
-    """Weights with what Lightning would save beside them."""
+    if not weights:
+        return ModelState()
     model, data = trainer.lightning_module, trainer.datamodule  # type: ignore[attr-defined]  # set undeclared
     added = {type(data).__qualname__: state} if data is not None and (state := data.state_dict()) else {}
     if is_overridden("on_save_checkpoint", model):
