@@ -38,8 +38,7 @@ class Trainer(pl.Trainer):
     @property
     def max_steps(self) -> int:
         """The steps of the whole run, by which many projects divide; -1 where they are not known."""
-        # Lightning's loops read it, too: they would count steps instead of epochs.
-        if sys._getframe(1).f_globals.get("__name__", "").startswith("lightning."):
+        if is_called_by_lightning():  # its loops would count steps instead of epochs
             return super().max_steps
         return int(self.estimated_stepping_batches)
 
@@ -62,6 +61,11 @@ class Trainer(pl.Trainer):
                 "long it is. Give --epoch-steps, the steps of an epoch"
             )
         return steps
+
+
+def is_called_by_lightning() -> bool:
+    """Whether the caller of this function's caller is Lightning itself, and not a model."""
+    return bool(sys._getframe(2).f_globals.get("__name__", "").startswith("lightning."))
 
 
 def seed_hooks(owner: object, seed: int) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 from lightning.pytorch.loggers.logger import Logger
 
+from sweeps.training.trainer import is_called_by_lightning
+
 SCALAR_METHODS = ("add_scalar", "add_scalars", "log", "log_metric", "log_metrics", "track", "report_scalar")
 """Methods by which the libraries of experiment tracking take numbers: TensorBoard, W&B, MLflow, Comet, Aim,
 ClearML."""
@@ -59,8 +61,9 @@ class TrialLogger(Logger):
     log_dir = root_dir = sub_dir = save_dir
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Note the numbers."""
-        self._note("", metrics)
+        """Note the numbers; not what Lightning gives, which are those of `self.log`."""
+        if not is_called_by_lightning():
+            self._note("self.logger.log_metrics", metrics)
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         """Drop them: the record has those of the trial."""
@@ -91,8 +94,7 @@ class TrialLogger(Logger):
             try:
                 self._scalars[name] = float(value)
             except (TypeError, ValueError, RuntimeError):  # an image, a table, a tensor of several numbers
-                if call:
-                    self.dropped(call)
+                self.dropped(call)
 
     def __getitem__(self, _: int) -> TrialLogger:
         return self

@@ -1,7 +1,7 @@
 """A model as Lightning projects write theirs.
 
-It has averaged weights, layers and a split made in `setup`, own loaders, a schedule that counts steps, and calls
-of the logger. Its test rows are its validation rows.
+It has averaged weights, layers and a split made in `setup`, own loaders, a schedule that counts steps, and
+calls of the logger. Its test rows are its validation rows.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def test_fp16_is_the_default_and_the_weights_stay_fp32() -> None:
     fit, seen = trained(fashion_vit, fashion_vit.Params(rows=3000), precision="auto", strategy="auto")
     assert (fit.choice.precision, fit.choice.strategy) == ("16-mixed", "single")
     assert seen[-1].score > 0.5
-    assert {weight.dtype for weight in fit.best_weights.values()} == {torch.float32}
+    assert {weight.dtype for weight in fit.best.weights.values()} == {torch.float32}
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
@@ -131,5 +131,5 @@ def test_a_run_that_was_left_inside_an_epoch_goes_on_to_the_bit(precision: str, 
     rest.run(lambda epoch: True)
     assert rest.epochs == whole.epochs == EPOCHS
     assert rest.last_metrics == whole.last_metrics
-    for name, weight in whole.best_weights.items():
-        assert torch.equal(rest.best_weights[name], weight)
+    for name, weight in whole.best.weights.items():
+        assert torch.equal(rest.best.weights[name], weight)

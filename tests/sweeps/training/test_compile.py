@@ -54,9 +54,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_training_is_the_same_and_the_weights_keep_their_names(cache: Path) -> None:
     plain, compiled = trained(is_compiled=False), trained(is_compiled=True)
     assert counted("fxgraph_cache_miss") > 0  # it was compiled
-    assert list(compiled.best_weights) == list(plain.best_weights)
-    for name, weight in plain.best_weights.items():
-        torch.testing.assert_close(compiled.best_weights[name], weight, rtol=1e-4, atol=1e-5)
+    assert list(compiled.best.weights) == list(plain.best.weights)
+    for name, weight in plain.best.weights.items():
+        torch.testing.assert_close(compiled.best.weights[name], weight, rtol=1e-4, atol=1e-5)
 
 
 class WithoutForward(SgdClassifier):

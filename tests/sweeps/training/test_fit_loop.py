@@ -137,8 +137,8 @@ def test_a_trial_that_goes_on_from_a_checkpoint_trains_as_one_that_was_never_int
     assert [epoch.epoch for epoch in after] == list(range(at + 1, 5))
     assert {**metrics(before), **metrics(after)} == metrics(whole)
     assert resumed.best_score == uninterrupted.best_score
-    for name, tensor in uninterrupted.best_weights.items():
-        assert torch.equal(resumed.best_weights[name], tensor)
+    for name, tensor in uninterrupted.best.weights.items():
+        assert torch.equal(resumed.best.weights[name], tensor)
 
 
 def test_a_checkpoint_does_not_disturb_the_run_that_writes_it(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_the_best_epoch_before_a_checkpoint_is_still_the_best_after_it(tmp_path:
     before, stopped = train(trainable(), config(4, mode="min"), save_at=2, folder=tmp_path, stop=True)
     _, resumed = train(trainable(), config(4, mode="min"), checkpoint=tmp_path)
     assert resumed.best_score == stopped.best_score == min(epoch.score for epoch in before)
-    for name, tensor in stopped.best_weights.items():
-        assert torch.equal(resumed.best_weights[name], tensor)
+    for name, tensor in stopped.best.weights.items():
+        assert torch.equal(resumed.best.weights[name], tensor)
 
 
 def test_a_metric_that_is_not_logged_is_answered_with_those_that_are() -> None:

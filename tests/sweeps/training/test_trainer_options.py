@@ -66,7 +66,7 @@ def test_the_callbacks_that_are_refused_are_those_of_lightning() -> None:
     assert set(OWNED_CALLBACKS) <= known
     refused = {name for name in callbacks.__all__ if trainer_options.why_owned(getattr(callbacks, name))}
     assert {"ModelCheckpoint", "OnExceptionCheckpoint", "RichProgressBar", "RichModelSummary"} <= refused
-    assert not refused & {"EarlyStopping", "StochasticWeightAveraging", "LambdaCallback", "Callback"}
+    assert not refused & {"EarlyStopping", "EMAWeightAveraging", "LambdaCallback", "Callback"}
 
 
 def test_gradients_are_clipped_and_batches_limited() -> None:

@@ -14,12 +14,13 @@ from sweeps.training.config import FitConfig
 from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
+from sweeps.training.weights import ModelState
 from trainables import digits_mlp
 
 
 def test_what_is_kept_reads_back_beside_what_trains_it_again(tmp_path: Path) -> None:
     best = {"layer.weight": torch.arange(6.0).reshape(2, 3), "layer.bias": torch.zeros(2)}
-    weights.keep(tmp_path / "best", best, "trainable: net  # größer\n")
+    weights.keep(tmp_path / "best", ModelState(best), "trainable: net  # größer\n")
     found = torch.load(tmp_path / "best" / WEIGHTS_FILE, weights_only=True)
     assert found.keys() == best.keys()
     assert all(torch.equal(found[name], value) for name, value in best.items())
@@ -33,7 +34,7 @@ def test_what_can_not_be_written_leaves_no_folder(tmp_path: Path) -> None:
 
     best: dict[str, Any] = {"layer": Unwritable()}
     with pytest.raises(RuntimeError, match="can't be written"):
-        weights.keep(tmp_path / "best", best, "")
+        weights.keep(tmp_path / "best", ModelState(best), "")
     assert list(tmp_path.iterdir()) == []
 
 
