@@ -46,6 +46,7 @@ OnEpoch = Callable[[Epoch | Position], bool]
 """Called with each finished epoch, and with the position where a run is left inside an epoch. False ends the
 training; after a position nothing is trained on, whatever it returns."""
 _Answer = TypeVar("_Answer")
+NO_BATCH = "the {} data has no batch: no rows, or with drop_last=True too few for one"
 MOST_BATCHES = 10_000
 """Of data that does not say how long it is: behind them it is taken to have no end."""
 
@@ -210,9 +211,13 @@ class EpochEnd(Checkpoint):
 
     def _why_not_validated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
         """Why this epoch had no validation; "" where it had, or where the model has none."""
+        if not self._batches:
+            return NO_BATCH.format("training")
         if self._val_batches or not is_overridden("validation_step", pl_module):
             return ""
-        return "the validation data has no batch" if trainer.enable_validation else "no data for validation"
+        return (
+            NO_BATCH.format("validation") if trainer.enable_validation else "there is no data for validation"
+        )
 
     def _leave_if_asked(self, trainer: pl.Trainer) -> None:
         """Leave the epoch if that is asked for, before the next batch is fetched: all hooks of the last one

@@ -31,7 +31,7 @@ from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.distributed.gradient_accumulation import MicroBatch
-from sweeps.training.epoch_callback import Epoch, EpochEnd, LeftInside, OnEpoch, ScoredWeights
+from sweeps.training.epoch_callback import NO_BATCH, Epoch, EpochEnd, LeftInside, OnEpoch, ScoredWeights
 from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
@@ -54,6 +54,8 @@ warnings.filterwarnings("ignore", "You're using the WeightAveraging callback, bu
 warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, LeafSpec).*")
 # Metrics are averaged over all workers by `mean_over_workers`.
 warnings.filterwarnings("ignore", ".*sync_dist=True.*")
+# Said by `CannotTrain` and `MetricNotLogged`.
+warnings.filterwarnings("ignore", "Total length of .* across ranks is zero.*")
 # A run without Slurm is intended, also where Slurm is installed.
 warnings.filterwarnings("ignore", "The `srun` command is available.*")
 warnings.filterwarnings("ignore", "When saving the DeepSpeed Stage 3 checkpoint.*")
@@ -197,6 +199,8 @@ class Fit:
         # Written by `save`: it holds the state of optimizer and loop, so not weights only.
         with contextlib.suppress(LeftInside):
             self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
+        if self._trainer.num_training_batches == 0:
+            raise CannotTrain(NO_BATCH.format("training"))
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint and the best epoch's weights into `folder`.

@@ -488,9 +488,33 @@ class NoValidation(Net):
     val_dataloader = pl.LightningModule.val_dataloader
 
 
+class EmptyTraining(Net):
+    def train_dataloader(self) -> Any:
+        return DataLoader(rows(0, 10), 64, drop_last=True)
+
+
+class EmptyStream(Net):
+    def train_dataloader(self) -> Any:
+        return DataLoader(NoRows(), 32)
+
+
+class NoRows(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+def test_training_data_without_a_batch_is_refused() -> None:
+    with pytest.raises(CannotTrain, match="the training data has no batch"):
+        trained(trainable(EmptyTraining))
+
+
 @pytest.mark.parametrize(
     ("model", "why"),
-    [(EmptyValidation, "the validation data has no batch"), (NoValidation, "no data for validation")],
+    [
+        (EmptyValidation, "the validation data has no batch"),
+        (NoValidation, "there is no data for validation"),
+        (EmptyStream, "the training data has no batch"),
+    ],
 )
 def test_a_metric_that_no_validation_could_log_is_answered_with_the_reason(
     model: type[Net], why: str
