@@ -26,6 +26,7 @@ class ModuleCache:
         trainable that can't be imported is a failed trial with a reason, not a lost process."""
         if trainable not in self._modules:
             self._bare.restore()
+            torch_state.seed_again(0)  # what its import draws must not differ from process to process
             module = plugins.load(self._paths[trainable])
             self._modules[trainable] = (module, torch_state.Settings())
         module, settings = self._modules[trainable]

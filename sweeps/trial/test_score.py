@@ -27,7 +27,8 @@ def test_winner(
         files: those of the weights, by name: this PC may not see the folder of the sweep.
     """
     with imports.fast():
-        from sweeps.training import held_out  # with PyTorch, which the driver does not load
+        from sweeps.training import held_out, torch_state  # with PyTorch, which the driver does not load
+    torch_state.seed_again(0)  # as `ModuleCache` does
     module = plugins.load(job.trainables[point.trainable])
     params = module.Params(**{**point.fixed, **point.params})
     data = job.data_of(point.trainable, module, params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,3 +63,19 @@ def test_one_that_is_broken_leaves_the_others(cache: ModuleCache) -> None:
     with pytest.raises(ZeroDivisionError):
         cache.module("broken")
     assert cache.module("plain").__name__.endswith(".plain")
+
+
+def test_what_an_import_draws_is_the_same_in_each_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (
+        "import random, numpy, torch\nDRAWN = random.random(), numpy.random.rand(), float(torch.rand(()))\n"
+    )
+    for name in ("drawn_here", "drawn_there"):
+        (tmp_path / f"{name}.py").write_text(lines)
+    monkeypatch.syspath_prepend(tmp_path)
+    here = ModuleCache({"net": "drawn_here"}).module("net").DRAWN
+    torch.manual_seed(7)
+    random.seed(7)
+    there = ModuleCache({"net": "drawn_there"}).module("net").DRAWN
+    assert there == here

@@ -29,7 +29,7 @@ def scored(micro_batch: int | None, folder: Path) -> dict[str, float]:
     weights = folder / "weights.pt"
     torch.save(hungry.build_model(hungry.Params(**params)).state_dict(), weights)
     point = Point("net", params)
-    return test_score.test_winner(job, point, 0, micro_batch, weights.read_bytes())
+    return test_score.test_winner(job, point, 0, micro_batch, {weights.name: weights.read_bytes()})
 
 
 def test_a_winner_that_fits_in_parts_alone_is_scored_in_parts(tmp_path: Path) -> None:
