@@ -108,7 +108,7 @@ class Best:
         if faults:
             raise UserError(what + "; ".join(faults))
         try:
-            return module.Params(**self.params)
+            return param_types.build_params(module.Params, self.params)
         except Exception as error:  # whatever the model says of its own hyperparameters
             raise UserError(what + first_line(error)) from None
 

@@ -56,7 +56,7 @@ def edges(
         old, choices = range_of(drawn_from), choices_of(drawn_from)
         position: Callable[[Any], float]
         if old is not None and old.high > old.low:
-            scale, position = old, float
+            scale, position = old, lambda value: float(value)
         elif are_ordered(choices):
             scale, position = Range(0, len(choices) - 1, step=1), choices.index
         else:

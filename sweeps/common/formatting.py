@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,16 @@ def short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return "" if value is None else str(value)
+
+
+def cell(params: Mapping[str, Any], name: str) -> str:
+    """The value of a hyperparameter, "" where a trial does not have it."""
+    return "" if name not in params else "null" if params[name] is None else short(params[name])
+
+
+def pairs(params: Mapping[str, Any]) -> str:
+    """`lr=0.1, width=8`."""
+    return ", ".join(f"{name}={cell(params, name)}" for name in params)
 
 
 def count(number: float, thing: str) -> str:

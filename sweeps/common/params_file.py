@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import ParamValue, load_yaml, nearest
+from sweeps.common.yaml_values import dump_yaml, load_yaml, nearest
 
 FILE = "params.yaml"
 WEIGHTS_FILE = "weights.pt"
@@ -41,13 +41,13 @@ class Recipe:
 
     path: str
     trainable: str = ""
-    params: Mapping[str, ParamValue] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
     fit: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write(
     trainable: str,
-    params: Mapping[str, ParamValue],
+    params: Mapping[str, Any],
     fit: Mapping[str, Any],
     came_of_it: Mapping[str, Any],
     head: Sequence[str] = (),
@@ -63,7 +63,7 @@ def write(
     """
     given = {name: value for name, value in fit.items() if value is not None}
     content = {"trainable": trainable, "params": dict(params), "fit": given, **came_of_it}
-    return "".join(f"# {line}\n" for line in head) + yaml.safe_dump(content, sort_keys=False)
+    return "".join(f"# {line}\n" for line in head) + dump_yaml(content)
 
 
 def trainable_of(path: str) -> str:

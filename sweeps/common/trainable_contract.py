@@ -7,10 +7,11 @@ import dataclasses
 import inspect
 from contextlib import suppress
 from types import ModuleType
-from typing import get_args
+from typing import Any, get_args
 
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Mode
+from sweeps.common.param_types import defaults_of, hints_of
 from sweeps.common.static_metrics import FUNCTION
 from sweeps.common.yaml_values import nearest
 
@@ -31,11 +32,13 @@ def check(asked: str, module: ModuleType) -> None:
     """
     if not dataclasses.is_dataclass(module.Params):
         raise UserError(f"{asked}: Params must be a dataclass, one field per hyperparameter")
-    lacking = [
-        field.name
-        for field in dataclasses.fields(module.Params)
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    ]
+    try:
+        of: Any = module.Params
+        hints, defaults = hints_of(of), defaults_of(of)
+    except Exception as error:  # of a default_factory, or of a type that only a type checker imports
+        raise UserError(f"{asked}: Params can't be read: {type(error).__name__}: {error}") from None
+    given = {name: default for name, default in defaults.items() if default is not dataclasses.MISSING}
+    lacking = [name for name in hints if name not in given and not hasattr(module.Params, name)]
     if lacking:
         raise UserError(f"{asked}: hyperparameters of Params without a default: {', '.join(lacking)}")
     if module.MODE not in get_args(Mode):

@@ -8,27 +8,37 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import yaml
 
-from sweeps.common.errors import UserError
-
-ParamValue = bool | int | float | str
-"""A value of a hyperparameter."""
-FLOAT = (
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
+ParamValue = bool | int | float | str | None
+"""A value of a hyperparameter as a sweep holds it."""
+_PLAIN = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
+    ("null", r"null|Null|NULL|~|", ["n", "N", "~", ""]),
+    ("merge", "<<", "<"),
 )
-"""YAML 1.1 reads `1e-3` as text; people mean a number (yaml/pyyaml#173)."""
+"""What is no text, as in YAML 1.2: YAML 1.1 reads `1:30` as 90, `010` as 8, `no` as false, a date as no text,
+and `1e-3` as text (yaml/pyyaml#173)."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads `1e-3` as a number."""
+    yaml_implicit_resolvers = {}  # noqa: RUF012
 
 
-_Loader.add_implicit_resolver(*FLOAT)
+class _Dumper(yaml.SafeDumper):
+    """Quotes all text that is none in YAML 1.2 or in YAML 1.1."""
+
+
+for _tag, _form, _first in _PLAIN:
+    for _of in (_Loader, _Dumper):
+        _of.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_form})$"), list(_first))
+_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
 
 
 def load_yaml(text: str) -> Any:
@@ -40,15 +50,17 @@ def load_yaml(text: str) -> Any:
     return yaml.load(text, _Loader)
 
 
-def hyperparameter(where: str, text: str) -> ParamValue:
-    """A value read as YAML; `where` begins the message about a wrong one."""
+def dump_yaml(content: Any) -> str:
+    """A YAML text, as `load_yaml` and YAML 1.1 read it."""
+    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False))
+
+
+def hyperparameter(text: str) -> Any:
+    """A value read as YAML; what is not YAML is text."""
     try:
-        value = load_yaml(text) if text else ""
+        return load_yaml(text) if text else ""
     except yaml.YAMLError:
         return text
-    if not isinstance(value, bool | int | float | str):
-        raise UserError(f"{where}: must be a number, true, false or text")
-    return value
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
@@ -63,7 +75,15 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def field_docs(config_class: type) -> dict[str, str]:
-    """Field name to the docstring under it, or ""."""
+    """Field name to the docstring under it, or ""; of inherited fields, too."""
+    found: dict[str, str] = {}
+    for each in reversed(config_class.__mro__):
+        with suppress(OSError, TypeError):  # a class that no file holds
+            found |= _own_docs(each)
+    return found
+
+
+def _own_docs(config_class: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}

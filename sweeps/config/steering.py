@@ -75,7 +75,7 @@ def point(words: Sequence[str], where: str) -> dict[str, ParamValue]:
     pairs, faults = _pairs(words, where, "lr=0.1 batch_size=64")
     if faults:
         raise UserError("\n".join(faults))
-    return {name: hyperparameter(f"{where} {name}={text}", text) for name, text in pairs.items()}
+    return {name: hyperparameter(text) for name, text in pairs.items()}
 
 
 def _trial(words: Sequence[str]) -> int:

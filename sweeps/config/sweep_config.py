@@ -5,20 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-import yaml
-
 from sweeps.common import settings
 from sweeps.common.objective import Mode, Objective, Objectives
 from sweeps.common.settings import Settings, grouped, setting
-from sweeps.common.yaml_values import FLOAT, ParamValue
+from sweeps.common.yaml_values import ParamValue, dump_yaml
 from sweeps.training.config import FitConfig
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes the text '1e-3', which the loader would read as a number."""
-
-
-_Dumper.add_implicit_resolver(*FLOAT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +243,7 @@ def to_yaml(config: SweepConfig) -> str:
         lines += [f"# {title}"] if kept else []
         for each in kept:
             named = {YAML_KEYS.get(each.name, each.name): values[each.name]}
-            entry = yaml.dump(named, Dumper=_Dumper, sort_keys=False).rstrip()
+            entry = dump_yaml(named).rstrip()
             lines += [f"# {each.doc}", entry]
         lines += [""] if kept else []
     return "\n".join(lines)

@@ -20,7 +20,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.common.formatting import count, short
+from sweeps.common.formatting import cell, count, short
 from sweeps.execution import status_lines
 from sweeps.execution.countdown import Countdown
 from sweeps.execution.driver import Driver
@@ -189,7 +189,7 @@ class SweepReporter(CLIReporter):
             return lambda trial: number(trial.last_metrics.get(name))
 
         def param(name: str) -> Column:
-            return name, lambda trial: number(trial.params.get(name))
+            return name, lambda trial: number(trial.params.get(name)) or cell(trial.params, name)
 
         columns: list[Column] = [*self._first_columns(), ("status", status)]
         if len(self._driver.config.trainables) > 1:

@@ -16,6 +16,7 @@ from sweeps.cluster.session import Cluster
 from sweeps.common import plugins
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
+from sweeps.common.param_types import build_params
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.plan.plan import Plan
@@ -96,7 +97,7 @@ def _look(sources: Sequence[DataSource], raw: Sequence[Raw]) -> tuple[int, str]:
     try:
         for name, path, fixed in raw:
             module = plugins.load(path)
-            dataset.describe_data(name, module, module.Params(**fixed))
+            dataset.describe_data(name, module, build_params(module.Params, fixed))
         missing = 0
         for source in sources:
             if isinstance(source, CopiedData):

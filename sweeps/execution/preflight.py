@@ -13,13 +13,13 @@ from typing import Any
 import ray
 from ray.tune.experiment import Trial
 
-from sweeps.common.formatting import GB, count, duration, short, size
+from sweeps.common.formatting import GB, count, duration, pairs, size
+from sweeps.common.param_types import refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Asked, Processes
 from sweeps.plan import disk
 from sweeps.space import largest
-from sweeps.space.flat import refusal
 from sweeps.space.point import Point
 from sweeps.trial.finding import Finding
 
@@ -166,8 +166,7 @@ def _at_a_time(driver: Driver) -> int:
 def _point_in_words(trainable: str, params: Mapping[str, ParamValue], several: bool) -> str:
     """By what makes it large, if there is any."""
     telling = {name: value for name, value in params.items() if not isinstance(value, float)}
-    values = (f"{name}={short(value)}" for name, value in (telling or params).items())
-    return ", ".join([*([trainable] if several else []), *values])
+    return ", ".join([*([trainable] if several else []), pairs(telling or params)])
 
 
 def _shown(finding: Finding, on_pc: bool) -> str:

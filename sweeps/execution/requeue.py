@@ -19,7 +19,7 @@ from ray.tune.experiment import Trial
 from ray.util import remove_placement_group
 
 from sweeps.cluster import nodes
-from sweeps.common.formatting import count, short
+from sweeps.common.formatting import count, pairs
 from sweeps.execution import lost_process
 from sweeps.execution.driver import Driver
 from sweeps.execution.lost_process import EARLIER_ERROR, Loss
@@ -87,7 +87,7 @@ class Requeue:
             then = f"it is requeued and {self._continues(number)}"
             self._searcher.requeue(number)
         pc = row.place.get("pc", "its PC")
-        params = ", ".join(f"{name}={short(value)}" for name, value in row.params.items())
+        params = pairs(row.params)
         self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
         return (
             fault,

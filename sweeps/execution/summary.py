@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, short, shown_path
+from sweeps.common.formatting import command, count, pairs, short, shown_path
 from sweeps.config.sweep_folder import BEST_FOLDER
 from sweeps.execution import winner
 from sweeps.execution.driver import Driver
@@ -122,7 +122,7 @@ def _report(record: Record) -> str:
 def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, float]) -> Iterator[Line]:
     yield from _front(plan, record) if record.objectives.are_several else _best_one(plan, record, best)
     of_knee = f"of trial {best.number}: " if len(record.front()) > 1 else ""
-    yield "Params", of_knee + ", ".join(f"{name}={short(value)}" for name, value in best.params.items())
+    yield "Params", of_knee + pairs(best.params)
     if test_scores:
         scores = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
         yield "Test", f"{scores} (on rows that no trial has seen; {_how_often(record)})"

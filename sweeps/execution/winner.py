@@ -18,6 +18,7 @@ from sweeps.analysis import best_model
 from sweeps.cluster import placement
 from sweeps.common import atomic_io, params_file
 from sweeps.common.formatting import shown_path
+from sweeps.common.param_types import readable
 from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, OF_FRONT, PARAMS_FILE
 from sweeps.execution.driver import Driver, job_of
 from sweeps.plan import resume
@@ -167,7 +168,9 @@ def _params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig, w
         f"Train it again: sweeps fit {shlex.join(again(plan, run, within))}",
     ]
     found = {"score": score, "epoch": epoch, "trial": _of_search(run), "run": run.number}
-    return params_file.write(run.trainable, {**run.fixed, **run.params}, config.settings(), found, head)
+    params_class = next(model.module.Params for model in plan.models if model.name == run.trainable)
+    params = readable(params_class, {**run.fixed, **run.params})
+    return params_file.write(run.trainable, params, config.settings(), found, head)
 
 
 def _metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float]) -> str:

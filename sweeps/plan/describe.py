@@ -6,7 +6,8 @@ import dataclasses
 import textwrap
 
 from sweeps.cluster import placement, session
-from sweeps.common.formatting import count, short, shown_path
+from sweeps.common.formatting import count, pairs, shown_path
+from sweeps.common.param_types import shown
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import confirmation, disk
 from sweeps.plan.models import Model
@@ -40,7 +41,7 @@ def describe(plan: Plan) -> str:
 
 def _words(point: Point) -> str:
     """`lr=0.1, hidden=32`, of a trial that the user has chosen."""
-    return ", ".join(f"{name}={short(value)}" for name, value in point.params.items())
+    return pairs(point.params)
 
 
 def _wrapped(title: str, text: str, indent: str = "") -> list[tuple[str, str]]:
@@ -92,7 +93,10 @@ def _fixed(model: Model) -> str:
     if rest:
         defaults = {each.name: each.default for each in dataclasses.fields(model.module.Params)}
         fixed = {name: value for name, value in fixed.items() if value != defaults[name]}
-    return ", ".join(filter(None, [*(f"{name}={value}" for name, value in fixed.items()), rest])) or "none"
+    return (
+        ", ".join(filter(None, [*(f"{name}={shown(value)}" for name, value in fixed.items()), rest]))
+        or "none"
+    )
 
 
 def _resources(config: SweepConfig) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.objective import Objective, Objectives, split
+from sweeps.common.param_types import build_params
 from sweeps.common.plugins import is_adapted
 from sweeps.common.static_metrics import FUNCTION, static_metrics
 from sweeps.common.yaml_values import nearest
@@ -105,7 +106,7 @@ def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:
         if not hasattr(model.module, FUNCTION):
             continue
         try:
-            known = static_metrics(model.module, model.module.Params(**_some_point(model)))
+            known = static_metrics(model.module, build_params(model.module.Params, _some_point(model)))
         except CannotTrain as error:
             raise UserError(f"--trainable {model.name}: {error}") from None
         except Exception as error:  # of the user's function
@@ -163,8 +164,8 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
     else:
         space = conditional.check(file.suggest, *rest)
     prepared = datasets.wanted(name, trainable, space)
-    trainer_options.check(f"--trainable {name}", trainable, trainable.Params(**space.fixed))
-    about_data = describe_data(name, trainable, trainable.Params(**space.fixed))
+    trainer_options.check(f"--trainable {name}", trainable, build_params(trainable.Params, space.fixed))
+    about_data = describe_data(name, trainable, build_params(trainable.Params, space.fixed))
     return Model(name, trainable, space_name, space, about_data, prepared)
 
 

@@ -16,7 +16,7 @@ from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, shown_path
 from sweeps.common.objective import split
-from sweeps.common.param_types import cast, hints_of
+from sweeps.common.param_types import held, hints_of
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.fingerprint import score_changes
 from sweeps.plan.models import Model
@@ -183,25 +183,26 @@ def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[
             row = _row(parent, trial, point)
             if trial.number in order:
                 fit.append(row)
-            held = {**trial.fixed, **trial.params}
-            differs = {
-                prefix + name for name, value in point.fixed.items() if name in held and held[name] != value
-            }
+            had = {**trial.fixed, **trial.params}
+            differs = {prefix + name for name, value in point.fixed.items() if had.get(name, value) != value}
             if differs <= ignored:
-                rest = {name: value for name, value in held.items() if name not in point.params}
+                rest = {name: value for name, value in had.items() if name not in point.params}
                 known.append(dataclasses.replace(row, fixed=rest))
     return fit, known
 
 
 def _point(plan: Plan, model: Model, trial: TrialRow) -> Point | None:
     """A trial as a point of the new space; None where it is none."""
-    space, held = model.space, {**trial.fixed, **trial.params}
+    space, of_trial = model.space, {**trial.fixed, **trial.params}
     if isinstance(space, ConditionalSpace):
         fixed = {name: value for name, value in space.fixed.items() if name not in trial.params}
         point = Point(model.name, dict(trial.params), fixed)
-    elif space.domains.keys() <= held.keys():
+    elif space.domains.keys() <= of_trial.keys():
         hints = hints_of(space.params_class)
-        params = {name: cast(held[name], hints[name]) for name in space.domains}
+        try:
+            params = {name: held(of_trial[name], hints[name]) for name in space.domains}
+        except ValueError:
+            return None
         point = Point(model.name, params, space.fixed)
     else:
         return None

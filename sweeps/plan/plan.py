@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from sweeps.common.errors import CannotTrain, reason_of
+from sweeps.common.param_types import build_params
 from sweeps.common.static_metrics import FUNCTION, static_metrics
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.models import Model
@@ -65,7 +66,9 @@ class Plan:
         if model is None or not self.config.constraints or not hasattr(model.module, FUNCTION):
             return None
         try:
-            metrics = static_metrics(model.module, model.module.Params(**{**point.fixed, **point.params}))
+            metrics = static_metrics(
+                model.module, build_params(model.module.Params, {**point.fixed, **point.params})
+            )
         except CannotTrain as error:
             return Ending("failed", str(error))
         except Exception as error:  # of the user's function

@@ -13,7 +13,7 @@ from sweeps.analysis.influence import influence
 from sweeps.analysis.range_edges import Edge, edges
 from sweeps.analysis.top_trials import FEW, SIDES, Ranked, distributions_of, ranked
 from sweeps.common.formatting import short
-from sweeps.common.param_types import cast, hints_of
+from sweeps.common.param_types import hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -21,7 +21,7 @@ from sweeps.plan import models
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.domain import Domain, Form, of_choices
-from sweeps.space.flat import check, refusal
+from sweeps.space.flat import check
 from sweeps.space.numeric_range import Range, Side, range_of_grid
 from sweeps.space.overrides import applied, text_of, unmarked
 
@@ -136,7 +136,7 @@ def _new_ranges(
             continue
         own = before.get(hyperparameter)
         if (old := base.get(hyperparameter)) is None:  # fixed in the parent
-            yield hyperparameter, own, f"stays {short(own)}"
+            yield hyperparameter, [None] if own is None else own, f"stays {short(own)}"
             continue
         # Data is prepared for each value of some hyperparameters: these get no continuous range.
         is_prepared = hyperparameter in getattr(trainable, "PREPARE_PARAMS", ())
@@ -174,7 +174,8 @@ def _new(hyperparameter: str, domain: Domain, learnt: _Learnt, takes: frozenset[
     matters = learnt.dead_of(hyperparameter) or any((hyperparameter, side) in learnt.edges for side in SIDES)
     importance = learnt.importances.get(hyperparameter)
     if importance is not None and values and not matters:
-        return values[0], f"its importance was {100 * importance:.1f} %; a small effect can't be ruled out"
+        best = values[0] if isinstance(values[0], int | float) else [values[0]]  # as text, it is split
+        return best, f"its importance was {100 * importance:.1f} %; a small effect can't be ruled out"
     if (old := domain.range) is not None:
         return _new_range(old, values, hyperparameter, learnt)
     choices = domain.choices or []
@@ -252,8 +253,7 @@ def _accepted(
 ) -> Range:
     """The range, with the old end in place of one that Params refuses."""
     old = domain.range or range_of_grid(domain.choices or [])
-    hint = hints_of(params_class).get(hyperparameter)
     for side in SIDES:
-        if refusal(params_class, {**fixed, hyperparameter: cast(getattr(new, side), hint)}):
+        if refusal(params_class, {**fixed, hyperparameter: getattr(new, side)}):
             new = dataclasses.replace(new, **{side: getattr(old, side)})
     return new

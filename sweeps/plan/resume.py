@@ -19,6 +19,7 @@ from sweeps.common import atomic_io
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, moment, shown_path
+from sweeps.common.param_types import shown
 from sweeps.config.steering import SETTABLE
 from sweeps.config.sweep_config import SweepConfig, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
@@ -82,7 +83,7 @@ def begin_run(plan: Plan, record: Record) -> None:
     changed = changes(record.info.identity, now)
     record.note_run(Run(time.time(), plan.config.num_trials, changed, plan.config.force))
     for point in _new_tries(plan, record):
-        words = ["try", *(f"{name}={value}" for name, value in point.params.items())]
+        words = ["try", *(f"{name}={shown(value)}" for name, value in point.params.items())]
         record.note_steered(Steered(words, "given by --try", time.time(), point=vars(point)))
     make_room(record)
     if changed:

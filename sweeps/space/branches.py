@@ -12,6 +12,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.common.formatting import short
+from sweeps.common.param_types import shown
 from sweeps.space.numeric_range import range_of
 
 Sample = Mapping[str, tuple[Any, BaseDistribution]]
@@ -57,7 +58,7 @@ def _one(distributions: Iterable[BaseDistribution]) -> str:
     """The choices, or the hull of ranges."""
     found = list(distributions)
     if isinstance(first := found[0], CategoricalDistribution):
-        return f"one of {', '.join(map(str, first.choices))}"
+        return f"one of {', '.join(map(shown, first.choices))}"
     return str(range_of(found))
 
 

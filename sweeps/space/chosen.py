@@ -8,10 +8,10 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import short
-from sweeps.common.param_types import cast, hints_of, type_fault
+from sweeps.common.param_types import held, hints_of, refusal, shown, type_fault
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.space.domain import Domain
-from sweeps.space.flat import FlatSpace, refusal
+from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.numeric_range import Range, clean
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
@@ -28,6 +28,9 @@ def chosen_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
         UserError: they are not a point of the space: every fault, one a line.
     """
     own, values = _model_of(space, values)
+    hints = hints_of(own.params_class)
+    others = {n: v for n, v in values.items() if n in hints and not isinstance(v, int | float)}
+    values = {**values, **{n: held(v, hints[n]) for n, v in others.items() if not type_fault(v, hints[n])}}
     asked = _Chosen(values)
     try:
         point = own.suggest(asked)
@@ -69,7 +72,7 @@ def _faults_of_others(own: OneSpace, values: Mapping[str, ParamValue], names: Se
         if name in names or (name in own.fixed and own.fixed[name] == value):
             continue
         if name in own.fixed:
-            faults.append(f"{name}={value}: fixed at {short(own.fixed[name])} in this sweep")
+            faults.append(f"{name}={shown(value)}: fixed at {shown(own.fixed[name])} in this sweep")
         else:
             listed = f"{nearest(name, names)} Hyperparameters: {', '.join(names)}"
             of = "this search space" if isinstance(own, FlatSpace) else "this trial"
@@ -99,7 +102,7 @@ class _Chosen(TrialProxy):
 
     def without_range(self, space: FlatSpace) -> dict[str, ParamValue]:
         """The values of hyperparameters that Optuna has no distribution for."""
-        hints, found = hints_of(space.params_class), {}
+        hints, found = hints_of(space.params_class), dict[str, ParamValue]()
         for name, domain in space.domains.items():
             if domain.distribution is not None:
                 continue
@@ -107,9 +110,9 @@ class _Chosen(TrialProxy):
             if name not in self._values:
                 self.faults.append(f"{name}: missing; its values: {domain}")
             elif fault := type_fault(self._values[name], hints[name]):
-                self.faults.append(f"{name}={self._values[name]}: {fault}")
+                self.faults.append(f"{name}={shown(self._values[name])}: {fault}")
             else:
-                found[name] = cast(self._values[name], hints[name])
+                found[name] = held(self._values[name], hints[name])
         return found
 
     def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
@@ -127,12 +130,13 @@ class _Chosen(TrialProxy):
         for choice in choices:
             if name in self._values and (choice == value or str(choice) == str(value)):
                 return choice
-        among = f"one of {', '.join(map(str, choices))}"
+        listed = [*map(shown, choices)]
+        among = f"one of {', '.join(listed)}"
         if name not in self._values:
             self.faults.append(f"{name}: missing; {among}")
         else:
-            near = nearest(str(value), map(str, choices))
-            self.faults.append(f"{name}={value}: must be {among}{near and f'.{near}'}")
+            near = nearest(shown(value), listed)
+            self.faults.append(f"{name}={shown(value)}: must be {among}{near and f'.{near}'}")
         return choices[0]
 
     def _number(self, name: str, asked: Range) -> float:
@@ -140,7 +144,7 @@ class _Chosen(TrialProxy):
         if name not in self._values:
             self.faults.append(f"{name}: missing; {asked}")
         elif isinstance(value, bool) or not isinstance(value, int | float):
-            self.faults.append(f"{name}={value}: must be a number, {asked}")
+            self.faults.append(f"{name}={shown(value)}: must be a number, {asked}")
         else:
             within = _nearest(asked, value)
             if within == value:

@@ -20,12 +20,12 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FixedTrial
 
 from sweeps.common.errors import UserError
-from sweeps.common.param_types import cast, given, hints_of, type_fault, unknown
+from sweeps.common.param_types import fixed_defaults, given, held, hints_of, refusal, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.space import branches
 from sweeps.space.domain import Form
-from sweeps.space.flat import SWEPT_AND_FIXED, refusal
+from sweeps.space.flat import SWEPT_AND_FIXED
 from sweeps.space.point import InvalidPoint, Point, Suggests, TrialProxy
 
 SAMPLES = 200
@@ -38,10 +38,16 @@ Kind = tuple[str, bool, tuple[Any, ...]]
 
 
 class _RecordingTrial(TrialProxy):
-    """The trial that a user's `suggest` gets: it suggests values, records them, and can do nothing else."""
+    """The trial that a user's `suggest` gets: it suggests values, records them, and can do nothing else.
 
-    def __init__(self, trial: Suggests) -> None:
+    Args:
+        trial: that is asked. Of choices, it gets those that a sweep holds; the user's code gets its own back.
+        hints: the types of Params.
+    """
+
+    def __init__(self, trial: Suggests, hints: Mapping[str, Any]) -> None:
         self._trial = trial
+        self._hints = hints
         self.params: dict[str, Any] = {}
         self.kinds: dict[str, Kind] = {}
 
@@ -51,6 +57,19 @@ class _RecordingTrial(TrialProxy):
         )
 
     def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
+        if method == "suggest_categorical" and name in self._hints:
+            return self._choice(name, list(arguments[0]))
+        return self._recorded(method, name, *arguments, **options)
+
+    def _choice(self, name: str, choices: list[Any]) -> Any:
+        hint = self._hints[name]
+        for value in choices:
+            if fault := type_fault(value, hint):
+                raise InvalidPoint({name: f"{name}: {value!r}: {fault}"})
+        of_sweep = [held(value, hint) for value in choices]
+        return choices[of_sweep.index(self._recorded("suggest_categorical", name, of_sweep))]
+
+    def _recorded(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a step that does not divide the range, say
@@ -104,7 +123,7 @@ class ConditionalSpace:
         return math.inf
 
     def suggest(self, trial: Suggests) -> Point:
-        asked = _RecordingTrial(trial)
+        asked = _RecordingTrial(trial, hints_of(self.params_class))
         try:
             returned = self.define(asked)
         except InvalidPoint:
@@ -144,7 +163,7 @@ class ConditionalSpace:
                 faults[name] = f"{name}: its kind or its choices differ from the samples before the start"
         if faults:
             raise InvalidPoint(faults)
-        params = {name: cast(value, hints[name]) for name, value in values.items()}
+        params = {name: held(value, hints[name]) for name, value in values.items()}
         fixed = {name: value for name, value in self.fixed.items() if name not in params}
         if fault := refusal(self.params_class, {**fixed, **params}):
             shown = ", ".join(f"{name}={value}" for name, value in params.items())
@@ -176,8 +195,8 @@ def check(
         raise UserError("\n".join(wrong))
     space = ConditionalSpace(define, values, frozenset(values), params_class, trainable)
     seen, dimensions = _sample(space)
-    fields = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)} | values
-    fixed = {name: value for name, value in fields.items() if name not in seen and value is not None}
+    fields = fixed_defaults(params_class) | values
+    fixed = {name: value for name, value in fields.items() if name not in seen}
     return dataclasses.replace(space, fixed=fixed, seen=seen, dimensions=dimensions)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from ray import tune
 from ray.tune.search.sample import Categorical, Float, Function, Integer, Quantized
 
+from sweeps.common.param_types import held, plain, shown, type_fault
 from sweeps.space.numeric_range import Range, clean
 from sweeps.space.point import Suggests
 
@@ -38,7 +38,7 @@ class Domain:
 
     @property
     def choices(self) -> list[Any] | None:
-        """The values of a choice or a grid; None of other domains."""
+        """The values of a choice or a grid, as a sweep holds them; None of other domains."""
         found = self.distribution
         return list(found.choices) if isinstance(found, CategoricalDistribution) else None
 
@@ -75,21 +75,25 @@ class Domain:
     def __str__(self) -> str:
         if self.choices is not None:
             kind = "grid of" if self.form == "grid_search" else "one of"
-            return f"{kind} {', '.join(map(str, self.choices))}"
+            return f"{kind} {', '.join(map(shown, self.choices))}"
         return str(self.range or self.form)
 
 
-def converted(domain: Any) -> Domain:
+def converted(domain: Any, hint: Any = Any) -> Domain:
     """The `Domain` of a `ray.tune` domain.
+
+    Args:
+        domain: of `ray.tune`.
+        hint: the type of the hyperparameter.
 
     Raises:
         TypeError: it is not a `ray.tune` domain.
-        ValueError: it holds no value, and why.
+        ValueError: it holds no value, or values of another type; every fault, one a line.
     """
     if isinstance(domain, Mapping) and isinstance(domain.get("grid_search"), Iterable):
-        return _of_choices(domain, list(domain["grid_search"]))
+        return _of_choices(domain, list(domain["grid_search"]), hint)
     if isinstance(domain, Categorical):
-        return _of_choices(domain, list(domain.categories))
+        return _of_choices(domain, list(domain.categories), hint)
     if isinstance(domain, Function):
         return Domain("sample_from", "sample_from", domain)  # of a function, the file is compared
     if isinstance(domain, Float | Integer):
@@ -97,9 +101,9 @@ def converted(domain: Any) -> Domain:
     raise TypeError(f"{domain!r} is not a ray.tune domain")
 
 
-def of_choices(choices: list[Any], is_grid: bool = False) -> Domain:
-    """The domain of choices, or of a grid."""
-    return converted({"grid_search": choices} if is_grid else tune.choice(choices))
+def of_choices(choices: list[Any], hint: Any = Any, is_grid: bool = False) -> Domain:
+    """The domain of choices, or of a grid; `converted` says what it raises."""
+    return converted({"grid_search": choices} if is_grid else tune.choice(choices), hint)
 
 
 def of_range(asked: Range) -> Domain:
@@ -115,14 +119,16 @@ def of_range(asked: Range) -> Domain:
     return converted((tune.loguniform if asked.is_log else tune.uniform)(low, high))
 
 
-def _of_choices(domain: Any, choices: list[Any]) -> Domain:
+def _of_choices(domain: Any, choices: list[Any], hint: Any) -> Domain:
     if not choices:
         raise ValueError("no value to choose from")
+    if faults := [f"{value!r}: {fault}" for value in choices if (fault := type_fault(value, hint))]:
+        raise ValueError("\n".join(faults))
+    distribution = CategoricalDistribution([held(value, hint) for value in choices])
+    if len(set(distribution.choices)) < len(choices):
+        raise ValueError(f"a value occurs twice in {choices}")
     is_grid = isinstance(domain, Mapping)
-    exactly = f"{'grid of' if is_grid else 'one of'} {', '.join(map(repr, choices))}"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of values that Params refuses too
-        distribution = CategoricalDistribution(choices)
+    exactly = f"{'grid of' if is_grid else 'one of'} {', '.join(repr(plain(value)) for value in choices)}"
     return Domain("grid_search" if is_grid else "finite", exactly, domain, distribution)
 
 

@@ -244,8 +244,8 @@ class _Answers(TrialProxy):
     def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
         if method == "suggest_categorical":
             choices = list(arguments[0])
-            given = self._values.get(name)
-            return given if given in choices else choices[self._generator.integers(len(choices))]
+            is_given = name in self._values and self._values[name] in choices
+            return self._values[name] if is_given else choices[self._generator.integers(len(choices))]
         low, high = arguments
         axis = Axis(low, high, bool(options.get("log")), options.get("step"))
         if method == "suggest_int":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import math
 import random
@@ -15,12 +14,22 @@ import numpy as np
 from ray.tune.search.variant_generator import generate_variants
 
 from sweeps.common.errors import UserError
-from sweeps.common.param_types import cast, given, hints_of, names_of, plain_types, type_fault, unknown
+from sweeps.common.param_types import (
+    fixed_defaults,
+    given,
+    held,
+    hints_of,
+    names_of,
+    plain_types,
+    refusal,
+    refused,
+    unknown,
+)
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space import overrides
 from sweeps.space.domain import Domain, Form, converted
 from sweeps.space.numeric_range import clean
-from sweeps.space.point import Point, Suggests
+from sweeps.space.point import InvalidPoint, Point, Suggests
 
 SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 
@@ -85,13 +94,15 @@ class FlatSpace:
         return [name for name, domain in self.domains.items() if domain.distribution is not None]
 
     def _point(self, values: Mapping[str, Any]) -> Point:
-        """The point of these values, in the types of Params and without rounding errors."""
+        """The point of these values, without rounding errors."""
         hints, params = hints_of(self.params_class), {}
         for name, value in values.items():
-            value = value.item() if isinstance(value, np.generic) else value
             if isinstance(value, float):
                 value = clean(value, self.domains[name].step)
-            params[name] = cast(value, hints[name])
+            try:
+                params[name] = held(value, hints[name])
+            except ValueError as error:
+                raise InvalidPoint({name: f"{name}: sample_from gave {value!r}: {error}"}) from None
         return Point(self.trainable, params, self.fixed)
 
 
@@ -129,8 +140,8 @@ def check(
         lines = _faults_of_values(params_class, domains, values)
     if lines:
         raise UserError("\n".join(lines))
-    fields = {f.name: getattr(params_class(), f.name) for f in dataclasses.fields(params_class)} | values
-    fixed = {name: value for name, value in fields.items() if name not in domains and value is not None}
+    fields = fixed_defaults(params_class) | values
+    fixed = {name: value for name, value in fields.items() if name not in domains}
     checked = FlatSpace(domains, fixed, params_class, trainable)
     if checked.has_code:
         _try_functions(checked)
@@ -147,11 +158,11 @@ def _converted(
             faults[name] = [unknown(str(name), hints)]
             continue
         try:
-            domains[name] = converted(domain)
+            domains[name] = converted(domain, hints[name])
         except TypeError as error:
             faults[name] = [f"{error}; {_instead(name, domain)}"]
         except ValueError as error:
-            faults[name] = [str(error)]
+            faults[name] = str(error).splitlines()
     return domains, faults
 
 
@@ -166,14 +177,12 @@ def _try_functions(space: FlatSpace) -> None:
     """Draw from a `sample_from`, which is the user's code, before anything runs."""
     for number in range(10):
         try:
-            point = space.draw((0, number))
+            space.draw((0, number))
+        except InvalidPoint as error:
+            raise UserError(str(error)) from None
         except ValueError as error:  # Ray names the hyperparameter; the cause is the user's own error
             cause = error.__context__ or error
             raise UserError(f"{error}: {type(cause).__name__}: {cause}") from None
-        hints = hints_of(space.params_class)
-        for name, value in point.params.items():
-            if fault := type_fault(value, hints[name]):
-                raise UserError(f"{name}: sample_from gave {value!r}: {fault}")
 
 
 def _faults_of_domain(
@@ -185,11 +194,6 @@ def _faults_of_domain(
             use = "grid_search([...]), choice([...]), randint or a quantized range, or --searcher random"
             use += f"; with --ranges {name}=A,B,C or {name}=LOW..HIGH:STEP"
         return [f"searcher {searcher} can't take {domain.form_name}. Use {use}."]
-    if (choices := domain.choices) is not None:
-        faults = [f"{value!r}: {fault}" for value in choices if (fault := type_fault(value, hint))]
-        if not faults and len(set(choices)) < len(choices):
-            faults.append(f"a value occurs twice in {choices}")
-        return faults
     if domain.range is None:
         return []
     wanted, field = plain_types(hint), f"Params.{name} is {names_of(hint)}"
@@ -205,23 +209,14 @@ def _faults_of_values(
 ) -> list[str]:
     """What Params refuses in `__post_init__`, of the choices and of the ends of every range."""
     if fault := refusal(params_class, fixed):
-        return [f"--params: {fault}"]
+        return [refused(fixed, fault)]
     faults = []
     for name, domain in domains.items():
         ends = [] if domain.range is None else [domain.range.low, domain.range.high]
-        refused = (refusal(params_class, {**fixed, name: value}) for value in domain.choices or ends)
-        if fault := next(filter(None, refused), ""):
+        found = (refusal(params_class, {**fixed, name: value}) for value in domain.choices or ends)
+        if fault := next(filter(None, found), ""):
             faults.append(fault if fault.startswith(f"{name}: ") else f"{name}: {fault}")
     return faults
-
-
-def refusal(params_class: Any, values: Mapping[str, ParamValue]) -> str:
-    """Why Params refuses these values; "" when it accepts them."""
-    try:
-        params_class(**values)
-    except (ValueError, TypeError) as error:
-        return str(error) or type(error).__name__
-    return ""
 
 
 @contextlib.contextmanager

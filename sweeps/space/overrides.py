@@ -12,11 +12,14 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+import yaml
+
 from sweeps.common.errors import UserError
-from sweeps.common.param_types import plain_types, type_fault, unknown
-from sweeps.common.yaml_values import ParamValue, hyperparameter, nearest
+from sweeps.common.param_types import held, plain_types, shown, type_fault, unknown
+from sweeps.common.yaml_values import ParamValue, hyperparameter, load_yaml, nearest
 from sweeps.space.domain import Domain, Form, of_choices, of_range
 from sweeps.space.numeric_range import Range, range_of_grid
 
@@ -47,8 +50,8 @@ def applied(
         try:
             found = _one(space.get(name), hints[name], given, takes)
         except ValueError as error:
-            shown = ",".join(map(str, given)) if isinstance(given, list) else given
-            faults.append(f"--ranges {name}={shown}: {error}")
+            typed = ",".join(map(shown, given)) if isinstance(given, list) else shown(given)
+            faults.append(f"--ranges {name}={typed}: {'; '.join(str(error).splitlines())}")
             continue
         if isinstance(found, Domain):
             domains[name] = found
@@ -97,12 +100,20 @@ def _one(domain: Domain | None, hint: Any, given: Any, takes: frozenset[Form]) -
         return _between(domain, hint, given)
     listed: list[Any] = given if isinstance(given, list) else [given]
     if isinstance(given, str):
-        listed = [hyperparameter("--ranges", part.strip()) for part in given.split(",")]
-    kept = [_among(choices or [], value) for value in listed]
+        listed = _listed(given)
+    kept = [_among(choices or [], value, hint) for value in listed]
     if len(kept) == 1:
         return _value(domain, hint, kept[0])
     is_grid = domain is not None and domain.form == "grid_search" and "grid_search" in takes
-    return of_choices(kept, is_grid=is_grid)
+    return of_choices(kept, hint, is_grid)
+
+
+def _listed(text: str) -> list[Any]:
+    """The values of `relu,gelu` or of `[8, 8],[4]`."""
+    with suppress(yaml.YAMLError):
+        if "[" in text or "{" in text:
+            return list(load_yaml(f"[{text}]"))
+    return [hyperparameter(part.strip()) for part in text.split(",")]
 
 
 def _is_range(text: str, hint: Any, choices: Sequence[Any] | None) -> bool:
@@ -112,13 +123,15 @@ def _is_range(text: str, hint: Any, choices: Sequence[Any] | None) -> bool:
     return bool({int, float, Any} & plain_types(hint)) or _parts(text) is not None
 
 
-def _among(choices: Sequence[Any], value: Any) -> ParamValue:
+def _among(choices: Sequence[Any], value: Any, hint: Any) -> ParamValue:
     """A value as the space spells it. A number may be another one than the space's: Params checks it."""
-    found: list[ParamValue] = [choice for choice in choices if choice == value or str(choice) == str(value)]
-    if found:
-        return found[0]
+    if isinstance(value, str) and not type_fault(value, hint):
+        value = held(value, hint)
+    listed = list(map(shown, choices))
+    for choice, text in zip(choices, listed, strict=True):
+        if choice == value or text == shown(value):
+            return choice  # type: ignore[no-any-return]
     if isinstance(value, str) and any(isinstance(choice, str) for choice in choices):
-        listed = list(map(str, choices))
         raise ValueError(f"{value} is not one of its choices: {', '.join(listed)}.{nearest(value, listed)}")
     kept: ParamValue = value
     return kept
@@ -128,9 +141,7 @@ def _value(domain: Domain | None, hint: Any, value: ParamValue) -> ParamValue:
     """The one value at which a hyperparameter is fixed."""
     if domain is not None and domain.range is not None:
         return _of_type(value, domain.range.is_whole)
-    if fault := type_fault(value, hint):
-        raise ValueError(fault)
-    return value
+    return held(value, hint)
 
 
 def _of_type(value: Any, is_whole: bool) -> ParamValue:
@@ -152,7 +163,7 @@ def _parts(text: str) -> tuple[float, float, list[str]] | None:
     found = TEXT.fullmatch(text.replace(" ", ""))
     if found is None:
         return None
-    low, high = (hyperparameter("--ranges", end) for end in found.groups()[:2])
+    low, high = (hyperparameter(end) for end in found.groups()[:2])
     assert isinstance(low, int | float)
     assert isinstance(high, int | float)
     return low, high, found[3].split(":")[1:]
@@ -186,7 +197,7 @@ def _of_hint(hint: Any, *numbers: float) -> Range:
 
 def _marked(hint: Any, low: float, high: float, marks: Sequence[str]) -> Range:
     """A range with a scale and steps."""
-    steps: list[Any] = [hyperparameter("--ranges", mark) for mark in marks if re.fullmatch(NUMBER, mark)]
+    steps: list[Any] = [hyperparameter(mark) for mark in marks if re.fullmatch(NUMBER, mark)]
     for mark in marks:
         if mark not in (LOG, LINEAR) and not re.fullmatch(NUMBER, mark):
             raise ValueError(

@@ -12,7 +12,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
 from sweeps.common.errors import UserError
-from sweeps.common.param_types import cast, hints_of
+from sweeps.common.param_types import defaults_of, held, hints_of
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.flat import FlatSpace
@@ -113,9 +113,9 @@ def _values(space: ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
     else:
         raise UserError(_endless(hyperparameter, "is a range of fractions"))
     if seen.share < 1:  # a point without it trains with the default
-        found.append(getattr(space.params_class(), hyperparameter))
+        found.append(defaults_of(space.params_class)[hyperparameter])
     hint = hints_of(space.params_class)[hyperparameter]
-    return list(dict.fromkeys(cast(value, hint) for value in found))
+    return list(dict.fromkeys(held(value, hint) for value in found))
 
 
 def _endless(hyperparameter: str, what: str) -> str:

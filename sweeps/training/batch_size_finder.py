@@ -19,6 +19,7 @@ from sweeps.common import atomic_io, plugins, project
 from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.errors import CannotTrain, UserError, first_line
 from sweeps.common.formatting import command, count, duration, shown_path
+from sweeps.common.param_types import build_params
 from sweeps.training import run_settings, subprocess_run
 from sweeps.training.data import build
 from sweeps.training.data.dataset import build_data
@@ -103,7 +104,7 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
         UserError: a try failed for another reason than memory.
     """
     workers = run.fit.workers
-    whole = gradient_accumulation.of(build_data(module, module.Params(**run.params), prepared))
+    whole = gradient_accumulation.of(build_data(module, build_params(module.Params, run.params), prepared))
     launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
 
     def fits(rows: int) -> bool:
@@ -161,7 +162,7 @@ def main(folder: str, rows: int) -> None:
             return data
 
         large: Any = SimpleNamespace(build_model=module.build_model, build_data=build_large)
-        Fit(large, module.Params(**run.params), config).run(lambda epoch: False)
+        Fit(large, build_params(module.Params, run.params), config).run(lambda epoch: False)
 
 
 if __name__ == "__main__":

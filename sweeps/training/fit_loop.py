@@ -120,6 +120,7 @@ class Fit:
         torch.set_num_threads(config.threads or 1)
         pl.seed_everything(config.seed, workers=True, verbose=False)
         self.static_metrics: Mapping[str, float] = static_metrics(trainable, params)
+        self.params = params
         self._model = trainable.build_model(params)
         self._data: Any = build_data(trainable, params, prepared)
         for owner in (self._model, self._data):

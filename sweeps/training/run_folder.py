@@ -22,6 +22,7 @@ from sweeps.common import atomic_io, params_file
 from sweeps.common.cli import parser
 from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command, count, duration, short, shown_path, size
+from sweeps.common.param_types import readable
 from sweeps.training import checkpoint_store, weights
 from sweeps.training.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
@@ -164,7 +165,8 @@ class RunFolder:
         (score, epoch), run = self._best, self._run
         head = [f"{self._config.metric} {score} in epoch {epoch}"]
         found = {"score": score, "epoch": epoch}
-        about = params_file.write(run.trainable, run.params, self._config.settings(), found, head)
+        params = readable(type(training.params), run.params)
+        about = params_file.write(run.trainable, params, self._config.settings(), found, head)
         what = f"the weights of epoch {epoch}"
         self._write(what, best.size_bytes, lambda: weights.keep(self.best, best, about))
         checkpoint_store.remove(self._checkpoints.parent)

@@ -19,7 +19,7 @@ from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
 from sweeps.common.project import FIT_FILE as FIT_FILE
 from sweeps.common.settings import Settings, flag, setting
-from sweeps.common.yaml_values import ParamValue, load_yaml, nearest
+from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
 from sweeps.training.config import FIT_SETTINGS, FitConfig
 from sweeps.training.distributed import launch
 
@@ -80,7 +80,7 @@ class SingleRun(Settings):
     def to_yaml(self) -> str:
         """What `--resume` reads."""
         kept = {name: value for name, value in self.flat().items() if name not in OF_THE_PLACE}
-        return yaml.safe_dump(kept, sort_keys=False)
+        return dump_yaml(kept)
 
 
 OF_THE_PLACE = ("name", "results_dir")
@@ -104,7 +104,6 @@ COMMAND = Command(
     does="Train one trial, without a sweep.",
     settings={name: each.kind for name, each in FLAGS.items()},
     add=_add_settings,
-    others=("--resume",),
     fit_settings=FIT_SETTINGS,
 )
 

@@ -9,6 +9,7 @@ from types import ModuleType
 
 from sweeps.common.errors import UserError, is_out_of_memory
 from sweeps.common.formatting import shown_path
+from sweeps.common.param_types import build_params
 from sweeps.training import batch_size_finder, held_out
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import cluster_environment, launch
@@ -40,7 +41,7 @@ def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
     Raises:
         UserError: there is no data, or a resumed run began with other data.
     """
-    now = dataset.describe_data(run.trainable, module, module.Params(**run.params))
+    now = dataset.describe_data(run.trainable, module, build_params(module.Params, run.params))
     if dataset.has_preparation(module):
         data_set = dataset.look(run.trainable, module, run.params)
         now = "; ".join([*([now] if now else []), f"prepared data {data_set.key[:16]}"])
@@ -54,7 +55,7 @@ def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
 
 
 def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
-    params, config = module.Params(**run.params), run.fit_config(module)
+    params, config = build_params(module.Params, run.params), run.fit_config(module)
     with RunFolder(run, config, resumes) as folder, folder.memory_recorded():
         leaving = Leaving()
         training = Fit(

@@ -16,6 +16,7 @@ import torch
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
+from sweeps.common.param_types import build_params
 from sweeps.storage import folder_reader
 from sweeps.storage.folder_copy import File, Original
 from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
@@ -112,7 +113,7 @@ class Member:
         module = self._modules.module(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
-        params = module.Params(**config["fixed"], **config["params"])
+        params = build_params(module.Params, {**config["fixed"], **config["params"]})
         data = self._job.data_of(config["trainable"], module, params)
         fit = self._job.fit_of(config)
         self._fit = Fit(module, params, fit, folder, prepared=data, environment=self._environment)

@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, is_out_of_memory, reason_of
 from sweeps.common.formatting import GB
+from sweeps.common.param_types import build_params
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
 from sweeps.training import checkpoint_store
@@ -209,7 +210,7 @@ class TrialRunner:
         """The training of the trial, on all its workers, which goes on from a checkpoint."""
         trainable = self._config["trainable"]
         module = self._modules.module(trainable)
-        params = module.Params(**self._params)
+        params = build_params(module.Params, self._params)
         data = self._job.data_of(trainable, module, params, self._copied.append)
         environment = self._group.meet(self._config, checkpoint)
         self._fit = Fit(

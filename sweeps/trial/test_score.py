@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sweeps.common import imports, plugins
+from sweeps.common.param_types import build_params
 from sweeps.space.point import Point
 from sweeps.trial.job import Job
 
@@ -30,7 +31,7 @@ def test_winner(
         from sweeps.training import held_out, torch_state  # with PyTorch, which the driver does not load
     torch_state.seed_again(0)  # as `ModuleCache` does
     module = plugins.load(job.trainables[point.trainable])
-    params = module.Params(**{**point.fixed, **point.params})
+    params = build_params(module.Params, {**point.fixed, **point.params})
     data = job.data_of(point.trainable, module, params)
     fit = job.fit_of({"seed": seed, "micro_batch": micro_batch})
     with tempfile.TemporaryDirectory() as folder:

@@ -17,7 +17,7 @@ from sweeps.analysis.sweep import Sweep, load
 from sweeps.analysis.top_trials import is_bad
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import short, shown_path, size
+from sweeps.common.formatting import cell, shown_path, size
 from sweeps.config.sweep_folder import REPORT_FILE
 from sweeps.record.journal import RecordUnreadable
 
@@ -178,7 +178,7 @@ def _failures(sweep: Sweep) -> Section:
 
 
 def _pairs(caption: str, column: str, values: Mapping[str, object]) -> list[Table]:
-    return [Table(caption, ["hyperparameter", column], [[name, short(v)] for name, v in values.items()])]
+    return [Table(caption, ["hyperparameter", column], [[name, cell(values, name)] for name in values])]
 
 
 def _front(sweep: Sweep) -> list[Table]:

@@ -18,7 +18,7 @@ from sweeps.analysis.pruning import AtRung
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
 from sweeps.analysis.top_trials import is_bad
-from sweeps.common.formatting import count, duration, short
+from sweeps.common.formatting import cell, count, duration, short
 from sweeps.record import status as record_status
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -79,7 +79,7 @@ def front(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
         trial = record.trials[number]
         cells: list[Any] = [number, *found, trial.best_epoch(record.objective)]
         cells += [len(confirmed[number].scores)] if confirmed else []
-        rows.append([short(cell) for cell in [*cells, *(trial.params.get(name) for name in names)]])
+        rows.append([*map(short, cells), *(cell(trial.params, name) for name in names)])
     return columns, rows
 
 
@@ -287,7 +287,7 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
         cells += trial.values(record.objectives) or [None] * len(record.objectives.every)
         cells += [trial.best_epoch(objective), len(trial.epochs)]
         cells += [trial.micro_batch or ""] if is_split else []
-        rows.append([short(cell) for cell in [*cells, *(trial.params.get(name) for name in hyperparameters)]])
+        rows.append([*map(short, cells), *(cell(trial.params, name) for name in hyperparameters)])
     return columns, rows
 
 

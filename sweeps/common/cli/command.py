@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,6 +25,10 @@ from sweeps.common.yaml_values import ParamValue, field_docs, hyperparameter
 TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
 OF_PARAMS = """Hyperparameters as name=value, separated by spaces, or a YAML file of them, such as
 best/params.yaml of a sweep or of a run, which also holds the settings of its training; flags win."""
+
+
+OWN = "params."
+"""Before the name of a hyperparameter that its own flag gives."""
 
 
 def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
@@ -102,8 +105,6 @@ class Command:
     """Its own flags and their types."""
     add: Callable[[cli_parser.Parser], object]
     """Adds them to a parser."""
-    others: tuple[str, ...] = ()
-    """Flags that are no settings."""
     aliases: tuple[str, ...] = ()
     """Of --data-dir."""
     choices: Callable[[], Sequence[str]] = lambda: plugins.choices(TRAINABLE)
@@ -126,7 +127,7 @@ class Command:
         tokens = list(sys.argv[1:] if arguments is None else arguments)
         typed_name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
         if typed_name is None and {"-h", "--help"} & set(tokens):
-            self._parser(None, None, ()).values_of(tokens)
+            self._parser(None, None).values_of(tokens)
         project.use()
         self._use_project_of_files(tokens)
         if typed_name is None:
@@ -134,14 +135,13 @@ class Command:
         else:
             name = plugins.name_of(TRAINABLE, typed_name)
         module = self.find(name)
-        names = self._hyperparameters(module)
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"
-        values = self._parser(name, module, names).values_of(tokens, hint)
+        values = self._parser(name, module).values_of(tokens, hint)
         given = getattr(values, "params", [])
         recipes = [params_file.read(path, self.fit_settings) for path in given if isinstance(path, str)]
         typed = dict(pair for pair in given if not isinstance(pair, str))
-        own = {each: vars(values)[each] for each in names if each in values}
+        own = {key.removeprefix(OWN): v for key, v in vars(values).items() if key.startswith(OWN)}
         _refuse_types(module, own)
         for recipe in recipes:
             _refuse_other(recipe, name, module)
@@ -170,14 +170,9 @@ class Command:
         cli_parser.refuse_faults(found.values())
         return found
 
-    def _hyperparameters(self, module: ModuleType) -> list[str]:
-        """Hyperparameters with their own flag; one with the name of another flag is set by --params."""
-        names = [field.name for field in dataclasses.fields(module.Params)]
-        taken = {*map(flag, self.settings), *self.others, *self.aliases, *machine_folders.OF_THE_MACHINE}
-        free = [name for name in names if name.isidentifier() and flag(name) not in taken | {"--help"}]
-        return free if self.takes is None else [name for name in free if name in self.takes(module)]
-
-    def _parser(self, name: str | None, module: Any, hyperparameters: Sequence[str]) -> cli_parser.Parser:
+    def _parser(self, name: str | None, module: Any) -> cli_parser.Parser:
+        """The command's flags, and one for each hyperparameter; one with the name of another flag is set by
+        --params."""
         choices = f" NAME: {', '.join([*self.choices(), 'or your own'])}." if name is None else ""
         parser = cli_parser.Parser(
             prog=f"sweeps {self.name} {name or 'NAME'}",
@@ -185,19 +180,22 @@ class Command:
             description=self.does + choices,
         )
         group = parser.add_argument_group(self.hyperparameters_are.format(name=name or "NAME"))
-        docs = field_docs(module.Params) if hyperparameters else {}
-        for each in hyperparameters:
-            default = getattr(module.Params(), each)
-            added = cli_parser.add(group, each, str, docs[each] or "A hyperparameter.", default, "VALUE")
-            added.type, added.default = partial(_value_of, each), argparse.SUPPRESS
         cli_parser.add_pairs(group, "params", OF_PARAMS, takes_files=True)
         self.add(parser)
         cli_parser.add_machine(parser, *self.aliases)
+        if module is not None:
+            self._add_hyperparameters(group, parser.flags, module)
         return parser
 
-
-def _value_of(name: str, text: str) -> ParamValue:
-    return hyperparameter(f"{flag(name)} {text}", text)
+    def _add_hyperparameters(self, group: Any, taken: Collection[str], module: Any) -> None:
+        names = param_types.hints_of(module.Params) if self.takes is None else self.takes(module)
+        docs = field_docs(module.Params)
+        defaults = param_types.defaults_of(module.Params) | param_types.fixed_defaults(module.Params)
+        for each in names:
+            if each.isidentifier() and flag(each) not in taken:
+                doc = docs.get(each) or "A hyperparameter."
+                added = cli_parser.add(group, each, str, doc, defaults.get(each), "VALUE")
+                added.dest, added.type, added.default = OWN + each, hyperparameter, argparse.SUPPRESS
 
 
 def _refuse_types(module: ModuleType, own: Mapping[str, ParamValue]) -> None:
@@ -205,7 +203,8 @@ def _refuse_types(module: ModuleType, own: Mapping[str, ParamValue]) -> None:
     hints = param_types.hints_of(module.Params)
     faults = {name: param_types.type_fault(value, hints[name]) for name, value in own.items()}
     if any(faults.values()):
-        raise UserError("\n".join(f"{flag(n)} {own[n]}: {fault}" for n, fault in faults.items() if fault))
+        shown = {name: param_types.shown(value) for name, value in own.items()}
+        raise UserError("\n".join(f"{flag(n)} {shown[n]}: {fault}" for n, fault in faults.items() if fault))
 
 
 def _refuse_other(recipe: Recipe, name: str, module: ModuleType) -> None:

@@ -51,6 +51,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(message)
 
+    @property
+    def flags(self) -> set[str]:
+        """All flags by now."""
+        return set(self._option_string_actions)
+
     def values_of(self, tokens: Sequence[str], hint: str = "") -> argparse.Namespace:
         """The values of all flags.
 
@@ -207,7 +212,7 @@ def _pair(flag_name: str, takes_files: bool, text: str) -> Any:
     if not equals or not all(part.isidentifier() or part.isdecimal() for part in name.split(".")):
         example = PAIRS_EXAMPLE[flag_name]
         return Fault(f"{flag(flag_name)} {text}: give name=value, as in {flag(flag_name)} {example}")
-    return name, hyperparameter(f"{flag(flag_name)} {text}", value)
+    return name, hyperparameter(value)
 
 
 def add_machine(parser: Parser, *aliases: str) -> None:

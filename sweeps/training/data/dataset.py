@@ -19,6 +19,7 @@ from sweeps.common import machine_folders, source_files
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import command, count, shown_path, size
 from sweeps.common.machine_folders import PREPARED_DIR_VARIABLE
+from sweeps.common.param_types import build_params, held, hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training.config import Trainable
 from sweeps.training.data import raw_files, shards
@@ -197,13 +198,12 @@ def look(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> Da
         UserError: raw files are missing, Params refuses the hyperparameters, or `raw_items` reads another.
     """
     given = {name: value for name, value in params.items() if name in module.PREPARE_PARAMS}
-    try:
-        all_params = module.Params(**given)
-    except (ValueError, TypeError) as error:
+    if fault := refusal(module.Params, given):
         shown = ", ".join(f"{name}={value}" for name, value in given.items()) or "its defaults"
-        raise UserError(f"{asked}: Params refuses {shown} (only PREPARE_PARAMS are set): {error}") from None
-    hyperparameters = {name: getattr(all_params, name) for name in module.PREPARE_PARAMS}
-    readable = Declared(module.Params(**hyperparameters), tuple(hyperparameters), "raw_items")
+        raise UserError(f"{asked}: Params refuses {shown} (only PREPARE_PARAMS are set): {fault}")
+    all_params, hints = build_params(module.Params, given), hints_of(module.Params)
+    hyperparameters = {name: held(getattr(all_params, name), hints[name]) for name in module.PREPARE_PARAMS}
+    readable = Declared(build_params(module.Params, hyperparameters), tuple(hyperparameters), "raw_items")
     try:
         items = raw_files.find(asked, module.raw_items, readable)
     except UndeclaredHyperparameter as error:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from sweeps.common import plugins, ray_auth, ray_connection, source_files
 from sweeps.common.errors import CannotPrepare, UserError, first_line
+from sweeps.common.param_types import build_params
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training.data import staging
@@ -109,7 +110,7 @@ def worked(
 
     try:
         trainable = plugins.load(module)
-        params = Declared(trainable.Params(**hyperparameters), tuple(hyperparameters), "prepare")
+        params = Declared(build_params(trainable.Params, hyperparameters), tuple(hyperparameters), "prepare")
         for block, rows in staging.encoded(trainable.prepare(path, params)):
             yield message(block, rows=rows)
             number += 1

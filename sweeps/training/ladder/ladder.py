@@ -15,6 +15,7 @@ import torch
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
+from sweeps.common.param_types import build_params
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import gradient_accumulation
 from sweeps.training.ladder import measure, report, rungs
@@ -29,7 +30,7 @@ def climb(config: LadderConfig) -> int:
     """Measure rung by rung; print and write each result. Returns the exit status."""
     print(f"Ladder of {config.trainable}, {config.seconds:g} s a rung, on {report.machine()}", flush=True)
     # Raises where the raw data is missing.
-    dataset.describe_data(config.trainable, config.module, config.module.Params(**config.params))
+    dataset.describe_data(config.trainable, config.module, build_params(config.module.Params, config.params))
     has = _capabilities(config)
     busy_cores = measure.busy_cores()
     if notice := report.notice(busy_cores):
@@ -76,7 +77,7 @@ def _capabilities(config: LadderConfig) -> Capabilities:
     """What the PC and the trainable offer; raw data that is not prepared yet is prepared first."""
     module: Any = config.module
     folder = build.of_trial(config.trainable, module, config.params)
-    data = dataset.build_data(module, module.Params(**config.params), folder)
+    data = dataset.build_data(module, build_params(module.Params, config.params), folder)
     return Capabilities(
         gpus=torch.cuda.device_count(),
         cores=os.cpu_count() or 1,

@@ -21,6 +21,7 @@ import psutil
 
 from sweeps.common import atomic_io, plugins, project
 from sweeps.common.cli.command import TRAINABLE
+from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training import subprocess_run
 from sweeps.training.config import FitConfig
@@ -122,7 +123,7 @@ def main(file: Path) -> None:
     timed = Timed(given["seconds"], WARM_UP_STEPS, BLOCKS, is_compiled=setup.fit.compile)
     config = dataclasses.replace(setup.fit, max_epochs=10**6, metric=module.METRIC, mode=module.MODE)
     trainable = _with_data_of(setup, module, prepared)
-    Fit(trainable, module.Params(**params), config).run(lambda epoch: True, timed)
+    Fit(trainable, build_params(module.Params, params), config).run(lambda epoch: True, timed)
     if launch.is_first():
         atomic_io.write(file.with_name(SPEED_FILE), json.dumps(_speed(timed, setup.fit.devices)))
 

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Optional
 
 import numpy as np
 import pytest
+import torch
 
-from sweeps.common.param_types import cast, checked, given, hints_of, type_fault
+from sweeps.common.param_types import (
+    build_params,
+    checked,
+    fixed_defaults,
+    given,
+    held,
+    hints_of,
+    type_fault,
+    typed,
+)
+
+
+class Activation(Enum):
+    relu = "ReLU"
+    gelu = "GELU"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +36,57 @@ class Params:
     optimizer: Literal["sgd", "adam"] = "sgd"
     warmup: int | Literal["auto"] = "auto"
     nesterov: bool = False
+    clip: float | None = None
+    layers: tuple[int, ...] = (8,)
+    activation: Activation = Activation.relu
 
     def __post_init__(self) -> None:
         if self.width > 64:
             raise ValueError("width: at most 64")
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    lr: float = 0.1
+    betas: tuple[float, float] = (0.9, 0.99)
+
+
+@dataclass
+class Inherited:
+    seed_of_split: int = 0
+
+
+@dataclass
+class OfAllTypes(Inherited):
+    shared: ClassVar[int] = 3
+    given_to_init: InitVar[int] = 2
+    width: int = 8
+    rate: float = np.float64(0.25)
+    momentum: np.float64 = np.float64(0.5)  # noqa: RUF009
+    name: Literal["sgd", 2, None] = "sgd"
+    activation: Activation = Activation.gelu
+    data: Path = Path("data/raw")  # noqa: RUF009
+    limit: Optional[int] = 3  # noqa: UP045
+    either: int | list[int] = 1
+    layers: tuple = (8, (4, 4))  # type: ignore[type-arg]
+    widths: list[float] = field(default_factory=lambda: [1.0])
+    options: dict[str, int] = field(default_factory=lambda: {"a": 1})
+    optimizer: Optimizer = Optimizer()
+    anything: Any = "x"
+    weights: np.ndarray = field(default_factory=lambda: np.ones(3))  # type: ignore[type-arg]
+    dtype: torch.dtype = torch.float32
+    function: Callable[[float], float] = abs
+    choices: set[int] = field(default_factory=lambda: {1})
+    computed: int = None  # type: ignore[assignment]
+    made: int = field(init=False, default=0)
+    _: KW_ONLY
+    last: bool = True
+
+    def __post_init__(self, given_to_init: int) -> None:
+        self.computed = self.computed or self.width * given_to_init
+
+
+class TooLarge(Exception): ...
 
 
 @pytest.mark.parametrize(
@@ -30,7 +95,14 @@ class Params:
         ("lr", 1, ""),
         ("lr", True, "must be a number"),
         ("width", 1.0, "must be a whole number"),
-        ("width", None, "a hyperparameter's value is a number, a string, true or false, not NoneType"),
+        ("width", None, "must be a whole number"),
+        ("warmup", 100, ""),
+        ("warmup", None, "must be a whole number or one of auto."),
+        ("clip", None, ""),
+        ("clip", "none", "must be null for None; to choose this text, give the field a Literal type"),
+        ("clip", "off", "must be a number or null"),
+        ("layers", [8, "x"], "must be a list such as [1, 2] (tuple[int, ...])"),
+        ("activation", "rel", "must be one of relu, gelu. Did you mean 'relu'?"),
         ("optimizer", "adam", ""),
         ("optimizer", "adan", "must be one of sgd, adam. Did you mean 'adam'?"),
         ("warmup", "auto", ""),
@@ -49,14 +121,69 @@ def test_a_value_that_does_not_fit_its_field_is_told_what_it_must_be(
     [
         (1, float, 1.0),
         (1, int, 1),
-        (True, float, True),
         (np.float32(0.5), float, 0.5),
         (np.int64(3), float, 3.0),
+        (np.bool_(True), bool, True),
+        (np.str_("sgd"), str, "sgd"),
+        (1, int | float, 1),
+        (None, str | None, None),
+        ((8, 8), tuple[int, ...], "[8, 8]"),
+        ([1, [2, None]], list, "[1, [2, null]]"),
+        ({"a": (1,)}, dict[str, tuple[int, ...]], '{"a": [1]}'),
+        (Activation.gelu, Activation, "gelu"),
+        ("GELU", Activation, "gelu"),
+        (Path("data/raw"), Path, "data/raw"),
+        (Optimizer(lr=1), Optimizer, '{"lr": 1.0, "betas": [0.9, 0.99]}'),
     ],
 )
-def test_a_value_becomes_a_plain_one_of_its_fields_type(value: Any, hint: Any, expected: Any) -> None:
-    made = cast(value, hint)
+def test_a_sweep_holds_a_plain_value_and_params_gets_that_of_its_type(
+    value: Any, hint: Any, expected: Any
+) -> None:
+    made = held(value, hint)
     assert (made, type(made)) == (expected, type(expected))
+    assert held(typed(made, hint), hint) == made
+    assert type(typed(made, hint)) is type(typed(value, hint))
+
+
+def test_the_defaults_of_all_types_are_held_or_stay_in_the_code() -> None:
+    fixed = fixed_defaults(OfAllTypes)
+    in_code = {"weights", "dtype", "function", "choices", "computed"}
+    assert hints_of(OfAllTypes).keys() - fixed.keys() == {*in_code, "given_to_init"}
+    built, default = build_params(OfAllTypes, fixed), OfAllTypes()
+    for name in hints_of(OfAllTypes).keys() - {"weights"}:
+        assert getattr(built, name) == getattr(default, name), name
+        assert name == "rate" or type(getattr(built, name)) is type(getattr(default, name)), name
+    assert build_params(OfAllTypes, {**fixed, "width": 4, "given_to_init": 3}).computed == 12
+
+
+@pytest.mark.parametrize("name", ["weights", "dtype", "function"])
+def test_what_only_the_code_can_give_is_refused_with_what_to_do(name: str) -> None:
+    fault = type_fault(getattr(OfAllTypes(), name), hints_of(OfAllTypes)[name])
+    assert "Choose it by a name, which is text, and look that name up in build_model" in fault
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("too large"), "too large"),
+        (AssertionError("too large"), "too large"),
+        (AssertionError(), "AssertionError"),
+        (KeyError("swish"), "KeyError: 'swish'"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero"),
+        (SystemExit(3), "SystemExit: 3"),
+        (TooLarge("lr"), "TooLarge: lr"),
+    ],
+)
+def test_whatever_params_raises_is_the_users_message(error: BaseException, said: str) -> None:
+    @dataclass
+    class Refusing:
+        lr: float = 0.1
+
+        def __post_init__(self) -> None:
+            raise error
+
+    assert checked(Refusing, {"lr": 0.5})[1] == [f"--params lr=0.5: {said}"]
+    assert checked(Refusing, {})[1] == [f"Params refuses its own defaults: {said}"]
 
 
 def test_what_fits_is_kept_and_every_fault_is_told() -> None:
@@ -67,5 +194,5 @@ def test_what_fits_is_kept_and_every_fault_is_told() -> None:
 
 
 def test_params_itself_has_the_last_word() -> None:
-    assert checked(Params, {"width": 65}) == ({"width": 65}, ["--params: width: at most 64"])
+    assert checked(Params, {"width": 65}) == ({"width": 65}, ["--params width=65: width: at most 64"])
     assert checked(Params, {"width": 64}) == ({"width": 64}, [])

@@ -17,7 +17,7 @@ from tests.sweeps.common.plug_in_files import TRAINABLE, write
 FIND = """
 import sys
 from sweeps.config import plugins as registry
-from sweeps.common.yaml_values import UserError
+from sweeps.common.errors import UserError
 kind, *names = sys.argv[1:]
 try:
     for name in names:

@@ -161,8 +161,6 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--trainable"], "--trainable: expected at least one argument"),
         (["--trainable", "a", "b", "a"], "--trainable a b a: a name is given twice"),
         (["--params", "rows=0", "7"], "--params 7: give name=value, as in --params rows=0 width=16"),
-        (["--params", "rows=[1, 2]"], "--params rows=[1, 2]: "),
-        (["--params", "rows=null"], "--params rows=null: "),
         (["--num-trials"], "--num-trials: expected one argument"),
         (["--resume"], "--resume: expected one argument"),
         (["--resume="], "--resume: give the folder of a sweep, as in --resume results/NAME"),

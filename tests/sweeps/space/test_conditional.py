@@ -171,10 +171,7 @@ def without_a_trial() -> None: ...
 
 MISTAKES: list[tuple[Any, str]] = [
     (of_a_wrong_type, "must be a whole number"),
-    (
-        none_as_a_choice,
-        "kind: None: a hyperparameter's value is a number, a string, true or false, not NoneType",
-    ),
+    (none_as_a_choice, "kind: None: must be text"),
     (refused_by_params, "suggest gave width_2=13: width_2 13: brings bad luck"),
     (of_nothing, "suggest: it must suggest at least one hyperparameter"),
     (with_changing_choices, "kind: its choices change from point to point: ['relu'"),

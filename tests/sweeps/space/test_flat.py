@@ -190,7 +190,7 @@ def _log_from_zero() -> Float:
         ("width", tune.uniform(1, 9), "width: the space gives fractions, Params.width is int; use tune.rand"),
         ("name", tune.randint(1, 9), "name: the space gives whole numbers, Params.name is str"),
         ("width", tune.choice([True]), "width: True: must be a whole number"),
-        ("width", tune.choice([[1, 2]]), "width: [1, 2]: a hyperparameter's value is a number, a string"),
+        ("width", tune.choice([[1, 2]]), "width: [1, 2]: must be a whole number"),
         ("activation", tune.choice(["rel"]), "activation: 'rel': must be one of relu, gelu. Did you"),
         ("momentum", tune.uniform(0.0, 1.0), "momentum: momentum 1.0: must be below 1"),
         ("momentum", tune.grid_search([0.5, 2.0]), "momentum: momentum 2.0: must be below 1"),
@@ -228,7 +228,7 @@ def test_a_hyperparameter_cannot_be_swept_and_fixed() -> None:
 
 def test_params_may_refuse_what_is_fixed() -> None:
     assert faults({"lr": tune.uniform(0, 1)}, {"momentum": 1.5}) == [
-        "--params: momentum 1.5: must be below 1",
+        "--params momentum=1.5: momentum 1.5: must be below 1",
     ]
 
 
