@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import pkgutil
 import re
+import signal
 import symtable
+import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +26,7 @@ from sweeps.common import imports, project, trainable_contract
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, pip_install
 from sweeps.common.project import TRAINABLES
+from sweeps.common.stop_signals import STOPS
 from sweeps.common.yaml_values import nearest
 
 
@@ -239,18 +244,55 @@ def _exists(path: str) -> bool:
     if not all(part.isidentifier() for part in parts) or parts[-1].startswith("_"):
         return False
     try:
-        return importlib.util.find_spec(path) is not None
+        with _kept_process(path):
+            return importlib.util.find_spec(path) is not None
     except ModuleNotFoundError as error:
         # A package on the way to it; any other module is missing inside one, and the import will say so.
         return error.name not in [".".join(parts[: n + 1]) for n in range(len(parts))]
-    except Exception:  # a package on the way to it raises; the import will say so
+    except (Exception, SystemExit):  # a package on the way to it raises; the import will say so
         return True
+
+
+_folders: dict[str, Path] = {}
+"""Dotted path of a plug-in to the folder that its import has changed to."""
+
+
+def enter_folder_of(module: ModuleType) -> None:
+    """Go where the import of a plug-in went, before its code reads files from there."""
+    if (folder := _folders.get(module.__name__)) is not None:
+        own = project.folder()
+        os.chdir(folder)
+        project.use(own)
+
+
+@contextmanager
+def _kept_process(path: str) -> Iterator[None]:
+    """Keep the folder, the words and the signals of this process, which an import of a user's file may change.
+
+    Meanwhile the words begin with the name of that file, for a usage text of its own, and the terminal can't
+    be read, as in the process of a trial.
+    """
+    folder, words, terminal = Path.cwd(), sys.argv, sys.stdin
+    handlers = {number: signal.getsignal(number) for number in STOPS}
+    sys.argv = [f"{path.rpartition('.')[2]}.py", *words[1:]]
+    try:
+        with open(os.devnull, encoding="utf-8") as sys.stdin:
+            yield
+    finally:
+        sys.argv, sys.stdin = words, terminal
+        if Path.cwd() != folder:
+            _folders[path] = Path.cwd()
+            os.chdir(folder)
+        for number, handler in handlers.items():
+            if signal.getsignal(number) != handler:
+                signal.signal(number, handler)
 
 
 def _import(kind: Kind, name: str, path: str) -> ModuleType:
     try:
-        module = load(path)
-    except Exception as error:
+        with _kept_process(path):
+            module = load(path)
+    except (Exception, SystemExit) as error:
         on_the_way = {f"/{part}{end}" for part in path.split(".") for end in (".py", "/__init__.py")}
         frames = [
             frame
@@ -259,6 +301,9 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
         ]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         said = f"{type(error).__name__}: {error}"
+        if isinstance(error, SystemExit | EOFError):
+            said = f"it ends the program ({said}). Put what only a program does, such as reading flags, below "
+            said += 'if __name__ == "__main__":'
         if new := trainable_contract.new_import(error, (frames[-1].line or "") if frames else ""):
             said = f"the package training is now sweeps.training; write {new}"
         raise UserError(f"{kind.flag} {name}: can't be imported: {said}{where}") from error

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,9 +117,10 @@ def dotted(file: Path) -> str:
         use(root)
         parts = _parts(file, root)
     if parts is None:
+        stem = re.sub(r"\W", "_", file.stem)
         raise UserError(
-            f"{shown_path(file)}: Python imports no file of this name; use letters, digits and _ only, "
-            f"as in {file.stem.replace('-', '_').replace(' ', '_')}.py"
+            f"{shown_path(file)}: Python imports no file of this name; use letters, digits and _ only, and no "
+            f"digit first, as in {stem if stem.isidentifier() else f'model_{stem}'}.py"
         )
     return ".".join(parts)
 

@@ -94,7 +94,7 @@ FACE = ("CannotTrain", "Columns", "ParquetDataModule", "Rows", "data_dir", "seed
 """Names that a trainable imports from `sweeps.training`, formerly `training`."""
 
 
-def new_import(error: Exception, line: str) -> str:
+def new_import(error: BaseException, line: str) -> str:
     """The line that replaces a failed import of the former package `training`; "" for any other error."""
     former = error.name if isinstance(error, ModuleNotFoundError) else None
     if former is None or former.partition(".")[0] != "training":

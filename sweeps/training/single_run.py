@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from sweeps.common import plugins
 from sweeps.common.errors import UserError, is_out_of_memory
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params
@@ -21,6 +22,8 @@ from sweeps.training.run_settings import LOGS, SingleRun
 
 def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     """Train, and if that does not fit in memory, print the largest micro-batch that does; the exit status."""
+    run = run.changed(results_dir=str(Path(run.results_dir).expanduser().absolute()))
+    plugins.enter_folder_of(module)
     run = _with_data(run, module)
     prepared = build.of_trial(run.trainable, module, run.params)
     if run.find_batch_size:
