@@ -1,19 +1,22 @@
-"""Imports PyTorch, Lightning and Ray in two thirds of the time."""
+"""Imports PyTorch, Lightning and Ray in two thirds of the time, and Lightning by all its names as one."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import importlib
+import importlib.util
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
 
 TORCHMETRICS, LEFT_OUT = "torchmetrics", "scipy.signal"
+OTHER_NAMES = {"pytorch_lightning": "lightning.pytorch", "lightning_fabric": "lightning.fabric"}
+"""Packages that hold the same code as a part of Lightning, a second time."""
 
 
 @contextlib.contextmanager
@@ -48,6 +51,17 @@ def without(*packages: str) -> Iterator[None]:
         yield
 
 
+def unite_lightning() -> None:
+    """Make `pytorch_lightning` another name of `lightning.pytorch` in this process, installed or not.
+
+    Half of the projects and libraries import Lightning by that name. It is the same code, but other classes:
+    the Trainer of one package takes no LightningModule of the other. Where the package has been imported
+    already, it stays what it is.
+    """
+    if not any(isinstance(each, _OtherNames) for each in sys.meta_path):
+        sys.meta_path = [_OtherNames(), *sys.meta_path]
+
+
 @contextlib.contextmanager
 def _asked_first(finder: MetaPathFinder) -> Iterator[None]:
     """Each time a new list: another thread that goes through the old one would miss a finder."""
@@ -56,6 +70,22 @@ def _asked_first(finder: MetaPathFinder) -> Iterator[None]:
         yield
     finally:
         sys.meta_path = [each for each in sys.meta_path if each is not finder]
+
+
+class _OtherNames(MetaPathFinder, Loader):
+    """Finds OTHER_NAMES and the modules in them; Lightning itself is imported when one of them is."""
+
+    def find_spec(self, fullname: str, *_: Any) -> ModuleSpec | None:
+        package, _dot, inner = fullname.partition(".")
+        name = OTHER_NAMES.get(package)
+        if name is None or (inner and sys.modules.get(package) is not sys.modules.get(name)):
+            return None
+        is_there = not inner or importlib.util.find_spec(f"{name}.{inner}") is not None
+        return ModuleSpec(fullname, self, is_package=not inner) if is_there else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        package, dot, inner = module.__name__.partition(".")
+        sys.modules[module.__name__] = importlib.import_module(f"{OTHER_NAMES[package]}{dot}{inner}")
 
 
 class _NotFound(MetaPathFinder):
