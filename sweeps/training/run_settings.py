@@ -129,6 +129,8 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
     if started := launch.found():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
     run = SingleRun.of(**settings, trainable=asked.trainable, params=params, project=project.to_note() or "")
+    if not (run.fit.metric or module.METRIC):
+        faults.append(f"--metric: give the metric by which epochs are compared: {run.trainable} names none")
     if faults := [*faults, *_faults(run)]:
         raise UserError("\n".join(faults))
     return run, module, False

@@ -74,6 +74,7 @@ from net_project.model import Net
 class CLI(LightningCLI):
     def add_arguments_to_parser(self, parser):
         parser.link_arguments("data.classes", "model.classes", apply_on="instantiate")
+        parser.add_argument("--test_after_fit", type=bool, default=True)
 
 
 def main():
@@ -173,7 +174,7 @@ def write(folder: Path) -> Path:
 HYDRA = {
     "configs/train.yaml": (
         "defaults: [_self_, model: net, data: digits, callbacks: default, trainer: default]\n"
-        "seed: 3\nout: ${oc.env:NET_PROJECT_OUT,out}\n"
+        "task_name: train\nseed: 3\nout: ${oc.env:NET_PROJECT_OUT,out}\n"
     ),
     "configs/trainer/default.yaml": (
         "_target_: lightning.pytorch.Trainer\nmax_epochs: 50\ngradient_clip_val: 0.5\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, make_dataclass
+
 from sweeps.common.yaml_values import field_docs, nearest
 
 
@@ -25,3 +27,17 @@ def test_a_field_without_a_doc_has_an_empty_one() -> None:
         "second": "",
         "third": "The third.",
     }
+
+
+@dataclass
+class Inherited(Documented):
+    fourth: int = 4
+    """The fourth."""
+
+
+def test_a_field_has_the_doc_of_the_class_that_defines_it() -> None:
+    assert field_docs(Inherited) == {**field_docs(Documented), "fourth": "The fourth."}
+
+
+def test_a_class_without_source_has_no_docs() -> None:
+    assert field_docs(make_dataclass("Made", [("lr", float, 0.1)])) == {}

@@ -14,6 +14,7 @@ from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import to_yaml
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
+from sweeps.training import run_settings
 from sweeps.training.config import FitConfig
 from tests.support import configured
 from tests.sweeps.training.adapters.swept import enter, planned, trained
@@ -165,3 +166,8 @@ def test_the_program_of_the_project_trains_with_the_exported_file(here: Path) ->
     done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "lr 0.25 val_acc" in done.stdout
+
+
+def test_a_single_run_takes_settings_that_are_in_no_section() -> None:
+    run, _, _ = run_settings.parse(["hydra:configs/train", "--task-name", "again", "--params", "model.lr=0.5"])
+    assert run.params == {"task_name": "again", "model.lr": 0.5}

@@ -16,6 +16,7 @@ from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import to_yaml
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
+from sweeps.training import run_settings
 from sweeps.training.adapters import parser_errors
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
@@ -335,3 +336,13 @@ def test_the_plan_has_the_ranges_in_one_column_however_long_the_names_are() -> N
     text = describe(planned(*RUN, "--ranges", "model.lr=0.1..1", "data.batch_size=32,64"))
     first, second = (line for line in text.splitlines() if "  model.lr " in line or "data.batch" in line)
     assert first.index(" 0.1 to 1") == second.index(" one of 32, 64")
+
+
+def test_a_single_run_takes_settings_that_are_in_no_section() -> None:
+    name = "lightning-cli:net_project.cli:config.yaml"
+    run, module, _ = run_settings.parse([name, "--test-after-fit", "false", "--params", "model.lr=0.5"])
+    assert run.params == {"test_after_fit": False, "model.lr": 0.5}
+    assert module.Params().test_after_fit is True
+    name = "lightning-cli:net_project.any_cli:any.yaml"
+    with pytest.raises(UserError, match="--metric: give the metric by which epochs are compared"):
+        run_settings.parse([name])
