@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """An error, what caused it, and so on."""
+    """An error, what caused it, and so on, each one once: an error may be its own cause."""
+    found: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None:
+    while cause is not None and not any(cause is each for each in found):
+        found.append(cause)
         yield cause
         cause = cause.__cause__ or cause.__context__
 
@@ -67,14 +70,48 @@ class UserError(Exception):
     """The user's mistake: printed without a traceback, exit status 2."""
 
 
+def innermost(error: BaseException) -> BaseException:
+    """What an error wraps: the cause of its cause, and so on; an error that wraps none is its own."""
+    seen = {id(error)}
+    while True:
+        group = error.exceptions if isinstance(error, BaseExceptionGroup) else (None,)
+        inner = error.__cause__ or group[0]
+        if inner is None or id(inner) in seen:
+            return error
+        error = inner
+        seen.add(id(error))
+
+
+_ANOTHER = "During handling of the above exception, another exception occurred:"
+"""Python's line between the tracebacks of two errors of which the second one does not wrap the first."""
+
+
 def reason_of(error: BaseException) -> str:
-    """An exception as a reason of one line."""
+    """An exception as a reason of one line: its innermost cause, also where its text is a traceback, as in
+    the errors of other processes."""
+    error = innermost(error)
     try:
         text = str(error).strip()
     except Exception:  # a user's exception whose own __str__ raises
         text = "(its message can't be read)"
     lines = text.encode(errors="backslashreplace").decode().splitlines()
+    if raised := _raised_in(lines):
+        name, colon, said = raised.partition(":")
+        return f"{name.rpartition('.')[2]}{colon}{said}"[:500]
     return f"{type(error).__name__}: {lines[0]}"[:500] if lines else type(error).__name__
+
+
+def _raised_in(lines: Sequence[str]) -> str:
+    """The line that names the innermost error of a text with Python's tracebacks; "" without any."""
+    begin = max((number for number, line in enumerate(lines, 1) if line.strip() == _ANOTHER), default=0)
+    depth = math.inf  # of the frames
+    for line in lines[begin:]:
+        indent = len(line) - len(line.lstrip())
+        if depth == math.inf and line.startswith('File "', indent):
+            depth = indent
+        elif line.strip() and indent < depth < math.inf:
+            return line.strip()
+    return ""
 
 
 def first_line(error: BaseException) -> str:

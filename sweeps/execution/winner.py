@@ -17,6 +17,7 @@ from ray.exceptions import RayError
 from sweeps.analysis import best_model
 from sweeps.cluster import placement
 from sweeps.common import atomic_io, params_file
+from sweeps.common.errors import reason_of
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import readable
 from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, OF_FRONT, PARAMS_FILE
@@ -149,7 +150,7 @@ def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
         job = job_of(driver.plan)
         scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, files))
     except RayError as error:
-        print(f"The winner could not be tested: {str(error).strip().splitlines()[-1]}", flush=True)
+        print(f"The winner could not be tested: {reason_of(error)}", flush=True)
         return {}
     return scores
 

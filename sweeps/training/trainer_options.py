@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.yaml_values import nearest
 
 _DEBUGGING = "it is for debugging; limit_train_batches and limit_val_batches shorten an epoch"
@@ -95,7 +95,7 @@ def check(asked: str, trainable: Any, params: Any) -> None:
     except CannotTrain as error:
         raise UserError("\n".join(f"{asked}: {line}" for line in str(error).splitlines())) from None
     except Exception as error:  # it is the user's code
-        raise UserError(f"{asked}: trainer_options raises {type(error).__name__}: {error}") from None
+        raise UserError(f"{asked}: trainer_options raises {reason_of(error)}") from None
 
 
 def refused(options: Mapping[str, Any]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from sweeps.common import project
-from sweeps.common.errors import UserError, causes
+from sweeps.common.errors import UserError, causes, innermost
 from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import nearest
 from sweeps.training.adapters import settings_tree
@@ -183,16 +183,15 @@ class HydraProject(Adapted):
                 raise ValueError(f"{path}: {value!r}: must be a number, as {own} in the settings")
 
     def build(self, values: Mapping[str, Any]) -> Built:
-        import hydra
         from omegaconf import OmegaConf
 
         config: Any = OmegaConf.create(settings_tree.with_values(self.tree, {}, values))
         data = next(config[name] for name in DATA if TARGET in (config.get(name) or {}))
-        built_data = hydra.utils.instantiate(data)
-        model = hydra.utils.instantiate(config.model)
+        built_data = _instantiated(data)
+        model = _instantiated(config.model)
         of_trainer = _plain({name: config.trainer[name] for name in FREE if name in self.trainer})
         kept = [name for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))]
-        callbacks = [hydra.utils.instantiate(config.callbacks[name]) for name in kept]
+        callbacks = [_instantiated(config.callbacks[name]) for name in kept]
         return Built(model, built_data, {**of_trainer, "callbacks": callbacks})
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
@@ -243,6 +242,18 @@ class HydraProject(Adapted):
     def _callbacks(self) -> dict[str, Mapping[str, Any]]:
         given = self.tree.get("callbacks") or {}
         return {name: each for name, each in given.items() if isinstance(each, Mapping) and TARGET in each}
+
+
+def _instantiated(config: Any) -> Any:
+    """What a section builds. An error of the user's code is raised as it is, since its class may tell what to
+    do, as that of a lack of memory; Hydra wraps it in one of its own."""
+    import hydra
+
+    try:
+        return hydra.utils.instantiate(config)
+    except hydra.errors.InstantiationException as error:
+        wrapped = innermost(error)
+    raise wrapped
 
 
 def _why_lost(target: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from sweeps.common import atomic_io
+from sweeps.common.errors import innermost
 from sweeps.training.data import shards
 from sweeps.training.data.shards import Column
 
@@ -98,10 +99,11 @@ def rows_of(part: Path) -> int:
 
 def reason_of(error: BaseException, function: str) -> str:
     """Why a raw file could not be prepared: the error, and its line in the user's `function`."""
-    text = " ".join(str(error).split())
-    if isinstance(error, BadRows):
+    cause = innermost(error)
+    text = " ".join(str(cause).split())
+    if isinstance(cause, BadRows):
         return text
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    said = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     own = [frame for frame in frames if frame.name == function] or frames
     return f"{said[:300]} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else said[:300]

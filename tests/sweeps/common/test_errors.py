@@ -1,11 +1,16 @@
-"""Errors that a user meets: which ones say that memory ran out."""
+"""Errors that a user meets: which ones say that memory ran out, and the reason that one tells."""
 
 from __future__ import annotations
 
+import multiprocessing
+from collections.abc import Callable
+from typing import NoReturn
+
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
-from sweeps.common.errors import is_out_of_memory
+from sweeps.common.errors import is_out_of_memory, reason_of
 
 
 def raised(what: str) -> Exception:
@@ -37,3 +42,98 @@ def test_what_runs_out_of_memory_is_known(what: str) -> None:
 
 def test_another_error_is_none() -> None:
     assert not is_out_of_memory(raised("a bug"))
+
+
+def refuse(_: object = None) -> NoReturn:
+    raise ValueError("lr 0.3: too large\nfor this model")
+
+
+def wrap(_: object = None) -> NoReturn:
+    try:
+        refuse()
+    except ValueError as error:
+        raise RuntimeError("the model can't be built") from error
+
+
+def wrap_twice(_: object = None) -> NoReturn:
+    try:
+        wrap()
+    except RuntimeError as error:
+        raise KeyError("net") from error
+
+
+def wrap_itself() -> NoReturn:
+    error = ValueError("lr 0.3: too large")
+    raise error from error
+
+
+def answer_another() -> NoReturn:
+    """An error that was raised because of another one, and does not wrap it."""
+    try:
+        {}["lr"]
+    except KeyError:
+        raise ValueError("lr 0.3: too large")  # noqa: B904
+
+
+def raise_a_group() -> NoReturn:
+    raise ExceptionGroup("all of them", [ValueError("lr 0.3: too large"), KeyError("net")])
+
+
+class Rows:
+    """Rows that a worker of a DataLoader reads, which tells an error as a text."""
+
+    def __init__(self, read: Callable[[object], object]) -> None:
+        self._read = read
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, row: int) -> object:
+        return self._read(row)
+
+
+def in_a_loader(read: Callable[[object], object]) -> Callable[[], object]:
+    return lambda: list(DataLoader(Rows(read), num_workers=1))  # type: ignore[arg-type]
+
+
+def in_a_pool() -> object:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.map(wrap, [1])
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        refuse,
+        wrap,
+        wrap_twice,
+        wrap_itself,
+        answer_another,
+        raise_a_group,
+        in_a_loader(refuse),
+        in_a_loader(wrap),
+        in_a_loader(wrap_twice),
+        in_a_loader(lambda row: answer_another()),
+        in_a_pool,
+    ],
+)
+def test_a_reason_is_the_innermost_cause(fails: Callable[[], object]) -> None:
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        fails()
+    assert reason_of(raised.value) == "ValueError: lr 0.3: too large"
+
+
+def test_an_error_that_is_its_own_cause_has_an_end() -> None:
+    with pytest.raises(ValueError, match="too large") as raised:
+        wrap_itself()
+    assert not is_out_of_memory(raised.value)
+
+
+def test_a_reason_without_words_is_its_type() -> None:
+    error = RuntimeError("the model can't be built")
+    error.__cause__ = AssertionError()
+    assert reason_of(error) == "AssertionError"
+
+
+def test_the_text_of_an_error_is_a_traceback_only_where_it_has_frames() -> None:
+    assert reason_of(OSError('two of them:\nFile "a"\nFile "b"')) == "OSError: two of them:"
