@@ -129,10 +129,13 @@ def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best:
     (into / PARAMS_FILE).write_text(_params_text(plan, record, run, fit, within))
     if within:  # the metrics of the first one have its score on the test rows
         (into / METRICS_FILE).write_text(_metrics_text(record, run, {}))
+    settings = fit.settings()
+    if fit.precision == "auto" and "gpu" in run.place:
+        settings["precision"] = "16-mixed" if run.place["gpu"] else "32"
     for model in plan.models:
         if model.name == run.trainable and hasattr(model.module, "export"):
             where = shown_path(plan.folder / BEST_FOLDER / within)
-            for name, text in model.module.export({**run.fixed, **run.params}, fit.settings(), where).items():
+            for name, text in model.module.export({**run.fixed, **run.params}, settings, where).items():
                 (into / name).write_text(text)
 
 

@@ -90,6 +90,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
         search_space=one_or_several([model.space_name for model in found]),
         metric=config.metric if are_several else first.metric,
         mode=None if are_several else first.mode,
+        precision=plan_models.precision(config, found),
         num_trials=max(_num_trials(config, space), len(tries)),
         storage=storage_setting.check_setting(config.storage),
     )

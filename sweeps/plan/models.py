@@ -21,6 +21,7 @@ from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import InvalidPoint, Space
 from sweeps.storage import datasets
 from sweeps.training import trainer_options
+from sweeps.training.config import Precision, precision_of
 from sweeps.training.data.dataset import DataSet, describe_data
 
 
@@ -93,6 +94,19 @@ def objectives(config: SweepConfig, models: Sequence[Model]) -> Objectives:
     if len(config.metrics) > 1:
         return Objectives.of(config.metrics)
     return Objectives((_only_one(config, models),))
+
+
+def precision(config: SweepConfig, models: Sequence[Model]) -> Precision:
+    """The precision of all trials.
+
+    Raises:
+        UserError: those of the projects' settings differ.
+    """
+    found = {model.name: precision_of(config.fit.precision, model.module) for model in models}
+    if len(set(found.values())) > 1:
+        listed = ", ".join(f"{name} has {value}" for name, value in found.items())
+        raise UserError(f"--precision: give the one of all trials: {listed}")
+    return next(iter(found.values()))
 
 
 def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:

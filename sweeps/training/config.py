@@ -13,7 +13,9 @@ from sweeps.common.settings import setting
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
 
-Precision = Literal["auto", "32", "16-mixed", "bf16-mixed"]
+Precision = Literal["auto", "32", "16-mixed", "bf16-mixed", "64"]
+IN_LIGHTNING = {"32": "32-true", "64": "64-true"}
+"""Precisions that Lightning has by another name."""
 Strategy = Literal[
     "auto",
     "single",
@@ -56,7 +58,7 @@ class FitConfig:
     seed: int = setting(0, least=0, most=2**32 - 1)
     """Seed of weights, shuffling and augmentation; in a sweep, of the proposals too."""
     precision: Precision = "auto"
-    """Numerical precision; auto: fp16 on a GPU, fp32 on a CPU."""
+    """Numerical precision; auto: that of a project's own settings, else fp16 on a GPU, fp32 on a CPU."""
     strategy: Strategy = "auto"
     """How workers train one model; auto: single if the model fits on one device, else ZeRO stage 2, with
     offload on a single GPU."""
@@ -95,6 +97,12 @@ class FitConfig:
         """The settings for params.yaml; without devices and num_nodes for a single worker."""
         alone = {"devices", "num_nodes"} if self.workers == 1 else set()
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in alone}
+
+
+def precision_of(asked: Precision, trainable: Any) -> Precision:
+    """The precision that was asked for; instead of auto, that of a project's settings."""
+    own: Precision = getattr(trainable, "PRECISION", "auto")
+    return own if asked == "auto" else asked
 
 
 FIT_SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))

@@ -20,7 +20,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.project import FIT_FILE as FIT_FILE
 from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
-from sweeps.training.config import FIT_SETTINGS, FitConfig
+from sweeps.training.config import FIT_SETTINGS, FitConfig, precision_of
 from sweeps.training.distributed import launch
 
 BEST = "best"
@@ -65,11 +65,12 @@ class SingleRun(Settings):
     """Score the best epoch on the test rows at the end."""
 
     def fit_config(self, module: ModuleType) -> FitConfig:
-        """`fit`, with the trainable's metric and mode and this PC's threads filled in."""
+        """`fit`, with the trainable's metric, mode and precision and this PC's threads filled in."""
         return dataclasses.replace(
             self.fit,
             metric=self.fit.metric or module.METRIC,
             mode=self.fit.mode or module.MODE,
+            precision=precision_of(self.fit.precision, module),
             threads=self.fit.threads or max(1, (os.cpu_count() or 1) // self.fit.devices),
         )
 

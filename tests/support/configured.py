@@ -171,6 +171,13 @@ def write(folder: Path) -> Path:
     return folder
 
 
+def write_older(folder: Path) -> Path:
+    """The same project on `pytorch_lightning`; its folder."""
+    for file in write(folder).rglob("*.py"):
+        file.write_text(file.read_text().replace("lightning.pytorch", "pytorch_lightning"))
+    return folder
+
+
 HYDRA = {
     "configs/train.yaml": (
         "defaults: [_self_, model: net, data: digits, callbacks: default, trainer: default]\n"

@@ -19,6 +19,7 @@ from sweeps.common.formatting import short
 from sweeps.common.objective import Mode
 from sweeps.training import trainer_options
 from sweeps.training.adapters import settings_tree
+from sweeps.training.config import IN_LIGHTNING, Precision
 
 OF_TRAINER = (
     "accumulate_grad_batches",
@@ -28,6 +29,13 @@ OF_TRAINER = (
     "limit_val_batches",
 )
 """Settings of the Trainer that are hyperparameters."""
+PRECISIONS: Mapping[str, Precision] = {
+    **dict.fromkeys(("16", "16-mixed"), "auto"),
+    **dict.fromkeys(("bf16", "bf16-mixed"), "bf16-mixed"),
+    **dict.fromkeys(("32", "32-true"), "32"),
+    **dict.fromkeys(("64", "64-true"), "64"),
+}
+"""Of Lightning's precisions, as a project gives them, those of FitConfig."""
 MONITORS = ("ModelCheckpoint", "EarlyStopping")
 """Callbacks that name the metric of a project."""
 
@@ -75,6 +83,11 @@ class Adapted(ABC):
     def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Class path and arguments of each callback in the settings."""
 
+    @property
+    @abstractmethod
+    def own_trainer(self) -> str:
+        """Name of the project's own class of the Trainer; "" where it has Lightning's."""
+
     @abstractmethod
     def check(self, values: Mapping[str, Any]) -> None:
         """Raise a ValueError where values do not fit."""
@@ -110,6 +123,7 @@ class Adapted(ABC):
         module = ModuleType(f"{type(self).__module__}:{json.dumps(self.content)}")
         found: Any = module
         found.METRIC, found.MODE = self.objective
+        found.PRECISION = PRECISIONS.get(str(self.trainer.get("precision")), "auto")
         found.Params = settings_tree.params_class(self.hyperparameters, self.check)
         found.build_model, found.build_data = self.build_model, self.build_data
         found.trainer_options = self.options
@@ -167,8 +181,16 @@ class Adapted(ABC):
             for name, value in self.trainer.items()
             if name != "callbacks" and name in defaults and value not in (None, defaults[name], [])
         }
-        owned = trainer_options.OWNED
-        kept = [f"{name} {short(value)}" for name, value in given.items() if name not in owned]
+        owned = {
+            name: why
+            for name, why in trainer_options.OWNED.items()
+            if name != "precision" or str(given.get(name)) not in PRECISIONS
+        }
+        kept = [
+            f"{name} {short(value)}{' unless --precision is given' if name == 'precision' else ''}"
+            for name, value in given.items()
+            if name not in owned
+        ]
         overruled = [
             f"{name} {self._in_short(given[name])}: {owned[name]}" for name in given if name in owned
         ]
@@ -176,6 +198,8 @@ class Adapted(ABC):
             name, why = path.rpartition(".")[2], why_owned(path)
             overruled += [f"{name}: {why}"] if why else []
             kept += [] if why else [name]
+        if own := self.own_trainer:
+            overruled.append(f"{own}: a trial has Lightning's Trainer; give in the settings what {own} sets")
         lines = [("trainer", f"kept: {', '.join(kept)}")] if kept else []
         return [*lines, *(("" if number else "overruled", line) for number, line in enumerate(overruled))]
 
@@ -225,13 +249,15 @@ class Adapted(ABC):
 
 
 def of_fit(tree: Mapping[str, Any], fit: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the Trainer with which the project's own program trains as many steps as a trial.
+    """Settings of the Trainer with which the project's own program trains as a trial does.
 
     Args:
         tree: settings of the project.
         fit: settings of FitConfig.
     """
     found: dict[str, Any] = {"max_epochs": fit["max_epochs"]}
+    if (precision := fit.get("precision", "auto")) != "auto":
+        found["precision"] = IN_LIGHTNING.get(precision, precision)
     if steps := fit.get("epoch_steps"):
         found["limit_train_batches"] = steps * (
             (tree.get("trainer") or {}).get("accumulate_grad_batches") or 1

@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningCLI
 
+from sweeps.common import imports
 from sweeps.common.errors import CannotTrain
 from sweeps.common.yaml_values import load_yaml
 from sweeps.training.adapters import parser_errors, settings_tree
@@ -39,6 +41,12 @@ class Parsed:
     def resolves(self) -> bool:
         """Whether it resolves references to other settings, as `${data.classes}`."""
         return str(self.cli.parser.parser_mode).startswith("omegaconf")
+
+    @property
+    def own_trainer(self) -> str:
+        """Name of the class or function that would make its Trainer; "" where it is Lightning's."""
+        found = self.cli.trainer_class
+        return "" if found is Trainer else getattr(found, "__name__", str(found))
 
     def tree(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Its settings, without those that it computes from others.
@@ -64,6 +72,11 @@ class Parsed:
     def _dumped(self, config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         with self._in_its_main():
             found: Any = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
+        if (
+            "pytorch_lightning.cli" in sys.modules
+        ):  # its own program would refuse classes of the other package
+            own_names = {name: other for other, name in imports.OTHER_NAMES.items()}
+            found = settings_tree.with_other_packages(found, own_names)
         return dict(
             settings_tree.with_whole_numbers(found.get(FIT) if self.has_subcommands else found, given)
         )
@@ -123,9 +136,7 @@ def _run(module: str, given: Sequence[str] | Mapping[str, Any], is_built: bool) 
             if isinstance(left.found, Exception):
                 raise left.found from None
             return left.found
-    other = "pytorch_lightning.cli" in sys.modules
-    hint = "; it imports pytorch_lightning: import lightning.pytorch in its place" if other else ""
-    raise CannotTrain(f"python -m {module} ends without a LightningCLI{hint}")
+    raise CannotTrain(f"python -m {module} ends without a LightningCLI")
 
 
 @contextmanager

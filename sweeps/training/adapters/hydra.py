@@ -175,6 +175,11 @@ class HydraProject(Adapted):
     def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
         return [(str(each[TARGET]), each) for each in self._callbacks().values()]
 
+    @property
+    def own_trainer(self) -> str:
+        module, _, name = str(self.trainer.get(TARGET, "")).rpartition(".")
+        return "" if module.startswith(("lightning", "pytorch_lightning")) else name
+
     def check(self, values: Mapping[str, Any]) -> None:
         for path, value in values.items():
             own = self.hyperparameters.get(path)

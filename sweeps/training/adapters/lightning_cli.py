@@ -147,6 +147,10 @@ class LightningCLIProject(Adapted):
         listed = self._listed(self.trainer.get("callbacks"))
         return [(str(each.get(CLASS)), each.get(ARGUMENTS) or {}) for each in listed]
 
+    @property
+    def own_trainer(self) -> str:
+        return "" if self._parsed is None else self._parsed.own_trainer
+
     def check(self, values: Mapping[str, Any]) -> None:
         if self._parsed is not None and values:
             self._parsed.check(self._settings(values))
@@ -168,9 +172,6 @@ class LightningCLIProject(Adapted):
         tree = self._settings(values)
         tree["trainer"] = {**(tree.get("trainer") or {}), **of_fit(tree, fit)}
         tree |= {SEED: fit["seed"]} if SEED in tree else {}
-        precision = fit.get("precision")
-        if precision not in (None, "auto"):
-            tree["trainer"]["precision"] = "32-true" if precision == "32" else precision
         if self._parsed is not None:
             tree = self._parsed.check(tree)
         subcommand = "fit " if self._parsed is None or self._parsed.has_subcommands else ""

@@ -80,6 +80,24 @@ def with_whole_numbers(tree: Any, before: Any) -> Any:
     return before if is_same else tree
 
 
+def with_other_packages(tree: Any, names: Mapping[str, str]) -> Any:
+    """A tree whose classes are of other packages.
+
+    Args:
+        tree: of settings.
+        names: package to the one that takes its place.
+    """
+    if isinstance(tree, Mapping):
+        return {key: with_other_packages(value, names) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [with_other_packages(value, names) for value in tree]
+    if isinstance(tree, str):
+        for package in names:
+            if tree.startswith(f"{package}."):
+                return f"{names[package]}{tree.removeprefix(package)}"
+    return tree
+
+
 def is_reference(value: Any) -> bool:
     """Whether a value is computed from others, as `${data.classes}`."""
     return isinstance(value, str) and "${" in value

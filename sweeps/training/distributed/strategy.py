@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
-from sweeps.training.config import FitConfig
+from sweeps.training.config import IN_LIGHTNING, FitConfig
 from sweeps.training.distributed import deepspeed
 
 STATE_BYTES = 16
@@ -105,7 +105,7 @@ def choose_precision(asked: str, device: Device) -> tuple[str, str]:
         raise CannotTrain(
             "precision bf16-mixed: this GPU is older than Ampere and has no bf16; give 32 or 16-mixed"
         )
-    return {"32": "32-true"}.get(asked, asked), "as asked"
+    return IN_LIGHTNING.get(asked, asked), "as asked"
 
 
 def _strategy(config: FitConfig, trained_weights: int, device: Device) -> tuple[str, str]:

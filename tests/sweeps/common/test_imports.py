@@ -44,6 +44,7 @@ def test_a_collector_that_was_off_stays_off() -> None:
 
 def test_torchmetrics_leaves_scipy_out_and_a_user_gets_it_whole() -> None:
     runs(
+        "before = [*sys.meta_path]\n"
         "with imports.fast():\n    import torchmetrics\n"
         "assert 'scipy.signal' not in sys.modules\n"
         "import scipy.signal.windows\n"
@@ -51,7 +52,7 @@ def test_torchmetrics_leaves_scipy_out_and_a_user_gets_it_whole() -> None:
         "assert len(scipy.signal.windows.hamming(3)) == 3 and callable(butter)\n"
         "import inspect\n"
         "assert 'scipy' in inspect.getsource(torchmetrics)\n"
-        "assert all(finder.__class__.__module__ != 'sweeps.common.imports' for finder in sys.meta_path)"
+        "assert sys.meta_path == before"
     )
 
 
@@ -143,3 +144,50 @@ def test_a_thread_that_looks_for_a_module_meanwhile_misses_no_finder(context: st
         "assert list(walk) == others[1:]\n"
         "assert sys.meta_path == others"
     )
+
+
+def test_the_other_names_of_lightning_are_its_own_modules() -> None:
+    runs(
+        "import lightning_fabric.utilities.seed\n"
+        "import pytorch_lightning as pl\n"
+        "import pytorch_lightning.loggers as loggers\n"
+        "import pytorch_lightning.utilities.rank_zero\n"
+        "from pytorch_lightning.callbacks import EarlyStopping\n"
+        "import lightning.fabric, lightning.pytorch\n"
+        "assert pl is lightning.pytorch and loggers is lightning.pytorch.loggers\n"
+        "assert lightning_fabric is lightning.fabric\n"
+        "assert EarlyStopping is lightning.pytorch.callbacks.EarlyStopping\n"
+        "assert pl.utilities.__spec__.name == 'lightning.pytorch.utilities'\n"
+        "assert not [file for name, each in [*sys.modules.items()] if name.startswith('pytorch_lightning') "
+        "if 'pytorch_lightning' in (file := each.__file__)]"
+    )
+
+
+def test_a_name_that_lightning_has_not_is_answered_as_python_does() -> None:
+    runs(
+        "try:\n    import pytorch_lightning.metrics\n"
+        "except ModuleNotFoundError as error:\n    assert error.name == 'pytorch_lightning.metrics'\n"
+        "else:\n    raise AssertionError"
+    )
+
+
+def test_the_other_names_cost_nothing_until_they_are_imported() -> None:
+    runs(
+        "from importlib.util import find_spec\n"
+        "assert find_spec('pytorch_lightning') and find_spec('lightning_fabric')\n"
+        "assert 'lightning' not in sys.modules and 'torch' not in sys.modules"
+    )
+
+
+def test_a_package_that_was_imported_before_stays_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "pytorch_lightning").mkdir()
+    for name in ("__init__", "callbacks", "loggers"):
+        (tmp_path / "pytorch_lightning" / f"{name}.py").touch()
+    code = (
+        f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
+        "import pytorch_lightning, pytorch_lightning.callbacks\n"
+        "import sweeps, lightning.pytorch\n"
+        "import pytorch_lightning.loggers\n"
+        f"assert pytorch_lightning.loggers.__file__.startswith({str(tmp_path)!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)

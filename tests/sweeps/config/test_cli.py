@@ -154,7 +154,7 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--num-trials", "2.5"], "--num-trials 2.5: must be a whole number"),
         (["--gpus-per-trial", "half"], "--gpus-per-trial half: must be a number"),
         (["--mode", "maximum"], "--mode maximum: must be one of min, max. Did you mean 'max'?"),
-        (["--precision", "f32"], "--precision f32: must be one of auto, 32, 16-mixed, bf16-mixed."),
+        (["--precision", "f32"], "--precision f32: must be one of auto, 32, 16-mixed, bf16-mixed, 64."),
         (["--params", "rows"], "--params rows: give name=value, as in --params rows=0 width=16"),
         (["--params", "a..b=1"], "--params a..b=1: give name=value, as in --params rows=0 width=16"),
         (["--params", ".b=1"], "--params .b=1: give name=value, as in --params rows=0 width=16"),

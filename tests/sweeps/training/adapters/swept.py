@@ -20,7 +20,8 @@ from sweeps.training.fit_loop import Fit
 def enter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Type commands in the folder of a project, whose modules are not those of an earlier test."""
     monkeypatch.chdir(folder)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "net_project"]:
+    of_projects = ("net_project", "pytorch_lightning")
+    for name in [name for name in sys.modules if name.partition(".")[0] in of_projects]:
         del sys.modules[name]
     project.use()
 

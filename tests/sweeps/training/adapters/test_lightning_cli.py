@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from sweeps.common import project, source_files
@@ -68,8 +69,8 @@ def test_its_settings_are_hyperparameters_and_the_others_stay() -> None:
 
 def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() -> None:
     said = " ".join(describe(planned(*RUN, "--ranges", "model.lr=1e-3..1:log")).split())
-    assert "trainer kept: limit_val_batches 1, gradient_clip_val 0.5, EarlyStopping overruled" in said
-    assert "precision 32-true: give --precision max_epochs 50: trials are compared" in said
+    kept = "precision 32-true unless --precision is given, limit_val_batches 1, gradient_clip_val 0.5"
+    assert f"trainer kept: {kept}, EarlyStopping overruled max_epochs 50: trials are compared" in said
     assert "ModelCheckpoint: checkpoints are written where a resume needs them" in said
     assert "LearningRateMonitor: epochs are in the record; give --loggers" in said
     assert "fixed the rest as config.yaml has it" in said
@@ -346,3 +347,56 @@ def test_a_single_run_takes_settings_that_are_in_no_section() -> None:
     name = "lightning-cli:net_project.any_cli:any.yaml"
     with pytest.raises(UserError, match="--metric: give the metric by which epochs are compared"):
         run_settings.parse([name])
+
+
+@pytest.mark.parametrize(
+    ("given", "typed", "trained_in", "exported"),
+    [
+        ("32-true", (), "32", "32-true"),
+        ("64", (), "64", "64-true"),
+        ("bf16", (), "bf16-mixed", "bf16-mixed"),
+        ("16-mixed", (), "auto", "16-mixed"),
+        ("bf16-true", (), "auto", "bf16-true"),
+        ("64-true", ("--precision", "32"), "32", "32-true"),
+    ],
+)
+def test_the_precision_of_the_project_is_that_of_its_trials_unless_one_is_given(
+    here: Path, given: str, typed: tuple[str, ...], trained_in: str, exported: str
+) -> None:
+    (here / "config.yaml").write_text(configured.CONFIG.replace("32-true", given))
+    plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log", *typed)
+    assert plan.config.fit.precision == trained_in
+    run, module, _ = run_settings.parse(["lightning-cli:net_project.cli:config.yaml", *typed])
+    fit = run.fit_config(module)
+    assert fit.precision == trained_in
+    (text,) = module.export({"model.lr": 0.25}, fit.settings(), "results/s/best").values()
+    assert yaml.safe_load(text)["trainer"]["precision"] == exported
+
+
+def test_a_model_is_trained_in_doubles() -> None:
+    module = planned(*RUN, "--ranges", "model.lr=1e-3..1:log").models[0].module
+    fit = Fit(module, module.Params(), FitConfig(max_epochs=1, metric="val_acc", mode="max", precision="64"))
+    fit.run(lambda epoch: True)
+    assert {weight.dtype for weight in fit._model.parameters()} == {torch.float64}
+
+
+def test_a_trainer_of_the_project_is_named(here: Path) -> None:
+    (here / "net_project" / "cli.py").write_text(
+        "import lightning.pytorch as pl\n"
+        "class Careful(pl.Trainer):\n    pass\n"
+        + configured.CLI.replace("CLI(Net, Digits)", "CLI(Net, Digits, trainer_class=Careful)")
+    )
+    said = " ".join(describe(planned(*RUN, "--ranges", "model.lr=1e-3..1:log")).split())
+    assert "Careful: a trial has Lightning's Trainer; give in the settings what Careful sets" in said
+
+
+def test_a_project_on_the_other_package_keeps_the_names_of_its_classes(here: Path) -> None:
+    configured.write_older(here)
+    arguments = (*RUN, "--ranges", "model.lr=1e-3..1:log")
+    plan = planned(*arguments)
+    assert "ModelCheckpoint: checkpoints are written" in " ".join(describe(plan).split())
+    assert trained(plan, **{"model.lr": 0.7}).best_score > 0.5
+    fit = FitConfig(max_epochs=2).settings()
+    (text,) = plan.models[0].module.export({"model.lr": 0.25}, fit, "results/s/best").values()
+    names = [each["class_path"] for each in yaml.safe_load(text)["trainer"]["callbacks"]]
+    assert names[0] == "pytorch_lightning.callbacks.ModelCheckpoint"
