@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from sweeps.common import machine_folders
 from sweeps.common.errors import RayNotStarted, UserError, first_line
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 
@@ -25,7 +26,8 @@ SOCKETS = {
 }
 """Ten seconds, as Ray has it, in other steps: in half of the starts the raylet asks its object store before
 that listens, and would wait for a second (src/ray/raylet_ipc_client/client_connection.cc)."""
-STARTS_NOT = "Is this PC very busy, or /tmp or /dev/shm full? Ray's logs are in /tmp/ray/session_latest/logs."
+RAY_FOLDER = "ray"
+"""Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
 AGENTS_END_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
 """Ray's agents end when their stdin does, which the raylet holds. Otherwise they end when it is not their
 parent, and a fork has another one."""
@@ -87,7 +89,8 @@ def init(
         python: program that starts the processes of a Ray on this PC, if that is not this Python.
 
     Raises:
-        UserError: no cluster answers at the address, or it does not take the code.
+        UserError: no cluster answers at the address, or it does not take the code; or no folder of this PC is
+            of use for a Ray.
         RayNotStarted: Ray does not start on this PC.
     """
     if address is None:
@@ -99,6 +102,7 @@ def init(
             runtime_env=_runtime_env(code, empty, variables) if address else None,
             num_cpus=num_cpus,
             include_dashboard=dashboard,
+            _temp_dir=None if address else str(machine_folders.for_sockets() / RAY_FOLDER),
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
@@ -176,7 +180,11 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
 
 def not_started(why: str) -> str:
     """That Ray does not start on this PC, and where to look."""
-    return f"Ray does not start on this PC ({why}). {STARTS_NOT}"
+    folder = machine_folders.for_sockets() / RAY_FOLDER
+    return (
+        f"Ray does not start on this PC ({why}). Is this PC very busy, or /dev/shm full? Ray's logs are in "
+        f"{folder}/session_latest/logs"
+    )
 
 
 def _started_by(python: Path | None) -> dict[str, Any] | None:

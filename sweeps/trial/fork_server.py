@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sweeps.common import machine_folders, project
 from sweeps.storage import scratch
 from sweeps.trial import forking, worker_launcher
 
@@ -32,8 +33,6 @@ PREFIX = "sweeps-forks-"
 JUST_MADE_S = 1.0
 """So young, a folder may not be claimed yet."""
 END_S = 5.0
-LONGEST_ADDRESS = 100
-"""Bytes of the path of a socket."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them."""
 START_WAIT = "RAY_raylet_start_wait_time_s"
@@ -79,7 +78,7 @@ def started(variables: Variables = VARIABLES) -> Iterator[Path | None]:
 
 
 def _start(stack: contextlib.ExitStack, variables: Variables) -> Path:
-    base = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) < LONGEST_ADDRESS / 2 else "/tmp")
+    base = machine_folders.for_sockets()
     scratch.remove_left(f"{PREFIX}*", base, older_than_s=JUST_MADE_S)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX, dir=base)))
     stack.callback(os.close, scratch.claim(folder))
@@ -101,7 +100,7 @@ def _server(name: str, folder: Path, variables: Mapping[str, str]) -> subprocess
             [sys.executable, "-P", "-m", "sweeps.trial.fork_server",
              name, str(listener.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(project.path_behind())},
             pass_fds=[listener.fileno()], process_group=0,
         )  # fmt: skip
 

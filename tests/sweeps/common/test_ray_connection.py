@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,14 +56,17 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_ray_that_does_not_start_here_is_told_in_a_line(tmp_path: Path) -> None:
     flags = ["--trainable", "tests.faulty.toy", "--num-trials", "1", "--results-dir", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "sweeps.run", *flags, "--search-space", "tests.faulty.slopes"],
-        env={**os.environ, "RAY_TMPDIR": "/proc"}, cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+        Path(temporary, "ray").touch()  # where Ray makes its folder
+        done = subprocess.run(
+            [sys.executable, "-m", "sweeps.run", *flags, "--search-space", "tests.faulty.slopes"],
+            env={**os.environ, "RAY_TMPDIR": temporary}, cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
     assert done.returncode == 1
     _, resume, error = done.stderr.splitlines()
     assert "sweeps run --resume" in resume
     assert error.startswith("error: Ray does not start on this PC (")
+    assert error.endswith(f"Ray's logs are in {temporary}/ray/session_latest/logs")
 
 
 def test_a_signal_to_the_group_of_this_process_does_not_reach_rays_processes() -> None:
