@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from sweeps.cluster import ray_environment
 from sweeps.cluster.local_ray import LocalRay
-from sweeps.common import imports, ray_auth, ray_connection
+from sweeps.common import imports, project, ray_auth, ray_connection
 from sweeps.common.cli.command import after_closed_pipe, is_output_closed
 from sweeps.common.errors import CannotPrepare, RayNotStarted, UserError
 from sweeps.config import cli, plugins
@@ -32,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CannotPrepare, RayNotStarted, StorageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except (ImportError, AttributeError) as error:
+        if not (why := project.hides(error)):
+            raise
+        print(f"error: {type(error).__name__}: {error}{why}", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         if not is_output_closed():
             raise
@@ -61,7 +66,7 @@ def _run(config: SweepConfig) -> int:
     print(f"Planning {', '.join(config.trainables)} ...", flush=True)
     forks = fork_server.started() if trains_here else contextlib.nullcontext()
     with forks as python:
-        with imports.fast():
+        with imports.fast(), project.behind():
             from sweeps import sweep
         with LocalRay(config, python) as local:  # not before: it would take the cores from these imports
             return sweep.run(config, local)

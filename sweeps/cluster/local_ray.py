@@ -8,10 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import ray_connection
+from sweeps.common import project, ray_connection
 from sweeps.common.errors import RayNotStarted
 from sweeps.config.sweep_config import SweepConfig
 
@@ -36,6 +37,8 @@ class LocalRay:
     def __init__(self, config: SweepConfig, python: Path | None) -> None:
         self._config, self._python = config, python
         self._head: subprocess.Popen[str] | None = None
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 (its reader is another method)
+        """What the process that starts Ray prints of its errors."""
         self._place: tuple[object, ...] = ()
         self._is_joined = False
         self._folder: Path | None = None
@@ -91,8 +94,8 @@ class LocalRay:
         }  # fmt: skip
         self._head = subprocess.Popen(
             [*program, "-P", str(HEAD), json.dumps(settings)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._printed, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())},
             process_group=0,  # Ctrl-C is for the sweep, which ends its trials first
         )  # fmt: skip
 
@@ -107,8 +110,15 @@ class LocalRay:
         if "address" in reply:
             self._folder = Path(reply["folder"])
             return str(reply["address"])
-        ended = f"its process ended with status {self._head.wait()}" if not reply else ""
-        raise RayNotStarted(reply.get("error") or ray_connection.not_started(ended))
+        raise RayNotStarted(reply.get("error") or ray_connection.not_started(self._why_ended()))
+
+    def _why_ended(self) -> str:
+        """Why the process that starts Ray has ended: the last line that it printed."""
+        assert self._head is not None
+        ended = f"its process ended with status {self._head.wait()}"
+        self._printed.seek(0)
+        *_, last = [b"", *self._printed.read().strip().splitlines()]
+        return f"{ended}: {last.decode(errors='replace')}" if last else ended
 
     def _end(self) -> None:
         """End the process that holds Ray, and all of Ray's with it."""

@@ -306,6 +306,7 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
             said += 'if __name__ == "__main__":'
         if new := trainable_contract.new_import(error, (frames[-1].line or "") if frames else ""):
             said = f"the package training is now sweeps.training; write {new}"
+        where += project.hides(error)
         raise UserError(f"{kind.flag} {name}: can't be imported: {said}{where}") from error
     own = project.file_in(project.folder(), path)
     if own is not None and own != Path(str(module.__file__)).resolve():

@@ -11,7 +11,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import yaml
@@ -41,6 +42,47 @@ def enter() -> None:
     """Put the project's folder on Python's path, where the command `sweeps` lacks it."""
     if str(folder()) not in sys.path:
         sys.path.insert(0, str(folder()))
+
+
+def path_behind() -> list[str]:
+    """Python's path with the folders of the project at its end, for programs of this package: a file of the
+    project hides from its libraries the module of the same name, such as `click` or `platform`."""
+    return sorted(sys.path, key=_is_own)
+
+
+@contextlib.contextmanager
+def behind() -> Iterator[None]:
+    """Import this package's own libraries in a block before a file of the project can hide one of them."""
+    before = list(sys.path)
+    sys.path[:] = path_behind()
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def hides(error: BaseException) -> str:
+    """A sentence about the files of the project that have the name of a library's module, where an error may
+    be that one of the two was imported in place of the other; "" where there is none."""
+    others = [entry for entry in sys.path if not _is_own(entry)]
+    found = {
+        name: file
+        for file in (*folder().glob("*.py"), *folder().glob("*/__init__.py"))
+        if (name := file.parent.name if file.name == "__init__.py" else file.stem) in sys.modules
+        and name.casefold() in str(error).casefold()
+        and (name in sys.stdlib_module_names or PathFinder.find_spec(name, others) is not None)
+    }
+    return "".join(
+        f". {shown_path(file)} has the name of a module that libraries import, and Python imports only one "
+        f"of them by the name {name}: rename yours"
+        for name, file in found.items()
+    )
+
+
+def _is_own(entry: str) -> bool:
+    """Whether an entry of Python's path is a folder of the project, and not of an environment in it."""
+    path = Path(entry).absolute()
+    return path.is_relative_to(folder()) and not path.is_relative_to(sys.prefix)
 
 
 def use(chosen: Path | None = None) -> None:

@@ -15,6 +15,7 @@ from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
 from sweeps.analysis.tables import write_last
+from sweeps.common import project
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
 from sweeps.execution import imports_ahead, null_filesystem, status_lines
@@ -142,7 +143,7 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending():
         try:
-            with contextlib.closing(recorder):
+            with contextlib.closing(recorder), project.behind():  # Tune imports more of Ray, and W&B
                 tuner.fit()
         except Exception as error:  # Tune wraps what a callback raises
             if (why := _why_lost(error, driver.plan.folder)) is None:

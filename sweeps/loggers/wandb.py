@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.common import project
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import nearest
 from sweeps.loggers._follower import NotWritten
@@ -121,7 +122,7 @@ class _Process:
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", *map(str, folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())},
         )  # fmt: skip
         try:
             self.mode = str(self._answer()["mode"])

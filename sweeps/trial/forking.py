@@ -217,3 +217,5 @@ def _begin_worker() -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(os.environ.get(name, default))
     import_all(OF_EACH_WORKER)
+    first = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[:] = dict.fromkeys([*first, *sys.path])  # as a new process has it

@@ -48,6 +48,11 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
     except (CannotPrepare, DiskIsFull, RayNotStarted) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except (ImportError, AttributeError) as error:
+        if not (why := project.hides(error)):
+            raise
+        print(f"error: {type(error).__name__}: {error}{why}", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         if not is_output_closed():
             raise

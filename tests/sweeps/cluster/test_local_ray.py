@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from sweeps.cluster import local_ray
 from sweeps.cluster.local_ray import LocalRay
 from sweeps.common.errors import RayNotStarted
 from sweeps.config.sweep_config import SweepConfig
@@ -57,6 +59,17 @@ def begin(folder: Path, imported: str = BOTH, more: str = "", **variables: str) 
         env={**os.environ, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    flags = ["--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1"]
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "sweeps", "run", *flags, "--max-epochs", "1", "--name", "s", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder), **variables},
+        capture_output=True,
         text=True,
     )
 
@@ -162,4 +175,37 @@ def test_a_process_that_ends_without_an_answer_is_told_where_ray_is_wanted(tmp_p
     (tmp_path / "python").write_text("exit 3")
     why = r"does not start on this PC \(its process ended with status 3\)"
     with LocalRay(SweepConfig(), tmp_path / "python") as local, pytest.raises(RayNotStarted, match=why):
+        local.join()
+
+
+def test_ray_starts_where_the_path_of_temporary_files_is_too_long_for_its_sockets(tmp_path: Path) -> None:
+    (long := tmp_path / "a_scratch_folder_of_a_job").mkdir()
+    done = run(tmp_path, "--no-ray-dashboard", TMPDIR=str(long))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_files_of_the_project_that_hide_modules_of_libraries_are_no_hindrance(tmp_path: Path) -> None:
+    """Ray imports these while it starts, PyTorch two of them, and Tune the first by W&B."""
+    for name in ("click", "resource", "platform", "types", "queue", "nt"):
+        (tmp_path / f"{name}.py").write_text("VALUE = 1")
+    done = run(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_file_that_hides_a_module_from_the_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lightning.py").write_text("VALUE = 1")
+    done = run(tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --trainable tests.faulty.toy: can't be imported: ")
+    assert done.stderr.endswith("lightning.py has the name of a module that libraries import, and Python "
+                                "imports only one of them by the name lightning: rename yours\n")  # fmt: skip
+
+
+def test_the_error_of_the_process_that_starts_ray_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "head.py").write_text("raise RuntimeError('a library of Ray is broken')")
+    monkeypatch.setattr(local_ray, "HEAD", tmp_path / "head.py")
+    ended = "its process ended with status 1: RuntimeError: a library of Ray is broken"
+    with LocalRay(SweepConfig(), None) as local, pytest.raises(RayNotStarted, match=re.escape(ended)):
         local.join()
