@@ -15,7 +15,7 @@ from sweeps.cluster import ray_environment
 from sweeps.cluster.local_ray import LocalRay
 from sweeps.common import imports, project, ray_auth, ray_connection
 from sweeps.common.cli.command import after_closed_pipe, is_output_closed
-from sweeps.common.errors import CannotPrepare, RayNotStarted, UserError
+from sweeps.common.errors import CannotPrepare, RayLost, RayNotStarted, UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.storage.protocol import StorageError
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (CannotPrepare, RayNotStarted, StorageError) as error:
+    except (CannotPrepare, RayLost, RayNotStarted, StorageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (ImportError, AttributeError) as error:

@@ -60,15 +60,16 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRa
         if config.address is not None:
             storage_check.on_every_pc(plan, cluster.nodes(), cluster.membership)
         with data_delivery.prepared(plan, cluster):
-            environment.note(plan.folder, cluster, in_cluster=config.address is not None)
-            resume.begin_run(plan, record)
-            notice.begin()
-            driver = Driver.of(plan, record, cluster)
-            tuner.fit(driver)
-            test_scores = winner.keep(driver)
+            with local.needed():
+                environment.note(plan.folder, cluster, in_cluster=config.address is not None)
+                resume.begin_run(plan, record)
+                notice.begin()
+                driver = Driver.of(plan, record, cluster)
+                tuner.fit(driver)
+                test_scores = winner.keep(driver)
             resume.end_run(record, driver.end.outcome)
             summary.print_result(driver, test_scores)
-            if driver.end.outcome != "lost":
+            if driver.end.outcome != "lost" or local.lost:
                 summary.write_report(record)
             notice.status = summary.print_next_step(driver)
             notice.outcome = driver.end.outcome

@@ -5,20 +5,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sweeps.common import project, ray_connection
-from sweeps.common.errors import RayNotStarted
+from sweeps.common.errors import RayLost, RayNotStarted
 from sweeps.config.sweep_config import SweepConfig
 
 SPILLED = "ray_spilled_objects*"
 """What Ray has moved from memory to its folder: a Ray that is ended at once leaves it there."""
 HEAD = Path(__file__).with_name("ray_head.py")
+LOST_SIGNAL = signal.SIGUSR2
+"""To this process by itself, when Ray has ended. (Tune handles SIGUSR1.)"""
 OF_START = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Variables that Ray reads when it starts, to count the GPUs."""
 
@@ -42,6 +48,10 @@ class LocalRay:
         self._place: tuple[object, ...] = ()
         self._is_joined = False
         self._folder: Path | None = None
+        self._needed: dict[str, int] = {}
+        """Ray's processes without which it can't be, and their ids."""
+        self.lost = ""
+        """Why this Ray has ended while it was needed; "" where it has not."""
 
     def __enter__(self) -> LocalRay:
         if self._config.address is None and not self._config.dry_run:
@@ -66,6 +76,50 @@ class LocalRay:
         context = ray_connection.join(ray, self._address(), self._python)
         self._is_joined = True
         return context
+
+    @contextlib.contextmanager
+    def needed(self) -> Iterator[None]:
+        """Interrupt a block of the main thread, as Ctrl-C does, when one of Ray's own processes ends.
+
+        Ray would let the block wait, and end this whole process after some seconds, without a word. Where it
+        has ended it is shut down with the block.
+
+        Raises:
+            RayLost: it has ended, and the block has not dealt with that (see `lost`).
+        """
+        woken, wake = os.pipe()
+        before = signal.signal(LOST_SIGNAL, self._interrupt)
+        watch = threading.Thread(target=self._watch, args=(woken, threading.get_ident()), daemon=True)
+        watch.start()
+        try:
+            yield
+        except BaseException:
+            if self.lost:
+                raise RayLost(f"{self.lost}. All results so far are recorded") from None
+            raise
+        finally:
+            self._needed = {}
+            os.close(wake)
+            watch.join()
+            os.close(woken)
+            signal.signal(LOST_SIGNAL, before)
+            if self.lost:
+                self.close()
+
+    def _watch(self, woken: int, main_thread: int) -> None:
+        """Wait for the end of one of Ray's processes, or of the block that needs them."""
+        watched = {os.pidfd_open(pid): name for name, pid in self._needed.items()}
+        ended = select.select([woken, *watched], [], [])[0]
+        for descriptor in watched:
+            os.close(descriptor)
+        if woken not in ended:
+            self.lost = f"Ray on this PC has ended (its process {watched[ended[0]]} is gone: the kernel ends one "
+            self.lost += "where memory runs out)"
+            signal.pthread_kill(main_thread, LOST_SIGNAL)
+
+    def _interrupt(self, *_: Any) -> None:
+        if self._needed:
+            raise KeyboardInterrupt  # the only exception that a wait of Ray's lets through
 
     def _settle(self) -> None:
         """Start another Ray where this one has begun under other conditions, or has ended."""
@@ -108,7 +162,7 @@ class LocalRay:
         line = self._head.stdout.readline()
         reply = json.loads(line) if line else {}
         if "address" in reply:
-            self._folder = Path(reply["folder"])
+            self._folder, self._needed = Path(reply["folder"]), reply["needed"]
             return str(reply["address"])
         raise RayNotStarted(reply.get("error") or ray_connection.not_started(self._why_ended()))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweeps.common import ray_auth, ray_connection
 
-LOST_PROCESS = "A worker died or was killed"
+LOST_PROCESS = "(A worker died or was killed|Raylet is terminated)"
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -30,7 +30,7 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     # The plan names a raw file that can't be prepared; Ray Data is imported with Tune.
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
-    # Ray's paragraph about a process that was lost: the sweep says in a line which trial, where and why. All
+    # Ray's paragraphs about a process that was lost: the sweep says in a line which one, where and why. All
     # else is printed, none of it deduplicated.
     "RAY_DEDUP_LOGS_SKIP_REGEX": LOST_PROCESS,
     "RAY_DEDUP_LOGS_ALLOW_REGEX": f"^(?!{LOST_PROCESS})",

@@ -1,8 +1,8 @@
 """The program that starts Ray on this PC for a sweep, and holds it: `ray_head.py SETTINGS`
 
 The settings are JSON: the arguments of `ray_connection.init`, and PYTHONPATH as Ray's processes are to have
-it. Ray starts after a line of input, or when that has not come for a while. Its address and its folder are
-printed as a line of JSON, or why it has not started. Ray's processes end with this one (Ray sets their
+it. Ray starts after a line of input, or when that has not come for a while. Its address, its folder and the
+ids of the processes without which it can't be are printed as a line of JSON, or why it has not started. Ray's processes end with this one (Ray sets their
 PR_SET_PDEATHSIG), which ends with the sweep: at the latest when its input is closed.
 """
 
@@ -15,11 +15,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from sweeps.common import ray_connection
 from sweeps.common.errors import RayNotStarted
 
 LONG_PLAN_S = 1.0
 """Most plans are made by then. Until it is made, the cores are needed for the imports of the workers."""
+NEEDED = ("raylet", "gcs_server")
 OF_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Set in a job of Ray's: it is for the sweep, not for this process."""
 
@@ -45,7 +48,12 @@ def main(settings: str) -> int:
     except RayNotStarted as error:
         print(json.dumps({"error": str(error)}), file=reply, flush=True)
         return 1
-    about = {"address": context.address_info["gcs_address"], "folder": context.address_info["session_dir"]}
+    below = {each.name(): each.pid for each in psutil.Process().children()}
+    about = {
+        "address": context.address_info["gcs_address"],
+        "folder": context.address_info["session_dir"],
+        "needed": {name: below[name] for name in NEEDED},
+    }
     print(json.dumps(about), file=reply, flush=True)
     sys.stdin.read()
     return 0

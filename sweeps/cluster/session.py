@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ class Cluster:
     """Memory that is free on each GPU of the others, at least; 0 where no PC was asked."""
     membership: Membership | None = None
     """None for a Ray on this PC alone."""
+    local: LocalRay | None = None
+    """The Ray on this PC alone; None for a cluster."""
 
     def nodes(self) -> list[Node]:
         """The PCs that train now."""
@@ -46,6 +49,11 @@ class Cluster:
             return cluster_nodes.living()
         self.membership.look()
         return self.membership.nodes
+
+    @property
+    def lost(self) -> str:
+        """Why the Ray on this PC alone has ended too early; "" where it has not."""
+        return "" if self.local is None else self.local.lost
 
     @property
     def size(self) -> str:
@@ -82,7 +90,8 @@ def connect(config: SweepConfig, code: Sequence[Path], local: LocalRay) -> Itera
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     if config.address is None:
         with contextlib.closing(local):
-            yield _joined(config, code, local.join().dashboard_url or None)
+            url = local.join().dashboard_url or None
+            yield dataclasses.replace(_joined(config, code, url), local=local)
         return
     context = ray_connection.init(ray, config.address, code, ENVIRONMENT)
     try:

@@ -43,6 +43,10 @@ class RayNotStarted(Exception):
     """Ray does not start on this PC: printed without a traceback, exit status 1."""
 
 
+class RayLost(Exception):
+    """Ray on this PC has ended while a sweep needed it: printed without a traceback, exit status 1."""
+
+
 class PCUnfit(Exception):
     """This PC can train no trial: its disk is full, say. The trial is not at fault, and a sweep on several
     PCs continues without this one. The text is the reason, without the name of the PC."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import RayLost, UserError
 from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.journal import RecordLost
@@ -61,6 +61,8 @@ def _of(error: BaseException) -> tuple[str, int]:
         return "interrupted", 130
     if isinstance(error, RecordLost):
         return "lost", 2
+    if isinstance(error, RayLost):
+        return "lost", 1
     return ("error", 2) if isinstance(error, UserError) else ("crashed", 1)
 
 

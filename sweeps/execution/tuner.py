@@ -58,10 +58,15 @@ class Phase:
 def fit(driver: Driver) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     with Steering.of(driver) as steering, stops_on_signals(driver.end, driver.say):
-        while steering.wait_for_go() and _has_search(driver.record) and _search(driver, steering):
-            continue
-        if driver.end.outcome == "finished":
-            _confirm(driver, steering)
+        try:
+            while steering.wait_for_go() and _has_search(driver.record) and _search(driver, steering):
+                continue
+            if driver.end.outcome == "finished":
+                _confirm(driver, steering)
+        except BaseException:  # what Ray's calls raise where Ray has ended, or an interrupt of `needed`
+            if not driver.cluster.lost:
+                raise
+            driver.end.stop("lost", driver.cluster.lost)
     if driver.end.outcome == "finished":
         with contextlib.suppress(OSError):  # what is left takes room, and does no harm
             driver.plan.storage.tidy()

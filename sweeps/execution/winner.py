@@ -55,6 +55,9 @@ def keep(driver: Driver) -> dict[str, float]:
         end.stop("lost", f"{BEST_FOLDER}/ can't be written: {error.strerror or error}")
         return {}
     except KeyboardInterrupt:  # the run has ended, too
+        if driver.cluster.lost:
+            end.stop("lost", driver.cluster.lost)
+            return {}
         resume.end_run(record, "interrupted")
         raise
     return scores

@@ -1,4 +1,4 @@
-"""The process of a trial takes more main memory than there is, and the kernel kills it."""
+"""Memory runs out, and the kernel kills the process of a trial, or one of Ray's own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from sweeps.record.record import Record
 from tests.conftest import Command
 from tests.support import memory_groups
+from tests.support.steered import epochs, running
 
 
 @pytest.mark.slow
@@ -31,3 +32,30 @@ def test_it_is_told_so_and_the_trial_goes_on(
     assert told in done.stdout
     (trial,) = Record.read(tmp_path / "s").trials
     assert (trial.status, list(trial.epochs)) == ("finished", [1, 2, 3])
+
+
+@pytest.mark.parametrize("name", ["raylet", pytest.param("gcs_server", marks=pytest.mark.slow)])
+def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
+    name: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Ray ends this process then, some seconds later, without the sweep's last words."""
+    notified, folder = tmp_path / "notified", tmp_path / "s"
+    toy = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--scheduler", "none")
+    words = (*toy, "--max-epochs", "200", "--params", "epoch_s=0.1", "--num-trials", "2")
+    notify = ("--notify-command", f"echo $SWEEP_OUTCOME $SWEEP_STATUS > {notified}")
+    with running(folder, environment, *words, *notify, "--no-preflight") as sweep:
+        sweep.wait_until("a trial trains", lambda record: epochs(record, 0) > 0)
+        below = sweep.kill_below(name)
+        assert sweep.wait() == 1
+        assert not [each for each in below if each.is_running()]
+        said, trained = sweep.printed, epochs(lost := sweep.record(), 0)
+        sweep.start()
+        sweep.wait_until("it is resumed", lambda record: epochs(record, 0) > trained)
+    assert f"The sweep stopped: Ray on this PC has ended (its process {name} is gone" in said
+    assert "All results so far are recorded." in said
+    assert "Resume     sweeps run --resume " in said
+    assert "Raylet is terminated" not in said, "its log"
+    assert notified.read_text() == "lost 1\n"
+    assert (folder / "report.html").is_file()
+    assert lost.info.outcome == "lost"
+

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sweeps.record.record import Record
@@ -113,6 +114,14 @@ class RunningSweep:
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(MOST_S)
+
+    def kill_below(self, name: str) -> list[psutil.Process]:
+        """Kill its process of this name, as the kernel does where memory runs out; all that it had."""
+        assert self._process is not None
+        below = psutil.Process(self._process.pid).children(recursive=True)
+        (victim,) = [each for each in below if each.name() == name]
+        victim.kill()
+        return below
 
     def suspend(self) -> None:
         """Let the driver do nothing until `go_on`."""
