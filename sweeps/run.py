@@ -1,6 +1,6 @@
 """Run a sweep: `sweeps run --trainable fashion_cnn --num-trials 24`
 
-All flags: `sweeps run --help`. Exit status: 0, at least one trial finished; 1, no trial finished; 2, a
+All flags: `sweeps run --help`. Exit status: 0, a trial that did not fail has a score; 1, none has; 2, a
 user's mistake; 130, Ctrl-C.
 """
 

@@ -19,7 +19,7 @@ from sweeps.common.yaml_values import ParamValue, load_yaml
 from sweeps.config.sweep_folder import BEST_FOLDER, OF_FRONT, PARAMS_FILE
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import Status, TrialRow
 from sweeps.storage import retention
 from sweeps.storage import setting as storage_setting
 from sweeps.storage.protocol import Storage
@@ -38,6 +38,8 @@ class Best:
     trainable: str
     params: Mapping[str, ParamValue]
     """All hyperparameters that it trains with, fixed ones too."""
+    status: Status
+    """`unfinished` while it trains, or where its sweep was stopped: it may still improve, or fail."""
     run: int
     """Whose weights `model()` has: the trial itself, or, where it was confirmed, the best of its reruns with
     new seeds, by its number. Score, epoch and seed are of this run."""
@@ -114,19 +116,12 @@ class Best:
 
 
 def best_of(record: Record) -> Best | None:
-    """The best trial that ended well, with several objectives the knee; while none has, the best one of those
-    that train, and that meet the constraints by now."""
-    if front := front_of(record):
-        return front[0]
-    objective = record.objective
-    sound = (t for t in record.live if (losses := t.losses(record.objectives)) and not losses[0])
-    leader = objective.best(sound, lambda trial: trial.best_score(objective))
-    return None if leader is None else _best(record, leader, leader, None)
+    """The best trial, with several objectives the knee; None without a score."""
+    return next(iter(front_of(record)), None)
 
 
 def front_of(record: Record) -> list[Best]:
-    """The trials that ended well and that no other one dominates, the knee first; with one objective the best
-    one."""
+    """The trials that no other one dominates, the knee first; with one objective the best one."""
     if not (numbers := record.front()):
         return []
     runs = runs_of_front(record, storage_setting.open_storage_of(record.folder))
@@ -147,6 +142,7 @@ def _best(record: Record, trial: TrialRow, run: TrialRow, confirmed: Confirmed |
         number=trial.number,
         trainable=trial.trainable,
         params={**trial.fixed, **trial.params},
+        status=trial.status,
         run=run.number,
         score=score,
         epoch=epoch,

@@ -92,9 +92,9 @@ def table(records: Iterable[Record]) -> pa.Table:
     Columns: name, folder, date (when it began, UTC), trainable, status (running, paused, finished, out of
     time or interrupted), trials (of the search, without reruns), how many of them are finished, pruned,
     stopped by the user, failed, diverged and unfinished, metric, mode, objectives (as `val_acc:max`; metric
-    and mode are those of the first one), best_trial and best_score (of the trials that ended well; of several
-    objectives the knee of the front, and the first one's), confirmed_score (of that trial, the mean over its
-    reruns with new seeds), front (of several objectives: trials and their values, the knee first),
+    and mode are those of the first one), best_trial and best_score (of all trials, unfinished ones too; of
+    several objectives the knee of the front, and the first one's), confirmed_score (of that trial, the mean
+    over its reruns with new seeds), front (of several objectives: trials and their values, the knee first),
     test_score (the same metric on the test rows), epochs (trained, reruns' too), trained_hours (of all trials
     and reruns together), elapsed_hours (of the sweep, all its runs together), parents (sweeps that it
     refines: name, folder, started). What is not known is null.

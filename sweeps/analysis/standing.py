@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sweeps.analysis.pace import ranks
-from sweeps.record.best_first import BestFirst
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.trials import BAD, TrialRow, Waits
 from sweeps.search.cohorts import Cohort
@@ -115,11 +114,7 @@ class Standing:
     @cached_property
     def leaders(self) -> list[int]:
         """The trials of the search that are the best so far, ended or not, the best one first."""
-        order = BestFirst()
-        for trial in self.record.searched:
-            if trial.status not in BAD and (losses := trial.losses(self.record.objectives)) is not None:
-                order.add(trial.number, losses)
-        return list(order)
+        return self.record.leaders(len(self.record.searched))
 
     def _members(self, cohort: Cohort) -> Sequence[TrialRow]:
         return self.record.searched[cohort.first : cohort.first + cohort.size]

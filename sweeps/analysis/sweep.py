@@ -44,13 +44,13 @@ class Sweep:
         return tables.epochs_table(self.record)
 
     def best(self) -> best_model.Best | None:
-        """The best trial that ended well, with several objectives the knee; while none has, the best one of
-        those that train. None without a finite score."""
+        """The best trial, with several objectives the knee; its `status` says whether it has ended. None
+        without a finite score."""
         return best_model.best_of(self.record)
 
     def front(self) -> list[best_model.Best]:
-        """The trials that ended well and that no other one dominates, the knee first; with one objective the
-        best one. [] while none has ended well."""
+        """The trials that no other one dominates, the knee first; with one objective the best one. [] without
+        a finite score."""
         return best_model.front_of(self.record)
 
 

@@ -204,16 +204,17 @@ class SweepReporter(CLIReporter):
         return [*columns, *map(param, names)]
 
     def _rows(self, whole: bool) -> list[TrialRow]:
-        """The trials that train, then the others from best to worst, as many as the screen holds; with
-        several objectives the front, then the others by the first one."""
-        objective = self._record.objective
+        """The best trial, those that train, then the others from best to worst, as many as the screen holds;
+        with several objectives the front, then the others by the first one."""
+        objective, leader = self._record.objective, self._record.best()
         of_front = self._record.front() if self._record.objectives.are_several else []
         places = {number: place for place, number in enumerate(of_front)}
 
-        def rank(trial: TrialRow) -> tuple[bool, float, bool, float]:
+        def rank(trial: TrialRow) -> tuple[bool, bool, float, bool, float]:
             score, place = trial.best_score(objective), places.get(trial.number, math.inf)
             is_last = score is None or trial.status in BAD
-            return trial.status != "unfinished", place, is_last, -objective.sign * (score or 0.0)
+            by_score = -objective.sign * (score or 0.0)
+            return trial is not leader, trial.status != "unfinished", place, is_last, by_score
 
         is_screen = self.console.is_terminal and not whole
         room = max(5, self.console.height - 6) if is_screen else _ROWS_OF_A_FILE

@@ -73,7 +73,7 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
         confirmed = record.confirmed()
         is_confirmed = bool(confirmed and confirmed[0].scores)
         score = confirmed[0].mean if is_confirmed else best.best_score(record.objective)
-        leader = f"best {leader}{', among the trials that ended' if record.live else ''}"
+        leader = f"best {leader}"
     return {
         "SWEEP_NAME": str(plan.config.name),
         "SWEEP_OUTCOME": notice.outcome,

@@ -64,18 +64,10 @@ def summary(record: Record, config: SweepConfig, left: str = "", waits: Waits | 
 
 
 def _best(record: Record) -> str:
-    """The best trial so far, whether it has ended or not; of several objectives the front of those that have
-    ended."""
-    objective = record.objective
-    if record.objectives.are_several:
-        return f"best {best(record)}" if record.best() else "no front yet"
-    every, objectives = record.searched, record.objectives
-    sound = (trial for trial in every if trial.status not in BAD and constraints.meets(trial, objectives))
-    leader = objective.best(sound, lambda trial: trial.best_score(objective))
-    if leader is None:
-        return f"best {objective.metric} none yet"
-    score, epoch = short(leader.best_score(objective)), leader.best_epoch(objective)
-    return f"best {objective.metric} {score} (trial {leader.number}, epoch {epoch})"
+    """The best trial so far, whether it has ended or not; of several objectives the knee of the front."""
+    if record.best() is not None:
+        return f"best {best(record)}"
+    return "no front yet" if record.objectives.are_several else f"best {record.objective.metric} none yet"
 
 
 def summary_of_reruns(record: Record, config: SweepConfig, left: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from sweeps.analysis import best_model
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
@@ -131,6 +132,9 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
         others = (
             f" (those of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""
         )
+        held = best_model.run_in(plan.folder / BEST_FOLDER)
+        if held not in (None, best.number, *(rerun.number for rerun in record.reruns.of(best.number))):
+            others = f" (of trial {held})"
         yield "Weights", shown_path(plan.folder / BEST_FOLDER) + others
         yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
     for status_ in BAD:
@@ -149,7 +153,7 @@ def _best_one(plan: Plan, record: Record, best: TrialRow) -> Iterator[Line]:
         found = f"{_mean(confirmed[0])} with new seeds"
     else:
         found = f"{score} in the search; no rerun with a new seed finished"
-    yield "Best", f"trial {best.number}{_model(plan, best)}: {record.objective.metric} {found}"
+    yield "Best", f"{_named(plan, record, best)}: {record.objective.metric} {found}"
     yield from _confirmed(record, confirmed)
 
 
@@ -166,20 +170,22 @@ def _front(plan: Plan, record: Record) -> Iterator[Line]:
         if number in confirmed:
             means, reruns = confirmed[number].means, count(len(confirmed[number].scores), "rerun")
             found = f"{status.in_words(record, means)}, mean of {reruns}; in the search {found}"
-        yield ("Knee" if number == front[0] else ""), f"trial {number}{_model(plan, trial)}: {found}"
+        yield ("Knee" if number == front[0] else ""), f"{_named(plan, record, trial)}: {found}"
     if (rest := len(front) - MOST_OF_FRONT) > 0:
         yield "", f"and {rest} more, which the report lists"
 
 
-def _model(plan: Plan, trial: TrialRow) -> str:
-    return f" ({trial.trainable})" if len(plan.models) > 1 else ""
+def _named(plan: Plan, record: Record, trial: TrialRow) -> str:
+    """`trial 3 (cnn, unfinished)`"""
+    model = trial.trainable if len(plan.models) > 1 else ""
+    notes = [note for note in (model, status.not_ended(record, trial)) if note]
+    return f"trial {trial.number}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _how_final(record: Record) -> str:
-    """What may still change which trial is the best."""
-    if status.unfinished(record):
-        return ", among the trials that ended"
-    return ", not confirmed yet" if record.is_to_be_confirmed else ""
+    """Whether reruns may still change which trial is the best."""
+    is_searched = not status.unfinished(record)
+    return ", not confirmed yet" if is_searched and record.is_to_be_confirmed else ""
 
 
 def _how_often(record: Record) -> str:
@@ -205,7 +211,7 @@ def _mean(trial: Confirmed) -> str:
 def _failure(record: Record) -> Iterator[Line]:
     ended = [trial for trial in record.trials if trial.status != "unfinished"]
     if not ended:
-        yield "Result", "No trial ended."
+        yield "Result", "No trial has a score: none has ended its first epoch."
         return
     yield "Result", f"No trial succeeded: {len(ended)} ended. Most common reason: {_commonest(ended)}"
     if log := next((trial.log for trial in ended if trial.log and not constraints.is_missed(trial)), None):

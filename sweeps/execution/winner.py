@@ -38,11 +38,11 @@ def keep(driver: Driver) -> dict[str, float]:
     """Write `best/`; score the winner, and no other trial, on the test rows.
 
     Returns:
-        The test metrics; {} where the winner is not final (the sweep was interrupted, or is to be confirmed),
-        where there is none, or where its model has no `test_step`.
+        The test metrics; {} where the winner is not final (the sweep was interrupted, or is to be confirmed,
+        or the winner itself has not ended), where there is none, or where its model has no `test_step`.
     """
     plan, record, end = driver.plan, driver.record, driver.end
-    runs = best_model.runs_of_front(record, plan.storage)
+    runs = _with_weights(plan, record, best_model.runs_of_front(record, plan.storage))
     if not runs or end.outcome in ("error", "lost"):
         return {}
     try:
@@ -63,6 +63,20 @@ def keep(driver: Driver) -> dict[str, float]:
     return scores
 
 
+def _with_weights(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> Sequence[TrialRow]:
+    """The best runs; where the first one has not ended, and was left without its best weights, the best trial
+    that has ended."""
+    ended = record.ended_leaders(1)
+    if not ended or runs[0].status != "unfinished" or _source(plan, record, runs[0]) is not None:
+        return runs
+    print(
+        f"The best weights of trial {runs[0].number} were not saved, and a resume trains them again: "
+        f"{BEST_FOLDER}/ holds those of trial {ended[0]}.",
+        flush=True,
+    )
+    return [record.trials[number] for number in ended]
+
+
 def again(plan: Plan, trial: TrialRow, within: str = "") -> tuple[str, ...]:
     """The words behind `sweeps fit` that train a trial again whose weights are in `best/`, or in a folder
     within."""
@@ -75,7 +89,7 @@ def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
     known = next((test for test in record.info.tests if test.run == run.number), None)
     if known is None:
         is_final = end.outcome != "interrupted" and not record.is_to_be_confirmed
-        if not is_final or run.trainable in record.info.without_test:
+        if not is_final or run.status == "unfinished" or run.trainable in record.info.without_test:
             return {}
         known = HeldOutScore(run.number, _test(driver, run, weights))
     if known.scores:

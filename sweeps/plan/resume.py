@@ -124,7 +124,7 @@ def _new_tries(plan: Plan, record: Record) -> list[Point]:
 def end_run(record: Record, outcome: str) -> None:
     """Write that a run ended, and how, unless the record can't be written any more."""
     with contextlib.suppress(RecordLost):
-        record.note("elapsed_s", record.elapsed_s)
+        record.stop_clock()
         record.note("outcome", outcome)
 
 

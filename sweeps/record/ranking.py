@@ -100,12 +100,13 @@ class RankedTrials:
         return _after(self.losses_at(epoch), count)
 
     def front(self) -> list[int]:
-        """Numbers of the best trials: those that ended well and that no other one dominates, the knee first;
-        with one objective the best trial alone. Where the top is confirmed, by the means of the reruns."""
+        """Numbers of the best trials, whether they have ended or not: those that no other one dominates, the
+        knee first; with one objective the best trial alone. Where the top is confirmed, by the means of the
+        reruns."""
         confirmed = self.confirmed()
         if confirmed and confirmed[0].scores:
             return self.reruns.front(confirmed)
-        return self._order.front()
+        return self._with_live(1).front()
 
     def front_values(self) -> dict[int, tuple[float, ...]]:
         """Of each trial of the front the value of each objective, the means of its reruns where it is
@@ -115,7 +116,8 @@ class RankedTrials:
         return {number: means.get(number, found or ()) for number, found in values.items()}
 
     def best(self) -> TrialRow | None:
-        """The first of the front: with one objective the best trial, else the knee."""
+        """The first of the front: with one objective the best trial, else the knee. Every page and message
+        names this one; where it has not ended, it may still fail."""
         front = self.front()
         return self.trials[front[0]] if front else None
 
@@ -151,8 +153,13 @@ class RankedTrials:
         return bisect.bisect_left(self.searched, number, key=lambda trial: trial.number)
 
     def leaders(self, count: int) -> list[int]:
-        """Numbers of the best searched trials that ended well, the best one first; the earlier wins a tie. Of
-        several objectives the whole front is among them."""
+        """Numbers of the best searched trials, whether they have ended or not, the best one first; the
+        earlier wins a tie. Of several objectives the whole front is among them."""
+        order = self._with_live(count)
+        return order.first(max(count, len(order.front())))
+
+    def ended_leaders(self, count: int) -> list[int]:
+        """The same of those that ended well: a trial that leads and has not ended may still fail."""
         return self._order.first(max(count, len(self._order.front())))
 
     def would_lead(self, number: int, count: int = 1) -> bool:
@@ -165,8 +172,8 @@ class RankedTrials:
         return count > len(self._order.front()) and self._order.place(number, losses) < count
 
     def leaders_within(self, most_bytes: float) -> list[int]:
-        """The leaders whose checkpoints fit together in so many bytes, the front always. The first that does
-        not fit ends them: so, with one objective, a trial that does not belong to them never will."""
+        """The ended leaders whose checkpoints fit together in so many bytes, the front always. The first that
+        does not fit ends them: so, with one objective, a trial that does not belong to them never will."""
         found: list[int] = []
         of_front = len(self._order.front())
         for number in self._order:
@@ -188,7 +195,15 @@ class RankedTrials:
 
     def _to_confirm(self, top: int) -> list[int]:
         """The trials that reruns confirm: so many of the best, or the front of several objectives."""
-        return self._order.front() if self.objectives.are_several else self.leaders(top)
+        return self._with_live(1).front() if self.objectives.are_several else self.leaders(top)
+
+    def _with_live(self, count: int) -> BestFirst:
+        """So many of the best trials that ended well, the whole front at least, and all that train."""
+        order = BestFirst()
+        for trial in (*(self.trials[number] for number in self.ended_leaders(count)), *self.live):
+            if trial.confirms is None and (losses := self._losses_of(trial)) is not None:
+                order.add(trial.number, losses)
+        return order
 
     def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
         row = trial.epochs[epoch]

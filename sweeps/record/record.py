@@ -49,6 +49,8 @@ class Record(RankedTrials):
         self._run_began: float | None = None
         self.is_held = False
         """Whether no trial may begin or continue now."""
+        self.is_ours = False
+        """Whether this process has opened it to continue the sweep."""
         self.cut_bytes = 0
         """Bytes of an incomplete line that `reopen` has cut off."""
         self.earlier = earlier_of(storage.get_study_system_attrs(study_id).get("earlier", {}))
@@ -105,7 +107,7 @@ class Record(RankedTrials):
         """
         cut_bytes = mend(folder / JOURNAL) if (folder / JOURNAL).is_file() else 0
         record = cls.read(folder)
-        record.cut_bytes = cut_bytes
+        record.is_ours, record.cut_bytes = True, cut_bytes
         for trial in record.trials:
             if list(trial.epochs) != list(range(1, len(trial.epochs) + 1)):
                 raise RecordUnreadable(
@@ -128,11 +130,6 @@ class Record(RankedTrials):
         """How long the sweep has run: earlier runs, each up to its last report, and this one."""
         of_this_run = 0.0 if self._run_began is None else time.monotonic() - self._run_began
         return self._elapsed_before_s + of_this_run
-
-    @property
-    def is_at_work(self) -> bool:
-        """Whether this process runs the sweep."""
-        return self._run_began is not None
 
     def plan_trials(self, most: int) -> None:
         """Write how many trials there are to be in all; never fewer than have begun."""

@@ -13,6 +13,7 @@ from sweeps.record import lock
 if TYPE_CHECKING:
     from sweeps.record.record import Record
     from sweeps.record.sweep_info import Steered
+    from sweeps.record.trials import TrialRow
 
 RUNNING = ("running", "paused")
 """Of a sweep that a process runs."""
@@ -21,15 +22,14 @@ RUNNING = ("running", "paused")
 def status(record: Record) -> str:
     """running, paused, finished, out of time or interrupted (by Ctrl-C, or because its process was killed).
 
-    The process that runs a sweep holds the lock until its outcome is written; the outcome of an earlier run
-    does not count meanwhile.
+    The process that runs a sweep holds the lock until after its outcome is written. It knows that outcome;
+    for others the outcome of an earlier run does not count meanwhile.
     """
     outcome = record.info.outcome
-    if not record.is_at_work and lock.is_held(record.folder):
+    has_ended = record.is_ours and outcome not in ("", "unfinished")
+    if not has_ended and lock.is_held(record.folder):
         return "running" if record.info.paused_at is None else "paused"
-    if outcome in ("finished", "out of time"):
-        return outcome
-    return "running" if record.is_at_work and outcome != "interrupted" else "interrupted"
+    return outcome if outcome in ("finished", "out of time") else "interrupted"
 
 
 def can_go_on(record: Record) -> bool:
@@ -87,11 +87,12 @@ def go_on(record: Record) -> str:
 
 
 def best(record: Record) -> str:
-    """`val_acc 0.9 (trial 3)`, or of a confirmed one `val_acc 0.87 (trial 3, mean of 2 reruns)`; with several
-    objectives `val_acc 0.9, params_m 1.2 (trial 3, the knee of a front of 4 trials)`."""
+    """`val_acc 0.9 (trial 3, epoch 9)`, `val_acc 0.9 (trial 3, epoch 9, still training)`, or of a confirmed
+    one `val_acc 0.87 (trial 3, mean of 2 reruns)`; with several objectives `val_acc 0.9, params_m 1.2 (trial
+    3, the knee of a front of 4 trials)`."""
     leader = record.best()
     if leader is None:
-        return "no trial ended well"
+        return "no trial has a score yet" if record.live else "no trial ended well"
     which = f"trial {leader.number}"
     if record.objectives.are_several:
         which += f", the knee of a front of {count(len(record.front()), 'trial')}"
@@ -99,7 +100,19 @@ def best(record: Record) -> str:
     if confirmed is not None:
         means = f"mean of {count(len(confirmed.scores), 'rerun')}"
         return f"{in_words(record, confirmed.means)} ({which}, {means})"
+    if not record.objectives.are_several:
+        which += f", epoch {leader.best_epoch(record.objective)}"
+    if is_live := not_ended(record, leader):
+        which += f", {is_live}"
     return f"{in_words(record, leader.values(record.objectives))} ({which})"
+
+
+def not_ended(record: Record, trial: TrialRow) -> str:
+    """`still training` of a trial of a sweep that runs, `unfinished` of one of a sweep that does not; "" of a
+    trial that has ended."""
+    if trial.status != "unfinished":
+        return ""
+    return "still training" if status(record) in RUNNING and not record.is_held else "unfinished"
 
 
 def in_words(record: Record, values: Sequence[float] | None) -> str:

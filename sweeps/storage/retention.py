@@ -20,7 +20,9 @@ def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
     candidates = record.front() if is_confirmed else record.reruns.numbers
     best = (best_rerun(record, storage, number) for number in candidates)
     keep = config.keep_checkpoints
-    leaders = record.leaders(keep) if isinstance(keep, int) else record.leaders_within(bytes_of(keep) or 0)
+    leaders = (
+        record.ended_leaders(keep) if isinstance(keep, int) else record.leaders_within(bytes_of(keep) or 0)
+    )
     return {*leaders, *(rerun.number for rerun in best if rerun)}
 
 

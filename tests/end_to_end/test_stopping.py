@@ -15,9 +15,13 @@ import psutil
 import pytest
 import torch
 
+from sweeps.analysis import sweep as analysis_sweep
 from sweeps.common.params_file import WEIGHTS_FILE
+from sweeps.common.yaml_values import load_yaml
 from sweeps.record.record import Record
+from sweeps.storage import setting as storage_setting
 from tests.conftest import ROOT
+from tests.support.reports import words_of
 
 STEPS = 50
 """Of an epoch."""
@@ -157,6 +161,41 @@ def test_several_workers_leave_together_at_the_next_step(environment: dict[str, 
     assert re.search(r"Unfinished trial 0 continues at epoch 1, batch [1-9] of 50\n", output), output
 
 
+def test_a_trial_that_the_end_of_the_time_cuts_short_may_be_the_best(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """One trial ends by itself after two epochs, the other one would train for long. Its weights are those
+    that are kept, told and offered."""
+    runs, notified = Runs(environment, tmp_path), tmp_path / "notified"
+    toy = ("--trainable", "tests.faulty.toy", "--searcher", "grid", "--scheduler", "none")
+    toy = (*toy, "--ranges", "fault=stops,none", "--params", "epoch_s=0.05", "--max-epochs", "100000")
+    until = ("--time-budget-hours", "0.0015", "--notify-command", f'echo "$SWEEP_TEXT" > {notified}')
+    process = runs.start(0.0, *toy, *until, name="cut")
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output
+    record = runs.record("cut")
+    ended, cut = record.trials if record.trials[1].status == "unfinished" else reversed(record.trials)
+    assert (ended.status, cut.status) == ("finished", "unfinished"), output
+    epoch = cut.best_epoch(record.objective)
+    best = f"Best       trial {cut.number} (unfinished): score {epoch} in epoch {epoch}\n"
+    assert best in output
+    assert "Retrain " in output
+    params = load_yaml((tmp_path / "cut" / "best" / "params.yaml").read_text())
+    assert (params["trial"], params["epoch"], params["score"]) == (cut.number, epoch, epoch)
+    newest, _ = storage_setting.open_storage_of(tmp_path / "cut").newest(
+        cut.number, {**cut.fixed, **cut.params}
+    )
+    assert newest is not None
+    assert runs.best("cut") == torch.load(newest / WEIGHTS_FILE)
+    so_far = f"best score {epoch} (trial {cut.number}, epoch {epoch}, unfinished)"
+    assert notified.read_text() == f"cut: out of time; {so_far}\n"
+    found = analysis_sweep.load(tmp_path / "cut").best()
+    assert found is not None
+    assert (found.number, found.status) == (cut.number, "unfinished")
+    page = words_of((tmp_path / "cut" / "report.html").read_text())
+    assert f"Trial {cut.number} is the best so far (unfinished): score {epoch} in epoch {epoch}" in page
+
+
 @pytest.mark.slow
 def test_the_end_of_the_time_saves_what_was_trained(environment: dict[str, str], tmp_path: Path) -> None:
     runs = Runs(environment, tmp_path)
@@ -165,6 +204,8 @@ def test_the_end_of_the_time_saves_what_was_trained(environment: dict[str, str],
         0.2, "--trainable", "tests.faulty.stepwise", *TWO, "--time-budget-hours", hours, name="late"
     )
     output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, output
+    assert "No trial has a score: none has ended its first epoch.\n" in output
     assert "The sweep reached --time-budget-hours" in output
     assert len(re.findall(r"Unfinished trial \d continues at epoch 1, batch \d+ of 50\n", output)) == 2
 

@@ -160,3 +160,18 @@ def test_more_trials_may_keep_the_best_weights_that_fit_in_a_size(
     assert record.leaders(1)[0] in kept <= fitting
     assert {number for number in fitting - kept if record.trials[number].checkpoint_bytes} < set(range(10))
     assert sum(path.stat().st_size for path in there) <= most
+
+
+def test_the_report_of_a_finished_sweep_is_the_same_when_a_resume_writes_it_again(
+    done: subprocess.CompletedProcess[str], folder: Path, sweep: Command
+) -> None:
+    before = (folder / "report.html").read_text()
+    assert "The sweep is finished: " in before
+    assert "--confirm 3" in before
+    (folder / "report.html").unlink()
+    assert "is finished: " in sweep("--resume", str(folder)).stdout
+    again = (folder / "report.html").read_text()
+    parts = zip(before.split('<p class="made">'), again.split('<p class="made">'), strict=True)
+    (head, head_again), (rest, rest_again) = parts
+    assert head == head_again
+    assert rest.partition("</p>")[2] == rest_again.partition("</p>")[2]

@@ -35,21 +35,23 @@ def result(sweep: Sweep) -> str:
     if best is None:
         reasons = Counter(trial.reason for trial in record.trials if trial.reason)
         most = f" The most common reason: {reasons.most_common(1)[0][0]}." if reasons else ""
-        return f"No trial has ended well.{most}"
+        return f"{'No trial has a score yet.' if record.live else 'No trial has ended well.'}{most}"
     if record.objectives.are_several:
         return _front(record) + _on_test(record, best)
     metric = record.info.metric
     model = f" ({best.trainable})" if record.info.is_of_several else ""
+    is_live = record_status.not_ended(record, best)
+    leads = f"is the best so far ({is_live})" if is_live else "is the best"
     score = f"{metric} {short(best.best_score(record.objective))}"
     epoch = f"in epoch {best.best_epoch(record.objective)} of {len(best.epochs)}"
     if confirmed := confidence.confirmed(sweep):
         over_seeds = f"{metric} {confidence.over_seeds(confirmed[0])}"
         best_trial = (
-            f"Trial {best.number}{model} is the best: {over_seeds}. In the search it had {score}, {epoch}."
+            f"Trial {best.number}{model} {leads}: {over_seeds}. In the search it had {score}, {epoch}."
         )
     else:
         of_search = " of the search" if record.reruns.numbers else ""
-        best_trial = f"Trial {best.number}{model} is the best{of_search}: {score} {epoch}."
+        best_trial = f"Trial {best.number}{model} {leads}{of_search}: {score} {epoch}."
     return best_trial + _on_test(record, best)
 
 
@@ -257,19 +259,23 @@ def logs(trials: Sequence[TrialRow]) -> list[tuple[int, str]]:
 
 
 def ranked(sweep: Sweep) -> list[TrialRow]:
-    """The trials of the search, the best first; those that have no score come last."""
-    objective = sweep.record.objective
-    front = sweep.record.front() if sweep.record.objectives.are_several else []
+    """The trials of the search, the best one or the front first, then by their scores; those that have no
+    score come last."""
+    record, objective = sweep.record, sweep.record.objective
+    places = {number: place for place, number in enumerate(record.front())}
+    if not record.objectives.are_several:
+        for number in record.leaders(len(record.searched)):
+            places.setdefault(number, len(places))
 
     def rank(trial: TrialRow) -> tuple[int, float, int]:
         score = trial.best_score(objective)
-        if trial.number in front:
-            return -1, front.index(trial.number), trial.number
+        if trial.number in places:
+            return -1, places[trial.number], trial.number
         if score is None:
             return 2, 0.0, trial.number
         return is_bad(trial), -objective.sign * score, trial.number
 
-    return sorted(sweep.record.searched, key=rank)
+    return sorted(record.searched, key=rank)
 
 
 def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:

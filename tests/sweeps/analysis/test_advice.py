@@ -246,7 +246,7 @@ def test_of_few_trials_more_are_asked_for_and_of_ties_none(tmp_path: Path) -> No
 def test_behind_the_last_trial_none_came(tmp_path: Path) -> None:
     params = [{"lr": 0.01 * (n + 1)} for n in range(5)]
     advice = advise(by_hand(tmp_path, [n / 10 for n in range(5)], {"lr": LR}, params))
-    assert "The best score is acc 0.4 (trial 4); no trial came after it." in advice.lines
+    assert "The best score is acc 0.4 (trial 4, epoch 1); no trial came after it." in advice.lines
 
 
 def test_a_constant_metric_judges_nothing(tmp_path: Path) -> None:

@@ -35,18 +35,20 @@ def test_the_best_trial_is_the_one_that_the_record_names(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("mode", "number"), [("max", 1), ("min", 0)])
-def test_while_no_trial_ended_the_best_is_of_those_that_train(mode: str, number: int, tmp_path: Path) -> None:
+def test_a_trial_that_trains_may_be_the_best(mode: str, number: int, tmp_path: Path) -> None:
     record = make(tmp_path, [], mode)
     for score in (0.2, 0.4):
         propose(record, {"lr": score}, trainable="digits_mlp")
         record.report(len(record.trials) - 1, 1, score, {"val_acc": score}, 1.0)
     best = analysis_sweep.load(tmp_path).best()
     assert best is not None
-    assert best.number == number
+    assert (best.number, best.status) == (number, "unfinished")
     record.end(1 - number, "finished")
+    assert analysis_sweep.load(tmp_path).best() == best
+    record.end(number, "pruned")
     ended = analysis_sweep.load(tmp_path).best()
     assert ended is not None
-    assert ended.number == 1 - number
+    assert (ended.number, ended.status) == (number, "pruned")
 
 
 def test_a_folder_that_is_no_sweep_is_named(tmp_path: Path) -> None:

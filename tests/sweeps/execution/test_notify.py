@@ -44,7 +44,7 @@ def test_the_command_is_told_how_the_run_ended(tmp_path: Path) -> None:
         "SWEEP_BEST": "5.0",
         "SWEEP_TRIAL": "1",
         "SWEEP_FOLDER": str(tmp_path / "s"),
-        "SWEEP_TEXT": "s: out of time; best score 5 (trial 1)",
+        "SWEEP_TEXT": "s: out of time; best score 5 (trial 1, epoch 2)",
     }
 
 

@@ -30,7 +30,7 @@ def test_it_counts_trials_by_what_they_do(tmp_path: Path) -> None:
     record.end(2, "failed", "ValueError: no")
     trials, epochs = summary(record, CONFIG, "", lambda trial: len(trial.epochs) == 3).splitlines()
     assert "trials 3/10 ended (1 finished, 1 pruned, 1 failed); 2 training, 1 waiting; " in trials
-    assert "best val_acc 4.1 (trial 4, epoch 1)" in trials, "of those that train, too"
+    assert "best val_acc 4.1 (trial 4, epoch 1, unfinished)" in trials, "of those that train, too"
     assert epochs.startswith("epochs 18 trained, 6 saved by pruning")
 
 
@@ -38,7 +38,10 @@ def test_those_that_do_not_fit_are_counted_by_themselves_and_never_lead(tmp_path
     record = record_of(tmp_path, {0: 3, 1: 3})
     record.end(1, "infeasible", "out of memory")
     trials = summary(record, CONFIG).splitlines()[0]
-    assert "trials 1/10 ended (1 infeasible); 1 training; best val_acc 0.3 (trial 0, epoch 3)" in trials
+    assert (
+        "trials 1/10 ended (1 infeasible); 1 training; best val_acc 0.3 (trial 0, epoch 3, unfinished)"
+        in trials
+    )
 
 
 def test_without_a_scheduler_that_pauses_none_waits(tmp_path: Path) -> None:

@@ -70,12 +70,47 @@ def test_a_trial_that_went_wrong_is_never_the_best(status: Status, tmp_path: Pat
     assert record.best() is None
     propose(record, {"lr": 1.0})
     record.report(1, 1, 0.1, {}, 1.0)
-    assert record.best() is None  # it still trains
-    record.end(1, "pruned")
     for seen in (record, Record.read(tmp_path)):
         best = seen.best()
         assert best is not None
-        assert best.number == 1
+        assert best.number == 1, "while it trains, too"
+    record.end(1, status)
+    assert record.best() is None
+
+
+def test_the_best_is_that_of_all_trials_and_the_weights_of_one_that_ended_are_kept(tmp_path: Path) -> None:
+    record = scored(tmp_path, "max", [[0.5], [0.9], [0.7]])
+    propose(record, {"lr": 1.0})
+    record.report(3, 1, 0.95, {}, 1.0)
+    for seen in (record, Record.read(tmp_path)):
+        assert (seen.front(), seen.leaders(2)) == ([3], [3, 1])
+        assert seen.ended_leaders(2) == [1, 2], "trial 3 may still fail"
+    record.end(3, "diverged", "score was nan in epoch 2")
+    for seen in (record, Record.read(tmp_path)):
+        assert (seen.front(), seen.leaders(2)) == ([1], [1, 2])
+
+
+def test_a_trial_that_trains_joins_the_front_unless_it_misses_a_constraint(tmp_path: Path) -> None:
+    record = new(tmp_path, 3)
+    for number, values in enumerate([(0.8, 2.0), (0.9, 3.0), (0.95, 9.0)]):
+        report(record, number, 1, values)
+    record.end(0, "finished")
+    assert set(record.front()) == {0, 1, 2}
+    record.note("constraints", ["size_m<=5"])
+    assert set(Record.read(tmp_path).front()) == {0, 1}
+
+
+def test_no_trial_is_confirmed_before_a_better_one_that_trains(tmp_path: Path) -> None:
+    record = scored(tmp_path, "max", [[0.5], [0.9]])
+    record.note("confirm", {"top": 1, "seeds": 1})
+    ((number, seed),) = record.reruns_to_come()
+    rerun = record.begin(record.trials[1].point, record.trials[1].optuna, seed, confirms=number)
+    record.report(rerun.number, 1, 0.8, {}, 1.0)
+    record.end(rerun.number, "finished")
+    assert [trial.mean for trial in record.confirmed()] == [0.8]
+    propose(record, {"lr": 1.0})
+    record.report(3, 1, 0.95, {}, 1.0)
+    assert (record.front(), record.confirmed()) == ([3], [])
 
 
 def test_a_trial_that_ended_without_an_epoch_is_no_best(tmp_path: Path) -> None:
@@ -87,9 +122,9 @@ def test_leaders_are_the_best_that_ended_well_the_best_first(tmp_path: Path) -> 
     propose(record, {"lr": 1.0})
     record.report(5, 1, 0.0, {}, 1.0)  # still trains
     for seen in (record, Record.read(tmp_path)):
-        assert seen.leaders(1) == [1]
-        assert seen.leaders(3) == [1, 3, 2]  # the earlier one first where they tie
-        assert seen.leaders(9) == [1, 3, 2, 0]
+        assert seen.ended_leaders(1) == [1]
+        assert seen.ended_leaders(3) == [1, 3, 2]  # the earlier one first where they tie
+        assert seen.ended_leaders(9) == [1, 3, 2, 0]
 
 
 def test_a_trial_that_went_wrong_leads_nobody(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from sweeps.plan import resume
 from sweeps.plan.build import make_plan
 from sweeps.record import lock, status
 from sweeps.record.record import Record
+from sweeps.space.point import OptunaPoint, Point
 from tests.support.kinds import add, begun, drawn, rerun
 from tests.support.searched import carried_out, peak
 
@@ -159,4 +160,15 @@ def test_the_best_is_the_mean_where_there_is_one(is_confirmed: bool, tmp_path: P
         rerun(record, 0, 0.6)
         rerun(record, 0, 0.7)
     mean = "acc 0.65 (trial 0, mean of 2 reruns)"
-    assert status.best(record) == (mean if is_confirmed else "acc 0.9 (trial 0)")
+    assert status.best(record) == (mean if is_confirmed else "acc 0.9 (trial 0, epoch 1)")
+
+
+def test_a_best_trial_that_has_not_ended_is_said_to_be_so(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    record.begin(Point("net", {"lr": 0.1}), OptunaPoint(), 1)
+    assert status.best(record) == "no trial has a score yet"
+    record.report(0, 1, 0.9, {}, 1.0)
+    assert status.best(record) == "acc 0.9 (trial 0, epoch 1, unfinished)"
+    (tmp_path / ".lock").touch()
+    with lock.held(tmp_path):
+        assert status.best(record) == "acc 0.9 (trial 0, epoch 1, still training)"
