@@ -56,14 +56,21 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
     Raises:
         UserError: the record can't be read, or the port not be had.
     """
-    print(f"Reading {shown_path(folder)}", flush=True)
+    print(f"Reading {shown_path(folder)}", end="", flush=True)
+    from sweeps.record import status
     from sweeps.record.journal import RecordUnreadable
     from sweeps.record.record import Record
 
     try:
-        Record.read(folder)
+        record = Record.read(folder)
     except (OSError, RecordUnreadable) as error:
+        print()
         raise UserError(str(error)) from None
+    finished = sum(trial.status == "finished" for trial in record.searched)
+    print(
+        f": of all trials, the best is {status.best(record)}; the best trial, history and importance of the "
+        f"page are of those that trained to the end ({finished:,} of {len(record.searched):,})"
+    )
     with listen(host, port) as server:
         if port is None and server.server_port != PORT:
             instead = f"port {server.server_port} is used instead"

@@ -113,7 +113,9 @@ class LocalRay:
         for descriptor in watched:
             os.close(descriptor)
         if woken not in ended:
-            self.lost = f"Ray on this PC has ended (its process {watched[ended[0]]} is gone: the kernel ends one "
+            self.lost = (
+                f"Ray on this PC has ended (its process {watched[ended[0]]} is gone: the kernel ends one "
+            )
             self.lost += "where memory runs out)"
             signal.pthread_kill(main_thread, LOST_SIGNAL)
 

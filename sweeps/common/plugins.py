@@ -302,7 +302,9 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         said = f"{type(error).__name__}: {error}"
         if isinstance(error, SystemExit | EOFError):
-            said = f"it ends the program ({said}). Put what only a program does, such as reading flags, below "
+            said = (
+                f"it ends the program ({said}). Put what only a program does, such as reading flags, below "
+            )
             said += 'if __name__ == "__main__":'
         if new := trainable_contract.new_import(error, (frames[-1].line or "") if frames else ""):
             said = f"the package training is now sweeps.training; write {new}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.common.errors import CannotTrain
+from sweeps.common.formatting import shortest
 
 FUNCTION = "static_metrics"
 
@@ -30,4 +31,4 @@ def static_metrics(trainable: Any, params: Any) -> dict[str, float]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not isinstance(name, str) or not is_number or not math.isfinite(value):
             raise CannotTrain(f"{FUNCTION}: {name} is {value!r}, and must be a finite number")
-    return {name: float(value) for name, value in found.items()}
+    return {name: shortest(float(value)) for name, value in found.items()}

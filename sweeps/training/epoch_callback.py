@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import lightning.pytorch as pl
@@ -14,6 +15,7 @@ from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
+from sweeps.common.formatting import shortest
 from sweeps.training import epoch_position
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
@@ -40,6 +42,28 @@ class Epoch:
     """Some of `time_breakdown.COSTS`."""
     notice: str = ""
     """A warning for the user; mostly empty."""
+
+    @classmethod
+    def of(
+        cls,
+        epoch: int,
+        metric: str,
+        metrics: Mapping[str, float],
+        seconds: float = 0.0,
+        costs: Mapping[str, float] = MappingProxyType({}),
+        notice: str = "",
+    ) -> Epoch:
+        """An epoch as it is reported. Here tensors of 32 bits become decimal numbers, without the digits that
+        come of their rounding.
+
+        Args:
+            epoch: its number.
+            metric: that trials are compared by.
+            metrics: as Lightning has them; schedules that go by a metric need them to the last bit.
+            seconds: as the field, like the others.
+        """
+        known = {name: shortest(value) for name, value in metrics.items()}
+        return cls(epoch, known[metric], known, seconds, costs, notice)
 
 
 OnEpoch = Callable[[Epoch | Position], bool]
@@ -189,19 +213,19 @@ class EpochEnd(Checkpoint):
         # For a metric that this epoch did not log, Lightning holds the tensor of the epoch before.
         known = trainer.callback_metrics.items()
         logged = {name: float(value) for name, value in known if value is not self._before.get(name)}
-        metrics = {**self._fit.static_metrics, **logged}
         by_logger = self._fit.logged_scalars()
-        name = self._fit.config.objective.metric
-        if name not in metrics and name not in by_logger:
-            names, why = {*metrics, *by_logger}, self._why_not_validated(trainer, pl_module)
+        name, names = self._fit.config.objective.metric, {*self._fit.static_metrics, *logged, *by_logger}
+        if name not in names:
+            why = self._why_not_validated(trainer, pl_module)
             raise MetricNotLogged.of(name, names, trainer.current_epoch + 1, why)
-        metrics = {**by_logger, **strategy.mean_over_workers(trainer, metrics)}
+        averaged = strategy.mean_over_workers(trainer, logged)
+        metrics = {**self._fit.static_metrics, **by_logger, **averaged}
         self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
-        self._fit.keep_if_best(metrics[name])
+        self._fit.keep_if_best(shortest(metrics[name]))
         seconds, costs = self._fit.meter.end()
         seconds += self._seconds_before
         notice = "; ".join(filter(None, [*self._fit.new_notices(), self._growth.note(costs)]))
-        epoch = Epoch(trainer.current_epoch + 1, metrics[name], metrics, seconds, costs, notice)
+        epoch = Epoch.of(trainer.current_epoch + 1, name, metrics, seconds, costs, notice)
         # A callback may have added epochs to those that are asked for.
         if not self._on_epoch(epoch) or epoch.epoch >= self._fit.config.max_epochs:
             trainer.should_stop = True

@@ -139,8 +139,7 @@ class Fit:
         """The checkpoint's last epoch as it was reported, without its time."""
         if not self.first_epoch:
             return None
-        score = self.last_metrics[self.config.objective.metric]
-        return Epoch(self.first_epoch, score, self.last_metrics, 0.0)
+        return Epoch.of(self.first_epoch, self.config.objective.metric, self.last_metrics)
 
     @property
     def why_no_test(self) -> str:

@@ -16,6 +16,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from sweeps.common.formatting import shortest
 from sweeps.training import fit_loop, trainer, trainer_options
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
@@ -48,7 +49,7 @@ def score(
     tester = pl.Trainer(precision=precision, enable_checkpointing=False, **options)
     with _checkpoint(ModelState.read(weights)) as file:
         tester.test(model, data, ckpt_path=file, weights_only=False, verbose=False)
-    return {name: float(value) for name, value in tester.callback_metrics.items()}
+    return {name: shortest(float(value)) for name, value in tester.callback_metrics.items()}
 
 
 def model_of(

@@ -58,4 +58,3 @@ def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
     assert notified.read_text() == "lost 1\n"
     assert (folder / "report.html").is_file()
     assert lost.info.outcome == "lost"
-

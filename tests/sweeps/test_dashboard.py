@@ -32,7 +32,9 @@ def test_the_command_says_its_url_serves_and_ends_with_ctrl_c(tmp_path: Path) ->
     sweep(tmp_path)
     with command(str(tmp_path), "--port", "0") as process:
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("Reading ")
+        reading = process.stdout.readline()
+        assert reading.startswith(f"Reading {tmp_path}: of all trials, the best is ")
+        assert "of those that trained to the end (" in reading
         url = process.stdout.readline().split()[0]
         assert shown(url)["name"] == "s"
         process.send_signal(signal.SIGINT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sweeps.common.formatting import (
     rough,
     rough_range,
     short,
+    shortest,
     shown_path,
     size,
 )
@@ -101,6 +103,19 @@ def test_a_path_below_the_current_folder_is_relative(tmp_path: Path, monkeypatch
 def test_a_command_can_be_typed_with_words_that_have_spaces() -> None:
     words = shlex.split(command("run", "--resume", "results/best of May"))
     assert words[-3:] == ["run", "--resume", "results/best of May"]
+
+
+def test_of_a_number_of_32_bits_no_digit_is_left_that_does_not_count() -> None:
+    noisy = {
+        0.8774999976158142: 0.8775,
+        1e-05: 1e-05,
+        9.999999747378752e-06: 1e-05,
+        -0.30000001192092896: -0.3,
+    }
+    exact = {value: value for value in (0.1, 1 / 3, 0.5, 0.0, 134217744.0, 1e300, math.inf, -math.inf)}
+    for value, expected in {**noisy, **exact}.items():
+        assert shortest(value) == expected
+    assert math.isnan(shortest(math.nan))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
+from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode, Objective
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.training.config import FitConfig
@@ -173,7 +174,7 @@ def test_the_weights_saved_are_those_of_the_best_epoch(mode: Mode, tmp_path: Pat
     model.load_state_dict(torch.load(tmp_path / WEIGHTS_FILE, weights_only=True))
     trainer = pl.Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False)
     trainer.validate(model, digits_mlp.build_data(digits_mlp.Params()), verbose=False)
-    assert float(trainer.callback_metrics["val_acc"]) == best
+    assert shortest(float(trainer.callback_metrics["val_acc"])) == best
 
 
 def test_the_best_epoch_before_a_checkpoint_is_still_the_best_after_it(tmp_path: Path) -> None:
@@ -248,6 +249,27 @@ def test_the_report_hears_of_what_the_model_logs_at_the_very_end_of_an_epoch() -
 
     epochs, _ = train(trainable(lambda params: Late()), config(2, metric="late"))
     assert [epoch.score for epoch in epochs] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_a_metric_has_no_more_digits_than_its_tensor(dtype: torch.dtype, tmp_path: Path) -> None:
+    class Logs(Noisy):
+        def on_train_epoch_end(self) -> None:
+            self.log("tensor", torch.tensor(0.1, dtype=dtype))
+            self.log("number", 0.8775)
+
+    what = trainable(lambda params: Logs())
+    what.static_metrics = lambda params: {"params_m": float(torch.tensor(1.2)), "weights": 134217744}
+    epochs, _ = train(what, config(1, metric="tensor"), save_at=1, folder=tmp_path)
+    (epoch,) = epochs
+    known = {torch.float32: 0.1, torch.float64: 0.1, torch.float16: 0.099975586, torch.bfloat16: 0.100097656}
+    assert epoch.score == epoch.metrics["tensor"] == known[dtype]
+    assert torch.tensor(epoch.score, dtype=dtype) == torch.tensor(0.1, dtype=dtype), "it is the same number"
+    assert epoch.metrics["number"] == 0.8775
+    assert (epoch.metrics["params_m"], epoch.metrics["weights"]) == (1.2, 134217744.0)
+    again = Fit(what, digits_mlp.Params(), config(1, metric="tensor"), tmp_path).last_epoch
+    assert again is not None
+    assert (again.score, again.metrics) == (epoch.score, epoch.metrics), "as a resume reports it again"
 
 
 def test_gradients_are_on_and_the_model_trains_after_each_report() -> None:
