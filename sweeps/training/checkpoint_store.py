@@ -8,6 +8,7 @@ resumes, after a retry, a lost process or an interrupted sweep.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import math
@@ -80,7 +81,8 @@ def write(
     """
     try:
         for each in (folder.parent, folder):  # never the sweep's: a lost share would be replaced unseen
-            each.mkdir(exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # `exist_ok` looks again: it may be lost by then
+                each.mkdir()
     except FileNotFoundError:
         sweep, here = folder.parents[1], platform.node()
         raise FileNotFoundError(f"{sweep} is not there on {here}: all PCs must see that folder") from None

@@ -423,3 +423,10 @@ def test_a_share_that_is_lost_while_a_checkpoint_is_written_is_not_replaced(tmp_
         lost.join()
         assert not sweep.exists(), "or the epochs that follow would be written where no other PC sees them"
         elsewhere.rename(sweep)
+
+
+def test_a_folder_of_checkpoints_whose_place_is_lost_is_told(tmp_path: Path) -> None:
+    """Its name is there still, as it is for a moment when a share is lost just then."""
+    (tmp_path / checkpoint_store.FOLDER).symlink_to(tmp_path / "lost")
+    with pytest.raises(FileNotFoundError, match=r"is not there on .*: all PCs must see that folder"):
+        checkpoint_store.write(checkpoint_store.folder_of(tmp_path, 3), 1, fill())
