@@ -27,6 +27,7 @@ from sweeps.training import compile as training_compile
 from sweeps.training import first_steps, trainer, trainer_options
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig, Trainable
+from sweeps.training.data import loader_workers
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
@@ -45,6 +46,7 @@ RESUME_FILE = "resume.ckpt"
 _Answer = TypeVar("_Answer")
 
 memory.use_expandable_segments()  # at import: before the first use of CUDA
+loader_workers.ignore_stops()
 for _name in ("lightning.pytorch", "lightning.fabric"):
     logging.getLogger(_name).setLevel(logging.ERROR)
 # Advice to use worker processes: these data sets are already tensors in this process.

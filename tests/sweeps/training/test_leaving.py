@@ -25,7 +25,7 @@ def started(folder: Path, *arguments: str, step_s: float = 0.0) -> subprocess.Po
     """A run, in a process group of its own."""
     more = {"SWEEPS_PREPARED_DIR": str(folder / "prepared"), "TOY_ATTEMPTS": str(folder)}
     return subprocess.Popen(
-        [sys.executable, "-m", "sweeps.fit", *arguments],
+        [Path(sys.executable).with_name("sweeps"), "fit", *arguments],
         cwd=ROOT,
         env={**os.environ, **more, "STEP_S": str(step_s)},
         text=True,
@@ -50,6 +50,15 @@ def wait_until(is_so: Callable[[], bool]) -> None:
             return
         time.sleep(0.1)
     pytest.fail("it did not come to that")
+
+
+def lives(group: int) -> bool:
+    """Whether a process of a group lives."""
+    found = subprocess.run(["ps", "-e", "-o", "pgid=,stat="], capture_output=True, text=True, check=True)
+    return any(
+        int(line.split()[0]) == group and not line.split()[1].startswith("Z")
+        for line in found.stdout.splitlines()
+    )
 
 
 def best(folder: Path) -> dict[str, Any]:
@@ -83,3 +92,46 @@ def test_a_second_ctrl_c_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) 
     output = ended(process, status=130)
     assert "\nStopping. The run is saved at its next step" in output
     assert re.search(r"\nStopped +the run starts again: it has no checkpoint yet", output)
+
+
+@pytest.mark.parametrize(
+    ("stop", "start", "persistent", "devices"),
+    [
+        (signal.SIGINT, "fork", True, 1),
+        (signal.SIGTERM, "fork", False, 1),
+        pytest.param(signal.SIGINT, "forkserver", False, 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "spawn", True, 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, "forkserver", True, 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "fork", False, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_stop_of_all_processes_spares_the_workers_of_loaders(
+    stop: signal.Signals, start: str, persistent: bool, devices: int, tmp_path: Path
+) -> None:
+    """It reaches them in a validation, and again while the last steps are trained."""
+    flags = ("--start", start, "--persistent", str(persistent).lower(), "--batch-size", str(devices))
+    flags += ("--strategy", "ddp", "--devices", str(devices)) if devices > 1 else ()
+    there = ("--max-epochs", "3", "--results-dir", str(tmp_path), "--name", "run")
+    process = started(tmp_path, "tests.faulty.loading", *flags, *there, step_s=0.1)
+    wait_until((tmp_path / "validating").exists)
+    for _ in range(8):
+        os.killpg(process.pid, stop)
+        time.sleep(0.1)
+    output = ended(process, status=130)
+    assert "\nStopped    the run resumes after epoch 1\n" in output, output
+    wait_until(lambda: not lives(process.pid))
+    resumed = ended(started(tmp_path, "--resume", str(tmp_path / "run")))
+    assert "\nBest " in resumed
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_second_ctrl_c_ends_workers_of_loaders_that_hang(start: str, tmp_path: Path) -> None:
+    flags = ("--start", start, "--hangs", "true", "--results-dir", str(tmp_path), "--name", "hangs")
+    process = started(tmp_path, "tests.faulty.loading", *flags)
+    wait_until((tmp_path / "hangs").exists)
+    time.sleep(5)
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(1.1)
+    os.killpg(process.pid, signal.SIGINT)
+    ended(process, status=130)
+    wait_until(lambda: not lives(process.pid))

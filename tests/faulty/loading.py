@@ -1,0 +1,94 @@
+"""A trainable whose loaders have worker processes; its validation writes a file `validating` as it begins.
+
+Each batch takes $STEP_S.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import lightning.pytorch as pl
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+METRIC, MODE = "score", "max"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Hyperparameters of the loaders."""
+
+    start: str = "fork"
+    """fork, spawn or forkserver: how the worker processes are started."""
+    persistent: bool = False
+    """Whether the worker processes live on after an epoch."""
+    hangs: bool = False
+    """Whether a worker process sleeps for ever before its third batch."""
+    batch_size: int = 1
+
+
+class Rows(Dataset[torch.Tensor]):
+    """Rows that take a while."""
+
+    def __init__(self, hangs: bool) -> None:
+        self.hangs = hangs
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(10**6 if self.hangs and index > 2 else float(os.environ["STEP_S"]))
+        return torch.ones(1) * index
+
+
+class Net(pl.LightningModule):
+    """One weight, which follows the rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+        return ((self.weight - batch) ** 2).mean()
+
+    def on_validation_start(self) -> None:
+        (Path(os.environ["TOY_ATTEMPTS"]) / "validating").touch()
+
+    def validation_step(self, batch: torch.Tensor) -> None:
+        self.log("score", self.weight.detach().mean(), batch_size=1)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.001)
+
+
+class Data(pl.LightningDataModule):
+    """Both loaders with two worker processes."""
+
+    def __init__(self, params: Params) -> None:
+        super().__init__()
+        self.params, self.batch_size = params, params.batch_size
+
+    def train_dataloader(self) -> DataLoader[torch.Tensor]:
+        return self._loader(self.params.hangs)
+
+    def val_dataloader(self) -> DataLoader[torch.Tensor]:
+        return self._loader(False)
+
+    def _loader(self, hangs: bool) -> DataLoader[torch.Tensor]:
+        return DataLoader(
+            Rows(hangs),
+            self.batch_size,
+            num_workers=2,
+            persistent_workers=self.params.persistent,
+            multiprocessing_context=self.params.start,
+        )
+
+
+def build_model(params: Params) -> Net:
+    return Net()
+
+
+build_data = Data
