@@ -32,8 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _call(name: str, arguments: list[str]) -> int:
-    # As for `python -m sweeps.run`: commands read their own arguments.
-    sys.argv = [sys.argv[0], *arguments]
+    if name != "fit":  # whose words Lightning repeats to start the other workers
+        # As for `python -m sweeps.run`: commands read their own arguments.
+        sys.argv = [sys.argv[0], *arguments]
     module = importlib.import_module("sweeps.pcs.__main__" if name == "pcs" else f"sweeps.{name}")
     status: int = module.main(arguments)
     return status

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
 
 from sweeps.__main__ import COMMANDS
+from sweeps.common.params_file import WEIGHTS_FILE
 from tests.conftest import ROOT
 from tests.test_architecture import heavy_after
 
@@ -38,6 +41,35 @@ def test_a_command_is_the_same_as_a_module(name: str) -> None:
     done = sweeps(name, "--help")
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
     assert done.returncode == 0
+
+
+WAYS = {
+    "sweeps fit": [str(Path(sys.executable).with_name("sweeps")), "fit"],
+    "python -m sweeps fit": [sys.executable, "-m", "sweeps", "fit"],
+    "python -m sweeps.fit": [sys.executable, "-m", "sweeps.fit"],
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "flags"),
+    [
+        ("sweeps fit", ("--strategy", "ddp", "--find-batch-size")),
+        *(
+            pytest.param(way, ("--strategy", strategy), marks=pytest.mark.slow)
+            for way in WAYS
+            for strategy in ("auto", "fsdp")
+        ),
+    ],
+)
+def test_each_way_to_type_fit_starts_all_its_workers(
+    way: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    settings = ("--max-epochs", "2", "--devices", "2", "--threads", "1", "--checkpoint-epochs", "1")
+    there = ("--results-dir", str(tmp_path), "--name", "run")
+    command = [*WAYS[way], "digits_mlp", *settings, *flags, *there]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(torch.load(tmp_path / "run" / "best" / WEIGHTS_FILE, weights_only=True))
 
 
 def test_an_unknown_command_is_answered_with_the_nearest() -> None:
