@@ -21,7 +21,10 @@ from sweeps.common.machine_folders import cache_dir
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 COMPILED = "compiled"
 """Folder in the user's cache: it survives a restart, unlike PyTorch's default in /tmp."""
-WITH = ("single", "ddp", "deepspeed_stage_1", "deepspeed_stage_2", "deepspeed_stage_2_offload")
+WITH = (
+    *("single", "ddp", "ddp_find_unused_parameters_true"),
+    *("deepspeed_stage_1", "deepspeed_stage_2", "deepspeed_stage_2_offload"),
+)
 """Strategies that do not shard weights."""
 
 

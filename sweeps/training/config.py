@@ -20,6 +20,7 @@ Strategy = Literal[
     "auto",
     "single",
     "ddp",
+    "ddp_find_unused_parameters_true",
     "fsdp",
     "fsdp_full",
     "deepspeed_stage_1",

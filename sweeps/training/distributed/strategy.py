@@ -134,8 +134,8 @@ def build(choice: Choice, model: nn.Module) -> Strategy | str:
     name = choice.strategy
     if name == "single":
         return "auto"
-    if name == "ddp":
-        return DDPStrategy()
+    if name.startswith("ddp"):
+        return DDPStrategy(find_unused_parameters=name == "ddp_find_unused_parameters_true")
     if name.startswith("fsdp"):
         sharding: Any = "FULL_SHARD" if name == "fsdp_full" else "SHARD_GRAD_OP"
         return _Fsdp(sharding_strategy=sharding, state_dict_type="sharded", auto_wrap_policy=_blocks(model))

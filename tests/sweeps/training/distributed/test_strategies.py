@@ -95,6 +95,23 @@ def build_model(params):
     return SgdClassifier(torch.nn.Sequential(*layers), lr=0.05, momentum=0.9, weight_decay=0.0)
 """
 
+UNUSED = """
+import torch
+from trainables._shared.classifier import SgdClassifier
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+
+class Spared(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = torch.nn.Linear(64, 10), torch.nn.Linear(64, 10)
+
+    def forward(self, images):
+        return self.used(images)
+
+def build_model(params):
+    return SgdClassifier(Spared(), lr=0.05, momentum=0.9, weight_decay=0.0)
+"""
+
 # The true network, on images of noise.
 VIT = """
 import lightning.pytorch as pl
@@ -126,7 +143,13 @@ def build_data(params):
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    for name, model in {"whole_batches": MODEL, "steps": STEPS, "norms": NORMS, "vit": VIT}.items():
+    for name, model in {
+        "whole_batches": MODEL,
+        "steps": STEPS,
+        "norms": NORMS,
+        "unused": UNUSED,
+        "vit": VIT,
+    }.items():
         (folder / f"{name}.py").write_text(model)
     return folder
 
@@ -222,6 +245,16 @@ def test_a_batch_that_two_can_not_share_is_refused(project: Path) -> None:
     assert done.returncode == 2
     assert "error: batch_size 33: 2 workers share it, so it must be a multiple of 2" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_model_that_spares_weights_trains_by_the_strategy_that_the_error_names(project: Path) -> None:
+    settings = ("unused", "--max-epochs", "2", "--devices", "2", "--threads", "1")
+    failed = fit(project, *settings, "--strategy", "ddp")
+    assert failed.returncode != 0
+    assert "ddp_find_unused_parameters_true" in failed.stderr
+    done = fit(project, *settings, "--strategy", "ddp_find_unused_parameters_true")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
