@@ -6,6 +6,7 @@ shown and left out of those that follow.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator
@@ -13,14 +14,14 @@ from typing import Any
 
 import torch
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import gradient_accumulation
 from sweeps.training.ladder import measure, report, rungs
 from sweeps.training.ladder.measure import Result
-from sweeps.training.ladder.rungs import RUNGS, Capabilities, LadderConfig
+from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig, Setup
 
 LEAST_SPEEDUP = 1.02
 """Speed-up over the fastest setup so far from which a rung is kept; less is noise."""
@@ -32,9 +33,8 @@ def climb(config: LadderConfig) -> int:
     # Raises where the raw data is missing.
     dataset.describe_data(config.trainable, config.module, build_params(config.module.Params, config.params))
     has = _capabilities(config)
-    busy_cores = measure.busy_cores()
-    if notice := report.notice(busy_cores):
-        print(f"Notice     {notice}")
+    if notice := report.notice(measure.busy_cores()):
+        print(f"Notice     {notice}: the figures may allow no verdict")
     print(f"\n{report.HEAD}", flush=True)
     results: list[Result] = []
     try:
@@ -44,7 +44,7 @@ def climb(config: LadderConfig) -> int:
     for result in _results(config, has):
         results.append(result)
         print(report.line(result), flush=True)
-        report.write(config, results, busy_cores)
+        report.write(config, results)
         if results[0].speed is None:
             return 1
     print(f"\n{report.summary(results)}\n")
@@ -60,17 +60,35 @@ def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
         if isinstance(setup, str):
             yield Result(name, None, None, f"skipped: {setup}", False)
             continue
+        busy_cores = measure.busy_cores()
         speed, reason = measure.measure(config.trainable, config.params, setup, config.seconds)
         if speed is None:
             yield Result(name, None, None, f"failed: {reason}", False)
             continue
         first_speed = first_speed or speed.samples_s
-        is_kept = speed.samples_s > LEAST_SPEEDUP * best_speed
-        changed = rungs.changes(fastest, setup)
-        note = changed if is_kept else f"left out: {changed}"
-        yield Result(name, speed, speed.samples_s / first_speed, note, is_kept, setup)
+        is_kept, note = _judged(name, setup, fastest, speed.samples_s / best_speed if best_speed else None)
+        yield Result(name, speed, speed.samples_s / first_speed, note, is_kept, setup, busy_cores)
         if is_kept:
             best_speed, fastest = speed.samples_s, setup
+
+
+def _judged(name: str, setup: Setup, fastest: Setup, times: float | None) -> tuple[bool, str]:
+    """Whether a measured rung is kept, and its note.
+
+    Args:
+        name: of the rung.
+        setup: its setup.
+        fastest: the fastest setup so far.
+        times: how many times as fast as that it is; None of the first rung.
+    """
+    changed, most = rungs.changes(fastest, setup), setup.fit.devices / fastest.fit.devices
+    if name == AGAIN:
+        return False, "the first rung once more"
+    if times is not None and 1 < most < times:
+        return False, f"left out: over {most:g}x by {setup.fit.devices} devices can't be: {changed}"
+    if times is not None and times <= LEAST_SPEEDUP:
+        return False, f"left out: {changed}"
+    return True, changed
 
 
 def _capabilities(config: LadderConfig) -> Capabilities:
@@ -78,10 +96,13 @@ def _capabilities(config: LadderConfig) -> Capabilities:
     module: Any = config.module
     folder = build.of_trial(config.trainable, module, config.params)
     data = dataset.build_data(module, build_params(module.Params, config.params), folder)
+    batch_rows = None
+    with contextlib.suppress(CannotTrain):
+        batch_rows = gradient_accumulation.of(data)
     return Capabilities(
         gpus=torch.cuda.device_count(),
         cores=os.cpu_count() or 1,
-        batch_rows=gradient_accumulation.of(data),
+        batch_rows=batch_rows,
         has_raw=hasattr(module, "build_raw_data"),
         has_prepared=dataset.has_preparation(module),
         has_loader_hyperparameter="loader_workers" in {f.name for f in dataclasses.fields(module.Params)},

@@ -74,6 +74,8 @@ class Result:
     """The change of the rung, or why it was skipped or failed."""
     is_kept: bool
     setup: Setup | None = None
+    busy_cores: float = 0.0
+    """Cores that other programs kept busy before it."""
 
 
 def measure(

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from sweeps.common import atomic_io
 from sweeps.common.formatting import count
 from sweeps.training.ladder.measure import Result, Speed
-from sweeps.training.ladder.rungs import LadderConfig
+from sweeps.training.ladder.rungs import AGAIN, LadderConfig
 from sweeps.training.profiling.time_breakdown import bound
 
 PUBLISHED = {
@@ -39,7 +39,8 @@ _TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up", "pub
 _WIDTHS = (22, 9, 8, 9, 5, 9, 9, 8)
 HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
 MOST_BUSY_PCT = 20.0
-"""Share of all cores that other programs may keep busy without a notice."""
+"""Share of all cores that other programs may keep busy, and by which the speed of the first rung may change
+until the end."""
 KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
 
 
@@ -50,11 +51,11 @@ def machine() -> str:
 
 
 def notice(busy_cores: float) -> str:
-    """A notice if other programs keep too many cores busy; else ""."""
+    """That other programs keep too many cores busy; else ""."""
     cores = os.cpu_count() or 1
     if busy_cores / cores * 100 <= MOST_BUSY_PCT:
         return ""
-    return f"other programs keep {busy_cores:.1f} of {cores} cores busy: the PC alone is faster than measured"
+    return f"other programs keep {busy_cores:.1f} of {cores} cores busy"
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -85,8 +86,22 @@ def line(result: Result) -> str:
     return f"{'  '.join(padded)}  {result.note}"
 
 
+def doubt(results: Sequence[Result]) -> str:
+    """Why the figures allow no verdict; "" where they do."""
+    if said := notice(max(result.busy_cores for result in results)):
+        return said
+    last = results[-1]
+    if last.rung != AGAIN or (last.times is not None and abs(last.times - 1) <= MOST_BUSY_PCT / 100):
+        return ""
+    found = last.note if last.times is None else f"was {last.times:,.2f}x as fast as at the start"
+    return f"the first rung, measured again at the end, {found}"
+
+
 def summary(results: Sequence[Result]) -> str:
-    """The speed-up of all rungs, the loader alone, and what limits the fastest setup."""
+    """The speed-up of all rungs, the loader alone, and what limits the fastest setup; or why that is not
+    known."""
+    if why := doubt(results):
+        return f"Verdict    none: {why}. Measure again while the PC does nothing else"
     kept = [result for result in results if result.is_kept and result.speed is not None]
     total = f"Speed-up   {kept[-1].times:,.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'no rung'}"
     return "\n".join([total, *_loader_alone(results), *_limit(kept), NOTE])
@@ -139,19 +154,15 @@ def _read_by(result: Result) -> str:
     return f"{data} by {by}"
 
 
-def write(config: LadderConfig, results: Sequence[Result], busy_cores: float) -> None:
-    """Write ladder.md, ladder.json and ladder.png, with the results so far.
-
-    `busy_cores` is the number of cores that other programs kept busy before the first rung.
-    """
+def write(config: LadderConfig, results: Sequence[Result]) -> None:
+    """Write ladder.md, ladder.json and ladder.png, with the results so far."""
     folder, is_measured = config.folder, any(result.speed is not None for result in results)
-    today, said = time.strftime("%Y-%m-%d"), notice(busy_cores)
+    today = time.strftime("%Y-%m-%d")
     titles = [*_TITLES, "change"]
     table = [titles, ["---"] * len(titles), *([*cells(result), result.note] for result in results)]
     parts = [
         f"# Ladder of {config.trainable}",
         f"{machine()}, {today}",
-        *([f"Notice: {said}"] if said else []),
         "\n".join("| " + " | ".join(row) + " |" for row in table),
         *([f"```text\n{summary(results)}\n```"] if is_measured else []),
     ]
@@ -162,8 +173,7 @@ def write(config: LadderConfig, results: Sequence[Result], busy_cores: float) ->
         "command": " ".join(["sweeps ladder", *sys.argv[1:]]),
         "date": today,
         "machine": machine(),
-        "busy_cores_before": busy_cores,
-        "notice": said,
+        "doubt": doubt(results),
         "versions": {name: version(name) for name in ("torch", "lightning", "deepspeed")},
         "rungs": [dataclasses.asdict(result) for result in results],
     }

@@ -13,6 +13,9 @@ from sweeps.training.config import FitConfig, Strategy
 
 LARGER = 4
 """Factor of the larger batch."""
+AGAIN = "as given, again"
+"""The first rung once more, at the end: whether the PC is as fast as it was."""
+NO_BATCH_SIZE = "the data module has no attribute batch_size"
 PLAIN = FitConfig(precision="32", strategy="single")
 
 
@@ -51,8 +54,8 @@ class Capabilities:
 
     gpus: int
     cores: int
-    batch_rows: int
-    """Rows of a batch as Params has it."""
+    batch_rows: int | None
+    """Rows of a batch as Params has it; None: the data module does not say."""
     has_raw: bool
     has_prepared: bool
     has_loader_hyperparameter: bool
@@ -92,7 +95,9 @@ def _prepared(setup: Setup, has: Capabilities) -> Setup | str:
     return replace(setup, is_raw=False, loader_workers=workers)
 
 
-def _larger_batch(setup: Setup, has: Capabilities) -> Setup:
+def _larger_batch(setup: Setup, has: Capabilities) -> Setup | str:
+    if has.batch_rows is None:
+        return NO_BATCH_SIZE
     return replace(setup, batch_rows=LARGER * has.batch_rows)
 
 
@@ -105,6 +110,8 @@ def _on_all_devices(strategy: Strategy) -> Change:
         devices = has.gpus or has.cores
         if devices == 1:
             return f"this PC has one {'GPU' if has.gpus else 'core'}"
+        if has.batch_rows is None:
+            return NO_BATCH_SIZE
         return setup.with_fit(strategy=strategy, devices=devices, threads=max(1, has.cores // devices))
 
     return change
@@ -123,4 +130,5 @@ RUNGS: Mapping[str, Change] = {
     "DDP on all devices": _on_all_devices("ddp"),
     "ZeRO 2 on all devices": _on_all_devices("deepspeed_stage_2"),
     "compile": _compiled,
+    AGAIN: lambda setup, has: start(has),
 }

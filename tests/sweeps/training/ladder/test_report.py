@@ -43,7 +43,7 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
     slow = Result("as given", fake(0.5, 0.002), 1.0, "", True, RAW)
     parquet = Result("prepared Parquet", fake(900.0, 45678.0), 90.0, "", True, Setup())
     results = [slow, parquet, fast]
-    report.write(LadderConfig("toy", torch, {}, 1.0, tmp_path), results, 0.0)
+    report.write(LadderConfig("toy", torch, {}, 1.0, tmp_path), results)
     axes = report.chart("toy", results).axes[0]
     ticks = [label.get_text() for label in axes.get_xticklabels()]
     bars = [text.get_text() for text in axes.texts]
