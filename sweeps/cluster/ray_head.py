@@ -2,8 +2,9 @@
 
 The settings are JSON: the arguments of `ray_connection.init`, and PYTHONPATH as Ray's processes are to have
 it. Ray starts after a line of input, or when that has not come for a while. Its address, its folder and the
-ids of the processes without which it can't be are printed as a line of JSON, or why it has not started. Ray's processes end with this one (Ray sets their
-PR_SET_PDEATHSIG), which ends with the sweep: at the latest when its input is closed.
+ids of the processes without which it can't be are printed as a line of JSON, or why it has not started. Ray's
+processes end with this one (Ray sets their PR_SET_PDEATHSIG), which ends with the sweep: at the latest when
+its input is closed.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ def enter_folder_of(module: ModuleType) -> None:
 
 @contextmanager
 def _kept_process(path: str) -> Iterator[None]:
-    """Keep the folder, the words and the signals of this process, which an import of a user's file may change.
+    """Keep the folder, the words and the signals of this process, which an import may change.
 
     Meanwhile the words begin with the name of that file, for a usage text of its own, and the terminal can't
     be read, as in the process of a trial.
@@ -276,7 +276,7 @@ def _kept_process(path: str) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in STOPS}
     sys.argv = [f"{path.rpartition('.')[2]}.py", *words[1:]]
     try:
-        with open(os.devnull, encoding="utf-8") as sys.stdin:
+        with Path(os.devnull).open(encoding="utf-8") as sys.stdin:
             yield
     finally:
         sys.argv, sys.stdin = words, terminal

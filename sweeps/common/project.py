@@ -161,8 +161,8 @@ def dotted(file: Path) -> str:
     if parts is None:
         stem = re.sub(r"\W", "_", file.stem)
         raise UserError(
-            f"{shown_path(file)}: Python imports no file of this name; use letters, digits and _ only, and no "
-            f"digit first, as in {stem if stem.isidentifier() else f'model_{stem}'}.py"
+            f"{shown_path(file)}: Python imports no file of this name; use letters, digits and _ only, and "
+            f"no digit first, as in {stem if stem.isidentifier() else f'model_{stem}'}.py"
         )
     return ".".join(parts)
 

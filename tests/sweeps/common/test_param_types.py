@@ -65,7 +65,7 @@ class OfAllTypes(Inherited):
     momentum: np.float64 = np.float64(0.5)  # noqa: RUF009
     name: Literal["sgd", 2, None] = "sgd"
     activation: Activation = Activation.gelu
-    data: Path = Path("data/raw")  # noqa: RUF009
+    data: Path = Path("data/raw")
     limit: Optional[int] = 3  # noqa: UP045
     either: int | list[int] = 1
     layers: tuple = (8, (4, 4))  # type: ignore[type-arg]
