@@ -306,8 +306,6 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
                 f"it ends the program ({said}). Put what only a program does, such as reading flags, below "
             )
             said += 'if __name__ == "__main__":'
-        if new := trainable_contract.new_import(error, (frames[-1].line or "") if frames else ""):
-            said = f"the package training is now sweeps.training; write {new}"
         where += project.hides(error)
         raise UserError(f"{kind.flag} {name}: can't be imported: {said}{where}") from error
     own = project.file_in(project.folder(), path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 from contextlib import suppress
@@ -50,8 +49,6 @@ def check(asked: str, module: ModuleType) -> None:
 
 
 def _faults_of_preparation(module: ModuleType) -> list[str]:
-    if hasattr(module, "PREPARE_KNOBS"):
-        return [f"{module.__file__}: rename PREPARE_KNOBS to PREPARE_PARAMS. Prepared data stays valid"]
     lacking = [entry for entry in PREPARES if not hasattr(module, entry)]
     if len(lacking) == len(PREPARES):
         return []
@@ -88,22 +85,3 @@ def _takes(function: object, count: int) -> bool:
         except TypeError:
             return False
     return True
-
-
-FACE = ("CannotTrain", "Columns", "ParquetDataModule", "Rows", "data_dir", "seed_of_run")
-"""Names that a trainable imports from `sweeps.training`, formerly `training`."""
-
-
-def new_import(error: BaseException, line: str) -> str:
-    """The line that replaces a failed import of the former package `training`; "" for any other error."""
-    former = error.name if isinstance(error, ModuleNotFoundError) else None
-    if former is None or former.partition(".")[0] != "training":
-        return ""
-    try:
-        statement = ast.parse(line.strip()).body[0]
-    except (SyntaxError, IndexError):
-        statement = None
-    names = [alias.name for alias in statement.names] if isinstance(statement, ast.ImportFrom) else []
-    if names and set(names) <= set(FACE):
-        return f"from sweeps.training import {', '.join(names)}"
-    return f"from sweeps.training import ... (one of {', '.join(FACE)})"

@@ -35,8 +35,6 @@ SCORING = (
     *("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs", "epoch_steps"),
 )
 """Settings that the score at an epoch depends on; a learning rate may depend on the last epoch."""
-FORMER_PACKAGES = ("training/",)
-"""Packages of this program in records of older versions."""
 MOST_FILES = 5
 """Changed files of this program that are listed by name."""
 NOT_SCORING = ("ray", "optuna")
@@ -86,7 +84,7 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
     ]
     other_searcher = before["settings"].get("searcher") != now["settings"].get("searcher")
     code = [name for name, _, _ in _differing(before["code"], now["code"])]
-    program = [name for name in code if name.startswith(("sweeps/", *FORMER_PACKAGES))]
+    program = [name for name in code if name.startswith("sweeps/")]
     lines += [
         f"{name}: its {'code' if name.endswith('.py') else 'content'}" for name in code if name not in program
     ]

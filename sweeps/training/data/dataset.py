@@ -23,7 +23,6 @@ from sweeps.common.param_types import build_params, held, hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training.config import Trainable
 from sweeps.training.data import raw_files, shards
-from sweeps.training.data.former_names import in_former_names
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Manifest, NotPrepared
 
@@ -235,7 +234,7 @@ def _code_of(prepare: Any, module: ModuleType) -> str:
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
         if not name.startswith("sweeps/"):
-            content = hashlib.sha256(in_former_names(path.read_bytes())).hexdigest()
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
             digest.update(f"{name} {content}\n".encode())
     return digest.hexdigest()
 

@@ -134,21 +134,6 @@ def test_a_folder_that_is_no_project_names_the_command_that_begins_one(tmp_path:
     assert found.endswith("init FOLDER")
 
 
-@pytest.mark.parametrize(
-    ("line", "new"),
-    [
-        ("from training.parquet import ParquetDataModule, Rows", "ParquetDataModule, Rows"),
-        ("import training", "..."),
-    ],
-)
-def test_an_import_of_the_former_package_is_told_its_new_path(line: str, new: str, tmp_path: Path) -> None:
-    write(tmp_path, {"cnn.py": f"{line}\n{TRAINABLE}"})
-    (found,) = found_in(tmp_path, "trainable", "cnn")
-    said = "the package training is now sweeps.training; write from sweeps.training import"
-    assert found.startswith(f"error: --trainable cnn: can't be imported: {said} {new}")
-    assert f"{tmp_path}/cnn.py, line 1" in found
-
-
 def test_a_misspelt_dotted_path_gets_the_public_modules_of_its_package(tmp_path: Path) -> None:
     write(tmp_path, {f"mine/{file}.py": TRAINABLE for file in ("cnn", "mlp", "_parts", "deep/vit")})
     (found,) = found_in(tmp_path, "trainable", "mine.cn")

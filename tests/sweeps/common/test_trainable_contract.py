@@ -64,7 +64,6 @@ def test_any_build_data_that_takes_params_and_folder_will_do(text: str, module: 
     [
         ("def raw_items(params): ...", "", "does not define raw_items"),
         ('PREPARE_PARAMS = ("lr",)', "", "does not define PREPARE_PARAMS"),
-        ("PREPARE_PARAMS", "PREPARE_KNOBS", "rename PREPARE_KNOBS to PREPARE_PARAMS."),
         ('("lr",)', '"lr"', "PREPARE_PARAMS 'lr' must be a tuple of names"),
         ('("lr",)', '("lrr",)', "PREPARE_PARAMS: lrr: no such hyperparameter of Params. Did you mean 'lr'?"),
         ("def prepare(item, params): ...", "prepare = 1", "prepare must be a function"),
