@@ -21,6 +21,7 @@ from sweeps.training import fit_loop, trainer, trainer_options
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import strategy
+from sweeps.training.trial_logger import TrialLogger
 from sweeps.training.weights import ModelState
 
 
@@ -46,10 +47,11 @@ def score(
         data.batch_size = config.micro_batch
     precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
     options = {**fit_loop.lean(devices=1), **trainer_options.of(trainable, params)}
-    tester = pl.Trainer(precision=precision, enable_checkpointing=False, **options)
-    with _checkpoint(ModelState.read(weights)) as file:
+    with _checkpoint(ModelState.read(weights)) as file, _logger() as options["logger"]:
+        tester = pl.Trainer(precision=precision, enable_checkpointing=False, **options)
         tester.test(model, data, ckpt_path=file, weights_only=False, verbose=False)
-    return {name: shortest(float(value)) for name, value in tester.callback_metrics.items()}
+        found = {**options["logger"].new_scalars(), **tester.callback_metrics}
+    return {name: shortest(float(value)) for name, value in found.items()}
 
 
 def model_of(
@@ -76,7 +78,11 @@ def model_of(
         options = {**fit_loop.lean(devices=1), "accelerator": "cpu", "enable_checkpointing": False}
         options["max_epochs"] = config.max_epochs
         # Lightning asks its callbacks where the checkpoint holds states of some.
-        with _checkpoint(state, callbacks={}) as file, suppress(_WeightsLoaded):
+        with (
+            _checkpoint(state, callbacks={}) as file,
+            _logger() as options["logger"],
+            suppress(_WeightsLoaded),
+        ):
             pl.Trainer(**options, callbacks=[_Loaded()]).fit(model, data, ckpt_path=file, weights_only=False)
         model.trainer = None
     else:
@@ -101,6 +107,7 @@ def _model(trainable: Trainable, params: Any, config: FitConfig) -> pl.Lightning
     pl.seed_everything(config.seed, workers=True, verbose=False)
     model = trainable.build_model(params)
     trainer.seed_hooks(model, config.seed)
+    trainer.keep_callbacks(model, _ignore)
     return model
 
 
@@ -109,6 +116,18 @@ def _data(trainable: Trainable, params: Any, config: FitConfig, prepared: Path |
     data: Any = build_data(trainable, params, prepared)
     trainer.seed_hooks(data, config.seed)
     return data
+
+
+@contextmanager
+def _logger() -> Iterator[TrialLogger]:
+    """What the model finds as `self.logger`."""
+    logger = TrialLogger(None, _ignore)
+    yield logger
+    logger.close()
+
+
+def _ignore(_: str) -> None:
+    """Take a notice that the training has told."""
 
 
 @contextmanager

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 
+from sweeps.training import held_out
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.trial_logger import TrialLogger
-from tests.sweeps.training.test_lightning_projects import CONFIG, Net, trainable, trained
+from tests.sweeps.training.test_lightning_projects import CONFIG, Net, scores, trainable, trained
 
 
 class Logs(Net):
@@ -77,6 +79,28 @@ def test_files_of_the_model_are_kept_in_a_folder_that_is_given_only(tmp_path: Pa
 
     assert sorted(file.name for file in run(tmp_path / "logs").iterdir()) == ["0.txt", "1.txt", "2.txt"]
     assert not run(None).exists()
+
+
+class LogsInTest(Net):
+    def setup(self, stage: str) -> None:
+        logger: Any = self.logger
+        logger.experiment.add_text("stage", stage)
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        super().test_step(batch, batch_idx)
+        logger: Any = self.logger
+        logger.experiment.add_scalar("by_logger", 1.0)
+
+    def configure_callbacks(self) -> Any:
+        return [ModelCheckpoint(), TQDMProgressBar()]
+
+
+def test_the_logger_is_there_in_the_test_and_where_a_model_is_loaded(tmp_path: Path) -> None:
+    best, tested, predicted = scores(trainable(LogsInTest), tmp_path)
+    assert best == pytest.approx(tested)
+    assert best == pytest.approx(predicted)
+    scored = held_out.score(trainable(LogsInTest), None, CONFIG, tmp_path)
+    assert scored == {"test_acc": pytest.approx(best), "by_logger": 1.0}
 
 
 class LogsItsScore(Net):
