@@ -20,6 +20,7 @@ from pathlib import PurePath
 from types import NoneType
 from typing import Any, Literal
 
+from sweeps.common.errors import reason_of
 from sweeps.common.yaml_values import ParamValue, nearest
 
 WORDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -86,7 +87,7 @@ def refusal(params_class: Any, values: Mapping[str, ParamValue]) -> str:
         build_params(params_class, values)
     except (Exception, SystemExit) as error:  # of the user's `__post_init__`
         is_said = isinstance(error, ValueError | TypeError | AssertionError) and str(error)
-        return str(error) if is_said else f"{type(error).__name__}: {error}".removesuffix(": ")
+        return str(error) if is_said else reason_of(error)
     return ""
 
 
@@ -241,12 +242,16 @@ def _filled(container: Any, content: Any, member: Any) -> Any:
     if isinstance(content, dict):
         if dataclasses.is_dataclass(container):
             return build_params(container, content)
-        return {typed(key, of[0]): typed(each, of[1]) for key, each in content.items()} if of else content
+        return {typed(key, of[0]): _element(each, of[1]) for key, each in content.items()} if of else content
     if not of:
         return _as_tuples(content) if container is tuple else content
     if typing.get_origin(member) is tuple and of[-1] is not ...:
-        return tuple(typed(each, hint) for each, hint in zip(content, of, strict=True))
-    return container(typed(each, of[0]) for each in content)
+        return tuple(_element(each, hint) for each, hint in zip(content, of, strict=True))
+    return container(_element(each, of[0]) for each in content)
+
+
+def _element(value: Any, hint: Any) -> Any:
+    return value if hint is Any else typed(value, hint)
 
 
 def _as_tuples(content: Any) -> Any:

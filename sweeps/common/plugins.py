@@ -300,7 +300,7 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
             if any(frame.filename.endswith(end) for end in on_the_way)
         ]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-        said = f"{type(error).__name__}: {error}"
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
         if isinstance(error, SystemExit | EOFError):
             said = (
                 f"it ends the program ({said}). Put what only a program does, such as reading flags, below "

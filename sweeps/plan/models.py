@@ -123,7 +123,7 @@ def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:
             known = static_metrics(model.module, build_params(model.module.Params, _some_point(model)))
         except CannotTrain as error:
             raise UserError(f"--trainable {model.name}: {error}") from None
-        except Exception as error:  # of the user's function
+        except (Exception, SystemExit) as error:  # of the user's function
             raise UserError(f"--trainable {model.name}: {FUNCTION} raises {reason_of(error)}") from None
         if first in known:
             raise UserError(

@@ -71,7 +71,7 @@ class Plan:
             )
         except CannotTrain as error:
             return Ending("failed", str(error))
-        except Exception as error:  # of the user's function
+        except (Exception, SystemExit) as error:  # of the user's function
             return Ending("failed", f"{FUNCTION} raises {reason_of(error)}")
         why = why_missed(self.config.objectives, metrics)
         return Ending("infeasible", why, metrics) if why else None

@@ -141,6 +141,8 @@ def _value(domain: Domain | None, hint: Any, value: ParamValue) -> ParamValue:
     """The one value at which a hyperparameter is fixed."""
     if domain is not None and domain.range is not None:
         return _of_type(value, domain.range.is_whole)
+    if isinstance(value, dict) and (fault := type_fault(value, hint)):
+        raise ValueError(f"{fault}; a range is given as {FORMS}")
     return held(value, hint)
 
 

@@ -157,3 +157,55 @@ def test_a_package_of_the_users_that_raises_is_named(tmp_path: Path) -> None:
     expected = "error: --search-space mine: can't be imported: ZeroDivisionError: division by zero"
     assert found.startswith(expected)
     assert str(tmp_path / "search_spaces" / "__init__.py") in found
+
+
+@pytest.mark.parametrize(
+    ("line", "ends"),
+    [
+        ("import argparse; argparse.ArgumentParser().parse_args()", "(SystemExit: 2)"),
+        ("raise SystemExit", "(SystemExit)"),
+        ("exit(0)", "(SystemExit: 0)"),
+        ("input()", "(EOFError: EOF when reading a line)"),
+    ],
+)
+def test_a_file_that_ends_the_program_is_named_with_what_to_do(line: str, ends: str, tmp_path: Path) -> None:
+    write(tmp_path, {"net.py": f"{TRAINABLE}\n{line}\n"})
+    (found,) = found_in(tmp_path, "trainable", "net")
+    assert found == (
+        f"error: --trainable net: can't be imported: it ends the program {ends}. Put what only a program "
+        f'does, such as reading flags, below if __name__ == "__main__": ({tmp_path / "net.py"}, line 10)'
+    )
+
+
+CHANGES = """
+import os, signal, sys
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+sys.argv = ["mine"]
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+"""
+KEPT = """
+import os, signal, sys
+from sweeps.common import plugins
+before = os.getcwd(), sys.argv, sys.stdin, signal.getsignal(signal.SIGINT)
+module = plugins.find(plugins.TRAINABLE, "models/net.py")
+assert before == (os.getcwd(), sys.argv, sys.stdin, signal.getsignal(signal.SIGINT)), before
+plugins.enter_folder_of(module)
+assert os.getcwd() == os.path.dirname(module.__file__)
+assert str(plugins.project.folder()) == before[0]
+"""
+
+
+def test_a_command_keeps_its_folder_its_words_and_its_signals_whatever_a_file_changes(tmp_path: Path) -> None:
+    write(tmp_path, {"models/net.py": CHANGES + TRAINABLE})
+    environment = {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", KEPT], cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize(("name", "advice"), [("3dnet.py", "model_3dnet.py"), ("a-b c.py", "a_b_c.py")])
+def test_a_file_name_that_python_can_not_import_is_answered_with_one_that_it_can(
+    name: str, advice: str, tmp_path: Path
+) -> None:
+    write(tmp_path, {name: TRAINABLE})
+    (found,) = found_in(tmp_path, "trainable", name)
+    assert found.endswith(f"use letters, digits and _ only, and no digit first, as in {advice}")

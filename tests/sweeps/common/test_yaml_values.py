@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, make_dataclass
 
-from sweeps.common.yaml_values import field_docs, nearest
+import pytest
+import yaml
+
+from sweeps.common.yaml_values import dump_yaml, field_docs, load_yaml, nearest
 
 
 def test_the_nearest_spelling_is_offered_only_when_it_is_near() -> None:
@@ -41,3 +45,28 @@ def test_a_field_has_the_doc_of_the_class_that_defines_it() -> None:
 
 def test_a_class_without_source_has_no_docs() -> None:
     assert field_docs(make_dataclass("Made", [("lr", float, 0.1)])) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["1:30", "1:30:00", "yes", "no", "on", "Off", "y", "2024-01-31", "0x1F", "0b1"]
+)
+def test_what_only_yaml_1_1_takes_for_a_number_or_a_truth_value_is_text(text: str) -> None:
+    assert load_yaml(f"a: {text}") == {"a": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("010", 10), ("-7", -7), ("1e-3", 0.001), (".5", 0.5), ("True", True), ("~", None), ("", None)],
+)
+def test_a_number_and_null_are_read_as_people_write_them(text: str, value: object) -> None:
+    found = load_yaml(f"a: {text}")["a"]
+    assert (found, type(found)) == (value, type(value))
+    assert load_yaml("a: &b {c: 1}\nd: {<<: *b}")["d"] == {"c": 1}
+
+
+@pytest.mark.parametrize(
+    "text", ["08", "010", "1e-3", "1:30", "no", "null", "~", "2024-01-31", "0x1F", ".inf", ""]
+)
+def test_a_text_stays_text_in_a_file_here_and_for_others(text: str) -> None:
+    written = dump_yaml({"a": text, "b": 1e-05, "c": math.inf})
+    assert load_yaml(written) == yaml.safe_load(written) == {"a": text, "b": 1e-05, "c": math.inf}

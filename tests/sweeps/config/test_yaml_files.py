@@ -38,10 +38,8 @@ def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path)
         ("params: 3\n", "params 3: must be 'name: value' lines"),
         ("space: net_wide\n", "space net_wide: must be 'name: value' lines; the name of a search space is"),
         ("space: {lr: 0..1}\nranges: {lr: 0..1}\n", "ranges: the same as space; give it once"),
-        (
-            "space:\n  lr: {low: 0}\n",
-            "space lr: {'low': 0}: must be a number, true, false or text, as in 1e-4..1e-1:log or 16,32,64",
-        ),
+        ("time_budget_hours: 1:30\n", "time_budget_hours 1:30: must be a number"),
+        ("keep_going: on\n", "keep_going on: must be true or false"),
         ("metric: {acc: max}\n", "metric {'acc': 'max'}: must be text, as in val_acc:max"),
         ("metric:\n- {acc: max}\n- {size: min}\n", "metric {'acc': 'max'}: must be text, as in val_acc:max"),
         ("- a\n", "must hold settings as 'key: value' lines"),

@@ -198,3 +198,20 @@ def test_all_that_does_not_fit_is_said_at_once() -> None:
     with pytest.raises(UserError) as raised:
         applied({"lr": tune.uniform(0, 1)}, {"lrr": 1, "lr": "1..0"}, ALL)
     assert [line.split()[1] for line in str(raised.value).splitlines()] == ["lrr:", "lr=1..0:"]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ({"rows": "null,4"}, "--ranges rows=null,4: None: must be a whole number"),
+        ({"rows": [None, 4]}, "--ranges rows=null,4: None: must be a whole number"),
+        ({"rows": "[1, 2],4"}, "--ranges rows=[1, 2],4: [1, 2]: must be a whole number"),
+        ({"lr": {"low": 0}}, '--ranges lr={"low": 0}: must be a number; a range is given as LOW..HIGH, '),
+    ],
+)
+def test_a_value_of_another_type_is_named_with_its_hyperparameter(
+    ranges: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(UserError) as raised:
+        applied({}, ranges, ALL)
+    assert str(raised.value).startswith(expected)

@@ -34,6 +34,18 @@ def test_hyperparameters_have_flags_of_their_own(tmp_path: Path) -> None:
     assert re.fullmatch(r"fit-digits_mlp-\d{8}-\d{6}", str(run.name))
 
 
+def test_a_hyperparameter_with_the_name_of_a_flag_is_set_by_params(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, place = "tests.faulty.named_like_flags", ("--results-dir", str(tmp_path))
+    run = parsed(name, "--lr", "0.2", "--params", "params=7", "no_test=3", "help=2", "--no-test", *place)
+    assert run.params == {"lr": 0.2, "params": 7, "no_test": 3, "help": 2}
+    assert not run.test
+    with pytest.raises(SystemExit):
+        parsed(name, "--help")
+    assert "Learning rate (default: 0.1)." in capsys.readouterr().out
+
+
 def test_params_come_from_a_file_too_and_what_is_typed_wins(tmp_path: Path) -> None:
     path = tmp_path / "params.yaml"
     path.write_text("trainable: digits_mlp\nparams:\n  lr: 1e-3\n  hidden: 64\n")
@@ -64,7 +76,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
             r"--params hiden: no such hyperparameter. Did you mean 'hidden'\?",
         ),
         (("digits_mlp", "--hidden", "3.5"), "--hidden 3.5: must be a whole number"),
-        (("digits_mlp", "--hidden", "-1"), "--params: hidden -1: must be above 0"),
+        (("digits_mlp", "--hidden", "-1"), "--params hidden=-1: hidden -1: must be above 0"),
         (("digits_mlp", "--hidden"), "--hidden: expected one argument"),
         (("digits_mlp", "--max-epochs", "0"), "--max-epochs 0: must be at least 1"),
         (("digits_mlp", "--max-epochs", "some"), "--max-epochs some: must be a whole number"),
