@@ -118,9 +118,12 @@ def checked(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, Par
 
 
 def refused(values: Mapping[str, ParamValue], fault: str) -> str:
-    """The error for fixed values that Params refuses."""
-    pairs = " ".join(f"{name}={shown(value)}" for name, value in values.items())
-    return f"--params {pairs}: {fault}" if values else f"Params refuses its own defaults: {fault}"
+    """The error for fixed values that Params refuses; it names them where the fault does not."""
+    pairs = "".join(f" {name}={shown(value)}" for name, value in values.items())
+    is_named = any(fault.startswith(name) for name in values)
+    return (
+        f"--params{'' if is_named else pairs}: {fault}" if values else f"Params refuses its defaults: {fault}"
+    )
 
 
 def held(value: Any, hint: Any) -> ParamValue:

@@ -267,7 +267,7 @@ def enter_folder_of(module: ModuleType) -> None:
 
 @contextmanager
 def _kept_process(path: str) -> Iterator[None]:
-    """Keep the folder, the words and the signals of this process, which an import may change.
+    """Keep the folder, the words and the signals of this process, whatever a user's file changes.
 
     Meanwhile the words begin with the name of that file, for a usage text of its own, and the terminal can't
     be read, as in the process of a trial.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -23,8 +24,15 @@ def choices(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str) -> ModuleType:
-    """`common.plugins.find` for trainable, search_space, searcher, scheduler or logger."""
-    return plugins.find(KINDS[kind], name)
+    """`common.plugins.find` for trainable, search_space, searcher, scheduler or logger. The log of a user's
+    file is that of its trials, not of this process."""
+    log = logging.getLogger()
+    level, handlers = log.level, log.handlers[:]
+    try:
+        return plugins.find(KINDS[kind], name)
+    finally:
+        log.setLevel(level)
+        log.handlers[:] = handlers
 
 
 def named(config: SweepConfig) -> SweepConfig:

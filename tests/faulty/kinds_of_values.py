@@ -1,5 +1,6 @@
 """A trainable whose hyperparameters have values of all kinds, and a space of them."""
 
+import itertools
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -57,7 +58,7 @@ class Net(pl.LightningModule):
         super().__init__()
         check(params)
         sizes = [2, *params.layers, 1]
-        pairs = zip(sizes, sizes[1:], strict=False)
+        pairs = itertools.pairwise(sizes)
         self.net = torch.nn.Sequential(*(torch.nn.Linear(*pair, dtype=params.dtype) for pair in pairs))
 
     def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:

@@ -183,7 +183,7 @@ def test_whatever_params_raises_is_the_users_message(error: BaseException, said:
             raise error
 
     assert checked(Refusing, {"lr": 0.5})[1] == [f"--params lr=0.5: {said}"]
-    assert checked(Refusing, {})[1] == [f"Params refuses its own defaults: {said}"]
+    assert checked(Refusing, {})[1] == [f"Params refuses its defaults: {said}"]
 
 
 def test_what_fits_is_kept_and_every_fault_is_told() -> None:
@@ -194,5 +194,5 @@ def test_what_fits_is_kept_and_every_fault_is_told() -> None:
 
 
 def test_params_itself_has_the_last_word() -> None:
-    assert checked(Params, {"width": 65}) == ({"width": 65}, ["--params width=65: width: at most 64"])
+    assert checked(Params, {"width": 65}) == ({"width": 65}, ["--params: width: at most 64"])
     assert checked(Params, {"width": 64}) == ({"width": 64}, [])

@@ -178,16 +178,19 @@ def test_a_file_that_ends_the_program_is_named_with_what_to_do(line: str, ends: 
 
 
 CHANGES = """
-import os, signal, sys
+import logging, os, signal, sys
+logging.basicConfig(level=logging.DEBUG)
 os.chdir(os.path.dirname(os.path.abspath(__file__)))
 sys.argv = ["mine"]
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 """
 KEPT = """
-import os, signal, sys
+import logging, os, signal, sys
 from sweeps.common import plugins
+from sweeps.config import plugins as registry
 before = os.getcwd(), sys.argv, sys.stdin, signal.getsignal(signal.SIGINT)
-module = plugins.find(plugins.TRAINABLE, "models/net.py")
+module = registry.find("trainable", "models/net.py")
+assert (logging.getLogger().level, logging.getLogger().handlers) == (logging.WARNING, [])
 assert before == (os.getcwd(), sys.argv, sys.stdin, signal.getsignal(signal.SIGINT)), before
 plugins.enter_folder_of(module)
 assert os.getcwd() == os.path.dirname(module.__file__)

@@ -228,7 +228,7 @@ def test_a_hyperparameter_cannot_be_swept_and_fixed() -> None:
 
 def test_params_may_refuse_what_is_fixed() -> None:
     assert faults({"lr": tune.uniform(0, 1)}, {"momentum": 1.5}) == [
-        "--params momentum=1.5: momentum 1.5: must be below 1",
+        "--params: momentum 1.5: must be below 1",
     ]
 
 

@@ -76,7 +76,7 @@ def test_a_run_that_goes_on_is_told_where_its_folders_are(
             r"--params hiden: no such hyperparameter. Did you mean 'hidden'\?",
         ),
         (("digits_mlp", "--hidden", "3.5"), "--hidden 3.5: must be a whole number"),
-        (("digits_mlp", "--hidden", "-1"), "--params hidden=-1: hidden -1: must be above 0"),
+        (("digits_mlp", "--hidden", "-1"), "--params: hidden -1: must be above 0"),
         (("digits_mlp", "--hidden"), "--hidden: expected one argument"),
         (("digits_mlp", "--max-epochs", "0"), "--max-epochs 0: must be at least 1"),
         (("digits_mlp", "--max-epochs", "some"), "--max-epochs some: must be a whole number"),
