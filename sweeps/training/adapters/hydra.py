@@ -1,14 +1,16 @@
-"""A Hydra project as a trainable: `hydra:configs/train:trainer=cpu`.
+"""A Hydra project as a trainable: `hydra:configs/train:trainer=cpu`, or by its program: `hydra:src/train.py`.
 
-Hydra composes its settings; `hydra.utils.instantiate` builds the model, the data and the callbacks. The
-hyperparameters are the paths of the settings, as in Hydra's overrides; those that are computed from others
-(`${...}`) follow them.
+Hydra composes its settings; `hydra.utils.instantiate` builds the model, the data and the callbacks, where the
+project's own program calls it. The hyperparameters are the paths of the settings, as in Hydra's overrides;
+those that are computed from others, by `${...}` or by the program, follow them.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
+import io
 import json
 import logging
 import os
@@ -22,7 +24,7 @@ from typing import Any
 import yaml
 
 from sweeps.common import project
-from sweeps.common.errors import UserError, causes, innermost
+from sweeps.common.errors import UserError, causes, first_line
 from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import nearest
 from sweeps.training.adapters import settings_tree
@@ -39,10 +41,16 @@ NOT_SWEPT = ("hydra", "paths", "logger", "callbacks", "trainer", "seed", "ckpt_p
 """Sections that this program sets, that say where files are, or of which only a part is swept."""
 OVERRIDE = re.compile(r"~|\+{0,2}[\w./@-]+=")
 VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
+OWN_RESOLVER = re.compile(r"\$\{(?!oc\.|hydra:|now:)[\w.]+:")
+"""Of a project, since OmegaConf and Hydra have the others."""
+ADVICE = "If your program provides it, give the program: --hydra src/train.py"
+MISSING = "???"
+"""The value of a setting that has none."""
 
 
 def find(rest: str) -> ModuleType:
-    """The trainable of `CONFIG_DIR/NAME`, behind which there may be overrides, each after a colon.
+    """The trainable of `CONFIG_DIR/NAME`, or of a program, behind which there may be overrides, each after a
+    colon.
 
     Raises:
         UserError: the folder, a file or a package is missing, or Hydra can't compose the settings.
@@ -52,11 +60,8 @@ def find(rest: str) -> ModuleType:
     flag = f"--hydra {given}"
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
-    folder, name = _place(flag, given)
-    found = HydraProject(
-        _composed(flag, folder, name, tuple(overrides)), (str(_shown(folder / f"{name}.yaml")),)
-    )
-    if faults := list(found.faults_of_targets()):
+    found = _found(flag, given, overrides)
+    if faults := [*found.faults_of_targets(), *found.faults_of_references()]:
         raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
     return found.trainable()
 
@@ -65,9 +70,93 @@ def find(rest: str) -> ModuleType:
 def load(payload: str) -> ModuleType:
     """The same in another process, whose PC may not have the files and the environment."""
     content = json.loads(payload)
-    for name, value in content["variables"].items():
+    for name, value in content.pop("variables").items():
         os.environ.setdefault(name, value)
-    return HydraProject(content["tree"]).trainable()
+    return HydraProject(**content).trainable()
+
+
+def _found(flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
+    """The project of a folder with settings, or of a program."""
+    from sweeps.training.adapters import captured_hydra
+
+    place, composed = None, None
+    if given.endswith(".py"):
+        programs = [(project.folder() / Path(given).expanduser()).absolute()]
+        if not programs[0].is_file():
+            raise UserError(f"{flag}: no such file. Give a program, CONFIG_DIR or CONFIG_DIR/NAME")
+    else:
+        place = _place(flag, given)
+        programs = _programs_of(*place)
+
+    def settings(path: str | None, name: str | None) -> Any:
+        nonlocal place, composed
+        if place is None:
+            place = _place(flag, str(programs[0].parent / (path or "") / (name or "")))
+        composed = _composed(flag, *place, overrides)
+        return composed.copy()
+
+    here, program, computed, why = str(project.folder()), "", {}, ""
+    captured_hydra.set_hydra_config(here)
+    if len(programs) == 1:
+        program = project.dotted(programs[0])
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                run = captured_hydra.run(program, settings)
+            computed = _changed(_plain(composed), _plain(run.config))
+        except captured_hydra.ProgramFailed as error:
+            if place is None or given.endswith(".py"):
+                raise UserError(f"{flag}: {error}") from None
+            program, why = "", f"not run: {error}"
+    elif programs:
+        listed = [str(_shown(file)) for file in programs]
+        why = f"not run, since there are several: {', '.join(listed)}; give one, as --hydra {listed[0]}"
+    assert place is not None
+    if composed is None:
+        try:
+            composed = _composed(flag, *place, overrides)
+        except UserError as error:
+            raise UserError(f"{error}. The program is {why}" if why else str(error)) from None
+    file = place[0] / f"{place[1]}.yaml"
+    return HydraProject(_plain(composed), (str(_shown(file)),), program, computed, here, why)
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Path to value of what is another one, or new."""
+    known = dict(settings_tree.leaves(before))
+    return {path: value for path, value in settings_tree.leaves(after) if known.get(path, MISSING) != value}
+
+
+def _programs_of(folder: Path, name: str) -> list[Path]:
+    """The programs of the project with these settings in their `hydra.main`, or else with this folder."""
+    here = project.folder()
+    files = {
+        file
+        for place, pattern in ((folder.parent, "*.py"), (here, "*.py"), (here, "*/*.py"), (here, "*/*/*.py"))
+        for file in place.glob(pattern)
+        if file.is_relative_to(here)
+        and all(part.isidentifier() for part in file.relative_to(here).with_suffix("").parts)
+    }
+    found = {
+        file: own
+        for file in sorted(files)
+        for path, own in _settings_of(file)
+        if (file.parent / path).resolve() == folder.resolve()
+    }
+    return [file for file, own in found.items() if own == name] or list(found)
+
+
+def _settings_of(file: Path) -> Iterator[tuple[str, str]]:
+    """The folder and the name in each `hydra.main` of a program, as far as they are written out."""
+    text = file.read_text(errors="replace")
+    with contextlib.suppress(SyntaxError):
+        for node in ast.walk(ast.parse(text) if "hydra" in text else ast.Module([], [])):
+            for call in getattr(node, "decorator_list", ()):
+                if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("main"):
+                    given = dict(zip(("config_path", "config_name"), call.args, strict=False))
+                    given |= {str(each.arg): each.value for each in call.keywords}
+                    texts = {key: each.value for key, each in given.items() if isinstance(each, ast.Constant)}
+                    if isinstance(path := texts.get("config_path"), str):
+                        yield path, str(texts.get("config_name")).removesuffix(".yaml")
 
 
 def _overrides(parts: Sequence[str]) -> list[str]:
@@ -103,25 +192,25 @@ def _place(flag: str, given: str) -> tuple[Path, str]:
     )
 
 
-def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """The settings, whose references to others are not resolved."""
+def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> Any:
+    """The settings."""
     import hydra
     from hydra.core.global_hydra import GlobalHydra
-    from omegaconf import OmegaConf
 
     def compose(given: Sequence[str]) -> Any:
         GlobalHydra.instance().clear()
         with hydra.initialize_config_dir(str(folder), version_base=None):
-            return OmegaConf.to_container(hydra.compose(name, [*given]), resolve=False)
+            return hydra.compose(name, [*given])
 
     try:
-        found = compose(overrides)
+        config = compose(overrides)
     except Exception as error:  # Hydra's and OmegaConf's have several classes
         wrong = flag
         with contextlib.suppress(Exception):
             compose(())
             wrong = f"--hydra-overrides {' '.join(overrides)}" if overrides else flag
         raise UserError(f"{wrong}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    found = _plain(config)
     sections = ("model", *DATA, "trainer", "callbacks")
     if faults := [n for n in sections if found.get(n) is not None and not isinstance(found[n], Mapping)]:
         raise UserError("\n".join(f"{flag}: {n} is {found[n]!r}, and must be a section" for n in faults))
@@ -131,7 +220,7 @@ def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> d
     if lacking:
         words = ", and none of ".join(", ".join(part) for part in lacking)
         raise UserError(f"{flag}: no section of {words} with a {TARGET}: it has {', '.join(map(str, found))}")
-    return dict(found)
+    return config
 
 
 def _shown(path: Path) -> Path:
@@ -145,19 +234,36 @@ class HydraProject(Adapted):
     Args:
         tree: settings, whose references to others are not resolved.
         files: the primary file; () in another process, which checks no values.
+        program: module of the project's own program; "" where none is run.
+        computed: settings that it has set before it instantiates anything, by path.
+        folder: in which the command was typed.
+        why_no_program: for the plan.
     """
 
     class_key = TARGET
     kind = "the settings"
 
-    def __init__(self, tree: Mapping[str, Any], files: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        tree: Mapping[str, Any],
+        files: tuple[str, ...] = (),
+        program: str = "",
+        computed: Mapping[str, Any] | None = None,
+        folder: str = "",
+        why_no_program: str = "",
+    ) -> None:
         super().__init__(tree, files)
+        self._program, self._computed, self._folder = program, computed or {}, folder
+        self._why_no_program = why_no_program
 
     @property
     def content(self) -> Mapping[str, Any]:
         used = VARIABLE.findall(json.dumps(self.tree))
         return {
             "tree": self.tree,
+            "program": self._program,
+            "computed": self._computed,
+            "folder": self._folder,
             "variables": {name: os.environ[name] for name in used if name in os.environ},
         }
 
@@ -169,7 +275,11 @@ class HydraProject(Adapted):
             name: each for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))
         }
         found = settings_tree.leaves({**kept, "trainer": of_trainer, "callbacks": callbacks})
-        return {path: value for path, value in found if not settings_tree.is_reference(value)}
+        return {
+            path: value
+            for path, value in found
+            if not settings_tree.is_reference(value) and path not in self._computed
+        }
 
     @property
     def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
@@ -190,14 +300,34 @@ class HydraProject(Adapted):
     def build(self, values: Mapping[str, Any]) -> Built:
         from omegaconf import OmegaConf
 
+        from sweeps.training.adapters import captured_hydra
+
         config: Any = OmegaConf.create(settings_tree.with_values(self.tree, {}, values))
-        data = next(config[name] for name in DATA if TARGET in (config.get(name) or {}))
-        built_data = _instantiated(data)
-        model = _instantiated(config.model)
-        of_trainer = _plain({name: config.trainer[name] for name in FREE if name in self.trainer})
+        captured_hydra.set_hydra_config(self._folder)
+        data = next(name for name in DATA if TARGET in (config.get(name) or {}))
+        built: Mapping[str, Any] = {}
+        if self._program:
+            try:
+                run = captured_hydra.run(self._program, lambda *_: config, ("model", data))
+                config, built = run.config, run.built
+            except captured_hydra.ProgramFailed as error:  # it may need files that only the driver's PC has
+                if self._needs_program:
+                    raise
+                print(f"{error}. Its settings need nothing of it.", flush=True)
+        made = [
+            built[name] if name in built else captured_hydra.instantiated(config[name])
+            for name in (data, "model")
+        ]
+        of_trainer = _resolved({name: config.trainer[name] for name in FREE if name in self.trainer})
         kept = [name for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))]
-        callbacks = [_instantiated(config.callbacks[name]) for name in kept]
-        return Built(model, built_data, {**of_trainer, "callbacks": callbacks})
+        callbacks = [captured_hydra.instantiated(config.callbacks[name]) for name in kept]
+        return Built(made[1], made[0], {**of_trainer, "callbacks": callbacks})
+
+    @property
+    def _needs_program(self) -> bool:
+        """Whether the settings are not complete without what the program does."""
+        is_missing = any(value == MISSING for _, value in settings_tree.leaves(self.tree))
+        return bool(self._computed or OWN_RESOLVER.search(json.dumps(self.tree))) or is_missing
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
         tree = settings_tree.with_values(self.tree, {}, values)
@@ -207,6 +337,8 @@ class HydraProject(Adapted):
         return {BEST_FILE: f"# Train it again: {words}\n{yaml.safe_dump(tree, sort_keys=False)}"}
 
     def modules(self) -> Iterator[str]:
+        if self._program:
+            yield self._program
         for path, value in settings_tree.leaves(self.tree):
             parts = str(value).split(".")
             if path.rpartition(".")[2] == TARGET:  # a class, or a method of one
@@ -223,7 +355,34 @@ class HydraProject(Adapted):
             if is_class and (why := _why_lost(str(value))):
                 yield f"{path} {value}: {why}"
 
+    def faults_of_references(self) -> Iterator[str]:
+        """Settings of what a trial is built of whose values can't be computed, with the reason."""
+        from omegaconf import OmegaConf, errors
+
+        config: Any = OmegaConf.create(dict(self.tree))
+        for path, value in self._computed.items():
+            OmegaConf.update(config, path, value)
+        callbacks = [f"callbacks.{n}" for n, each in self._callbacks().items() if not why_owned(each[TARGET])]
+        trainer = [f"trainer.{name}" for name in FREE if name in self.trainer]
+        for path in ("model", *(name for name in DATA if name in self.tree), *callbacks, *trainer):
+            try:
+                section = OmegaConf.select(config, path)
+                if OmegaConf.is_config(section):
+                    OmegaConf.to_container(section, resolve=True)
+            except errors.OmegaConfBaseException as error:
+                is_later = self._program and not isinstance(error, errors.UnsupportedInterpolationType)
+                if not is_later:  # else the program may set it when it has built the data
+                    why = f"The program is {self._why_no_program}" if self._why_no_program else ""
+                    yield f"{error.full_key}: {first_line(error)}. {why or ADVICE}"
+
+    def notes(self) -> list[tuple[str, str]]:
+        said = f"{self._program}: run in each trial until it has built the model and its data"
+        given = said if self._program else self._why_no_program
+        return [*([("program", given)] if given else []), *super().notes()]
+
     def why_not_here(self, path: str, value: Any) -> str:
+        if path in self._computed:
+            return f"{self._program} sets it"
         if path in ("seed", "ckpt_path"):
             return f"the sweep sets it{': give --seed' if path == 'seed' else ''}"
         if choices := self._choices(path):
@@ -249,18 +408,6 @@ class HydraProject(Adapted):
         return {name: each for name, each in given.items() if isinstance(each, Mapping) and TARGET in each}
 
 
-def _instantiated(config: Any) -> Any:
-    """What a section builds. An error of the user's code is raised as it is, since its class may tell what to
-    do, as that of a lack of memory; Hydra wraps it in one of its own."""
-    import hydra
-
-    try:
-        return hydra.utils.instantiate(config)
-    except hydra.errors.InstantiationException as error:
-        wrapped = innermost(error)
-    raise wrapped
-
-
 def _why_lost(target: str) -> str:
     """Why a class or function can't be imported; "" where it can."""
     import hydra
@@ -276,7 +423,15 @@ def _why_lost(target: str) -> str:
     return ""
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(config: Any) -> dict[str, Any]:
+    """Settings with lists and dicts in place of OmegaConf's, whose references to others are not resolved."""
+    from omegaconf import OmegaConf
+
+    found: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    return dict(found)
+
+
+def _resolved(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values with lists and dicts in place of OmegaConf's."""
     from omegaconf import OmegaConf
 

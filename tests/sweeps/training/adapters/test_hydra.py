@@ -173,3 +173,105 @@ def test_a_single_run_takes_settings_that_are_in_no_section() -> None:
         ["hydra:configs/train", "--task-name", "again", "--params", "model.lr=0.5"]
     )
     assert run.params == {"task_name": "again", "model.lr": 0.5}
+
+
+OWN_PROGRAM = """
+import hydra
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+ConfigStore.instance().store(group="optimizer", name="stored", node={"lr": 0.5})
+
+
+@hydra.main(version_base=None, config_path="../configs", config_name="own")
+def main(config):
+    print("words of the program")
+    config.model.hidden = 2 * config.width
+    data = hydra.utils.instantiate(config.data)
+    config.model.classes = data.classes + 2
+    try:
+        model = hydra.utils.instantiate(config.model, act="tanh")
+        raise AssertionError("it goes on")
+    except Exception as error:
+        raise SystemExit(f"words of its own: {error}")
+
+
+if __name__ == "__main__":
+    OmegaConf.register_new_resolver("half", lambda number: number / 2)
+    main()
+"""
+OWN_SETTINGS = """
+defaults: [_self_, optimizer: stored]
+width: 4
+cwd: ${hydra:runtime.cwd}
+model: {_target_: net_project.model.Net, lr: "${half:${optimizer.lr}}", hidden: 1, act: relu, classes: "???"}
+data: {_target_: net_project.data.Counted, batch_size: 64, classes: 10, sizes: [1000, 400], folder: "${cwd}"}
+"""
+OWN = ("--metric", "val_acc", "--mode", "max", "--ranges", "optimizer.lr=0.1..1", "width=4,8")
+
+
+@pytest.fixture
+def own(here: Path) -> Path:
+    """A project whose program does a part of the work: stored configs, a resolver, computed values."""
+    (here / "src").mkdir()
+    (here / "src" / "own.py").write_text(OWN_PROGRAM)
+    (here / "configs" / "own.yaml").write_text(OWN_SETTINGS)
+    return here
+
+
+@pytest.mark.parametrize("given", ["configs/own", "src/own.py"])
+def test_what_the_program_provides_is_there(
+    own: Path, given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = planned("--hydra", given, *OWN)
+    assert "src.own: run in each trial until it has built the model" in describe(plan)
+    assert "words of the program" not in capsys.readouterr().out
+    assert "src/own.py" in identity(plan)["code"]
+    monkeypatch.chdir("/")
+    for _ in range(2):  # in one process, as trials are
+        fit = trained(plan, **{"optimizer.lr": 0.8, "width": 8})
+        model: Any = fit._model
+        data: Any = fit._data
+        assert (model.lr, model.hparams.hidden, model.hparams.classes, model.hparams.act) == (
+            0.4, 16, 12, "tanh",
+        )  # fmt: skip
+        assert data.folder == str(own)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--hydra", "configs/own", *OWN, "model.hidden=2,4"), "--ranges model.hidden: src.own sets it"),
+        (("--hydra", "src/none.py", *OWN), "--hydra src/none.py: no such file"),
+        (("--hydra", "net_project/nothing.py", *OWN), "python -m net_project.nothing ends before it"),
+    ],
+)
+def test_what_a_program_does_not_provide_is_told_before_anything_starts(
+    own: Path, arguments: tuple[str, ...], expected: str
+) -> None:
+    with pytest.raises(UserError, match=expected):
+        planned(*arguments)
+
+
+def test_a_reference_that_nobody_resolves_is_told_before_anything_starts(own: Path) -> None:
+    (own / "src" / "own.py").unlink()
+    (own / "configs" / "own.yaml").write_text(OWN_SETTINGS.replace("optimizer: stored", "optimizer: here"))
+    (own / "configs" / "optimizer").mkdir()
+    (own / "configs" / "optimizer" / "here.yaml").write_text("lr: 0.5")
+    arguments = ("--hydra", "configs/own", *OWN)
+    with pytest.raises(UserError, match=r"model\.lr: Unsupported interpolation type none_has"):
+        planned(*arguments, "--hydra-overrides", "model.lr='${none_has:1}'")
+
+
+def test_one_of_several_programs_is_to_be_given(own: Path) -> None:
+    (own / "src" / "other.py").write_text(OWN_PROGRAM)
+    (own / "src" / "unlike.py").write_text(OWN_PROGRAM.replace('"own"', '"train"'))
+    several = "not run, since there are several: src/other.py, src/own.py; give one, as --hydra src/other"
+    with pytest.raises(UserError, match=several):
+        planned("--hydra", "configs/own", *OWN, "--hydra-overrides", "model.lr='${none_has:1}'")
+
+
+def test_a_program_that_fails_is_left_out_where_nothing_needs_it(own: Path) -> None:
+    (own / "train.py").write_text("raise ValueError('today')\n" + (own / "train.py").read_text())
+    said = " ".join(describe(planned(*RUN, "--ranges", "model.lr=0.1..1")).split())
+    assert "program not run: python -m train ends before it instantiates anything: ValueError: today" in said

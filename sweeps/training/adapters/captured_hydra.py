@@ -1,0 +1,207 @@
+"""Run a Hydra project's own program up to a point, in this process: its settings, or what it builds.
+
+What it does before has its effect: resolvers that it registers, stored configs, values that it computes. Its
+`hydra.main` gets the settings from here, and writes no output folder. The program is left at the first object
+that it builds, or where it has built those of a trial, or would make or use its Trainer. Public functions of
+Hydra and methods of Lightning are replaced meanwhile.
+https://hydra.cc/docs/advanced/hydra-command-line-flags/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import runpy
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from lightning.pytorch import Trainer
+from omegaconf import OmegaConf, open_dict, read_write
+
+from sweeps.common.errors import innermost, reason_of
+
+INSTANTIATE, REGISTER = hydra.utils.instantiate, OmegaConf.register_new_resolver
+
+
+class ProgramFailed(Exception):
+    """A program has ended before it has built anything."""
+
+
+class _Left(BaseException):
+    """Leaves the program of the project, which may catch an Exception."""
+
+
+class Run:
+    """A run of a program.
+
+    Args:
+        settings: gives the settings for the path and the name in its `hydra.main`.
+        sections: of the settings, of which objects are to be built; none: only the settings are asked for.
+    """
+
+    def __init__(self, settings: Callable[[str | None, str | None], Any], sections: Sequence[str]) -> None:
+        self._settings, self._sections = settings, sections
+        self.config: Any = None
+        """The settings as the program has them."""
+        self.built: dict[str, Any] = {}
+        """Section to its object."""
+        self.error: BaseException | None = None
+        """Of the settings or of an object; the program may have caught it."""
+        self.has_left = False
+
+    def start(self, task: Callable[[Any], Any], path: str | None, name: str | None) -> Any:
+        """Call the function that is decorated with `hydra.main`."""
+        try:
+            self.config = self._settings(path, name)
+        except Exception as error:
+            self.fail(error)
+        return task(self.config)
+
+    def instantiate(self, config: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
+        """Build an object, or leave."""
+        if not self._sections or self.config is None or config is self.config.get("trainer"):
+            self.leave()
+        with _running(None):  # what it builds may build further objects
+            try:
+                found = instantiated(config, *arguments, **options)
+            except Exception as error:
+                self.fail(error)
+        self.built |= {name: found for name in self._sections if config is self.config.get(name)}
+        if len(self.built) == len(self._sections):
+            self.leave()
+        return found
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self.leave()
+
+    def leave(self) -> None:
+        self.has_left = True
+        raise _Left
+
+
+_current: Run | None = None
+
+
+def run(module: str, settings: Callable[[str | None, str | None], Any], sections: Sequence[str] = ()) -> Run:
+    """Run a program; the arguments are those of Run.
+
+    Raises:
+        ProgramFailed: it has ended by itself.
+        Exception: of the settings, or of the object that it builds.
+    """
+    found = Run(settings, sections)
+    why: BaseException | None = None
+    try:
+        with _running(found), _replaced():
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # sys.exit and worse
+        why = error
+    if found.error is not None:
+        raise found.error
+    if not found.has_left:
+        said = "" if why is None else f": {reason_of(why)}"
+        raise ProgramFailed(f"python -m {module} ends before it instantiates anything{said}") from why
+    return found
+
+
+def instantiated(config: Any, *arguments: Any, **options: Any) -> Any:
+    """What a section builds. An error of the user's code is raised as it is, since its class may tell what to
+    do, as that of a lack of memory; Hydra wraps it in one of its own."""
+    try:
+        return INSTANTIATE(config, *arguments, **options)
+    except hydra.errors.InstantiationException as error:
+        wrapped = innermost(error)
+    raise wrapped
+
+
+def set_hydra_config(folder: str) -> None:
+    """Give values to references such as `${hydra:runtime.cwd}`.
+
+    Args:
+        folder: in which the command was typed.
+    """
+    GlobalHydra.instance().clear()
+    with hydra.initialize(config_path=None, version_base=None):
+        config = hydra.compose(return_hydra_config=True)
+    with read_write(config.hydra.runtime), open_dict(config.hydra.runtime):
+        config.hydra.runtime.cwd, config.hydra.runtime.output_dir = folder, _output_folder().name
+    HydraConfig.instance().set_config(config)
+
+
+@functools.cache
+def _output_folder() -> tempfile.TemporaryDirectory[str]:
+    """Removed when this process ends."""
+    return tempfile.TemporaryDirectory(prefix="sweeps-hydra-")
+
+
+@contextlib.contextmanager
+def _running(new: Run | None) -> Iterator[None]:
+    global _current
+    before, _current = _current, new
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def _main(config_path: str | None = None, config_name: str | None = None, version_base: object = None) -> Any:
+    """In the place of `hydra.main`."""
+
+    def decorate(task: Callable[[Any], Any]) -> Callable[..., Any]:
+        @functools.wraps(task)
+        def decorated(config: Any = None) -> Any:
+            return task(config) if _current is None or config is not None else _current.start(task, *where)
+
+        return decorated
+
+    where = config_path, config_name
+    return decorate
+
+
+def _instantiate(config: Any, *arguments: Any, **options: Any) -> Any:
+    """In the place of `hydra.utils.instantiate`, also later, in modules that the program has imported."""
+    if _current is None:
+        return INSTANTIATE(config, *arguments, **options)
+    return _current.instantiate(config, arguments, options)
+
+
+def _register(name: str, resolver: Any, *, replace: bool = False, use_cache: bool = False) -> None:
+    """In the place of `OmegaConf.register_new_resolver`: this process may run the program again."""
+    REGISTER(name, resolver, replace=True, use_cache=use_cache)
+
+
+def _use_trainer(*_: Any, **__: Any) -> None:
+    if _current is not None:
+        _current.leave()
+
+
+@contextlib.contextmanager
+def _replaced() -> Iterator[None]:
+    """Replace what a program calls, and hide the words of this command from it."""
+    replaced: list[tuple[Any, str, Any]] = [
+        (hydra, "main", _main),
+        (importlib.import_module("hydra.main"), "main", _main),
+        (hydra.utils, "instantiate", _instantiate),
+        (hydra.utils, "call", _instantiate),
+        (OmegaConf, "register_new_resolver", staticmethod(_register)),
+        (Trainer, "__init__", lambda self, *_, **__: None),
+        (Trainer, "fit", _use_trainer),
+        (sys, "argv", sys.argv[:1]),
+    ]
+    before = [(owner, name, vars(owner)[name]) for owner, name, _ in replaced]
+    try:
+        for owner, name, value in replaced:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
