@@ -98,7 +98,7 @@ def adapted(prefix: str, *parts: str) -> str:
 def short_name(name: str) -> str:
     """The name of a trainable for the name of a folder."""
     if is_adapted(name):
-        return re.sub(r"[^A-Za-z0-9_.-]+", "-", name.split(":")[1]).strip("-.")
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", name.split(":")[1].removesuffix(".py")).strip("-.")
     return name.split(".")[-1]
 
 
