@@ -31,10 +31,10 @@ class SweepConfig(Settings):
     the paths of its settings, as model.init_args.lr (default: none)."""
     cli_config: str | list[str] | None = setting(None, metavar="FILE")
     """With --lightning-cli: its YAML file, or several (default: its own defaults)."""
-    hydra: str | None = setting(None, metavar="CONFIG_DIR[/NAME]")
+    hydra: str | None = setting(None, metavar="CONFIG_DIR[/NAME]|PROGRAM")
     """In place of a trainable: the folder of your Hydra settings, and the name of the primary file, as
-    configs/train. Its hyperparameters are the paths of its settings, as model.optimizer.lr (default:
-    none)."""
+    configs/train; or your program, as src/train.py. Its hyperparameters are the paths of its settings, as
+    model.optimizer.lr (default: none)."""
     hydra_overrides: str | list[str] | None = setting(None, metavar="OVERRIDE")
     """With --hydra: fixed overrides, as experiment=mnist trainer=cpu (default: none)."""
     search_space: str | list[str] | None = None
