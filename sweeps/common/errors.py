@@ -80,6 +80,8 @@ def innermost(error: BaseException) -> BaseException:
     while True:
         group = error.exceptions if isinstance(error, BaseExceptionGroup) else (None,)
         inner = error.__cause__ or group[0]
+        if isinstance(error, SystemExit) and not error.__suppress_context__:
+            inner = error.__context__  # a program that ends itself, where it has caught an error
         if inner is None or id(inner) in seen:
             return error
         error = inner

@@ -132,11 +132,12 @@ def _run(module: str, given: Sequence[str] | Mapping[str, Any], is_built: bool) 
         )
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
+            raise CannotTrain(f"python -m {module} ends without a LightningCLI")
         except _Left as left:
-            if isinstance(left.found, Exception):
-                raise left.found from None
-            return left.found
-    raise CannotTrain(f"python -m {module} ends without a LightningCLI")
+            found = left.found
+    if isinstance(found, Exception):
+        raise found  # here, so that it keeps its cause
+    return found
 
 
 @contextmanager

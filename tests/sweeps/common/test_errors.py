@@ -75,6 +75,14 @@ def answer_another() -> NoReturn:
         raise ValueError("lr 0.3: too large")  # noqa: B904
 
 
+def exit_after_an_error() -> NoReturn:
+    """As many programs answer an error of theirs."""
+    try:
+        wrap()
+    except RuntimeError as error:
+        raise SystemExit(f"my own words: {error}")  # noqa: B904
+
+
 def raise_a_group() -> NoReturn:
     raise ExceptionGroup("all of them", [ValueError("lr 0.3: too large"), KeyError("net")])
 
@@ -109,6 +117,7 @@ def in_a_pool() -> object:
         wrap_twice,
         wrap_itself,
         answer_another,
+        exit_after_an_error,
         raise_a_group,
         in_a_loader(refuse),
         in_a_loader(wrap),
@@ -118,7 +127,7 @@ def in_a_pool() -> object:
     ],
 )
 def test_a_reason_is_the_innermost_cause(fails: Callable[[], object]) -> None:
-    with pytest.raises(Exception) as raised:  # noqa: PT011
+    with pytest.raises((Exception, SystemExit)) as raised:
         fails()
     assert reason_of(raised.value) == "ValueError: lr 0.3: too large"
 

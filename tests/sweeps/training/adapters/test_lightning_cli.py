@@ -12,8 +12,8 @@ import pytest
 import torch
 import yaml
 
-from sweeps.common import project, source_files
-from sweeps.common.errors import UserError
+from sweeps.common import plugins, project, source_files
+from sweeps.common.errors import UserError, reason_of
 from sweeps.config.sweep_config import to_yaml
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
@@ -400,3 +400,20 @@ def test_a_project_on_the_other_package_keeps_the_names_of_its_classes(here: Pat
     (text,) = plan.models[0].module.export({"model.lr": 0.25}, fit, "results/s/best").values()
     names = [each["class_path"] for each in yaml.safe_load(text)["trainer"]["callbacks"]]
     assert names[0] == "pytorch_lightning.callbacks.ModelCheckpoint"
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("x", "ValueError: Expected a <class 'int'>. Got value: x"),
+        (-3, "RuntimeError: Trying to create tensor with negative dimension -3: [-3, 64]"),
+    ],
+)
+def test_a_trial_that_can_not_be_built_has_the_reason_and_not_the_words_of_its_program(
+    value: object, reason: str
+) -> None:
+    module = planned(*RUN, "--ranges", "model.lr=0.1..1").models[0].module
+    there = plugins.load(module.__name__)
+    with pytest.raises((Exception, SystemExit)) as raised:
+        there.build_model(there.Params(**{"model.hidden": value}))
+    assert reason_of(raised.value) == reason
