@@ -63,6 +63,13 @@ def test_another_process_builds_what_hydra_would_and_computed_settings_follow(
     assert fit.best_score > 0.5
 
 
+def test_its_precision_is_that_of_the_trials_and_its_own_trainer_is_named(here: Path) -> None:
+    overrides = ("+trainer.precision=64", "trainer._target_=net_project.model.Careful")
+    plan = planned(*RUN, "--hydra-overrides", *overrides, "--ranges", "model.lr=0.1..1")
+    assert plan.config.fit.precision == "64"
+    assert "Careful: a trial has Lightning's Trainer" in " ".join(describe(plan).split())
+
+
 def test_overrides_are_fixed_for_all_trials() -> None:
     arguments = (*RUN, "--hydra-overrides", "model.hidden=8", "+trainer.limit_train_batches=2")
     fit = trained(planned(*arguments, "--ranges", "model.lr=0.1..1"))
