@@ -12,20 +12,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import os
 import runpy
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from lightning.pytorch import Trainer
+from lightning.pytorch import Trainer, seed_everything
 from omegaconf import OmegaConf, open_dict, read_write
 
 from sweeps.common.errors import innermost, reason_of
 
+SEED = "PL_GLOBAL_SEED"
+"""Lightning's variable of the seed of a run."""
 INSTANTIATE, REGISTER = hydra.utils.instantiate, OmegaConf.register_new_resolver
 
 
@@ -54,6 +58,7 @@ class Run:
         self.error: BaseException | None = None
         """Of the settings or of an object; the program may have caught it."""
         self.has_left = False
+        self._seed = os.environ.get(SEED) if sections else None
 
     def start(self, task: Callable[[Any], Any], path: str | None, name: str | None) -> Any:
         """Call the function that is decorated with `hydra.main`."""
@@ -67,6 +72,9 @@ class Run:
         """Build an object, or leave."""
         if not self._sections or self.config is None or config is self.config.get("trainer"):
             self.leave()
+        if self._seed is not None:  # the program may have seeded with that of its settings
+            seed_everything(int(self._seed), workers=True, verbose=False)
+            self._seed = None
         with _running(None):  # what it builds may build further objects
             try:
                 found = instantiated(config, *arguments, **options)
@@ -186,7 +194,7 @@ def _use_trainer(*_: Any, **__: Any) -> None:
 
 @contextlib.contextmanager
 def _replaced() -> Iterator[None]:
-    """Replace what a program calls, and hide the words of this command from it."""
+    """Replace what a program calls, and hide the words of this command from it; it may change the folder."""
     replaced: list[tuple[Any, str, Any]] = [
         (hydra, "main", _main),
         (importlib.import_module("hydra.main"), "main", _main),
@@ -198,10 +206,12 @@ def _replaced() -> Iterator[None]:
         (sys, "argv", sys.argv[:1]),
     ]
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in replaced]
+    folder = Path.cwd()
     try:
         for owner, name, value in replaced:
             setattr(owner, name, value)
         yield
     finally:
+        os.chdir(folder)
         for owner, name, value in before:
             setattr(owner, name, value)

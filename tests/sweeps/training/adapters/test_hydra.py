@@ -16,6 +16,7 @@ from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training import run_settings
 from sweeps.training.config import FitConfig
+from sweeps.training.fit_loop import Fit
 from tests.support import configured
 from tests.sweeps.training.adapters.swept import enter, planned, trained
 
@@ -183,8 +184,11 @@ def test_a_single_run_takes_settings_that_are_in_no_section() -> None:
 
 
 OWN_PROGRAM = """
+import os
+
 import hydra
 from hydra.core.config_store import ConfigStore
+from lightning.pytorch import seed_everything
 from omegaconf import OmegaConf
 
 ConfigStore.instance().store(group="optimizer", name="stored", node={"lr": 0.5})
@@ -193,6 +197,8 @@ ConfigStore.instance().store(group="optimizer", name="stored", node={"lr": 0.5})
 @hydra.main(version_base=None, config_path="../configs", config_name="own")
 def main(config):
     print("words of the program")
+    seed_everything(3)
+    os.chdir("/")
     config.model.hidden = 2 * config.width
     data = hydra.utils.instantiate(config.data)
     config.model.classes = data.classes + 2
@@ -234,6 +240,7 @@ def test_what_the_program_provides_is_there(
     assert "src.own: run in each trial until it has built the model" in describe(plan)
     assert "words of the program" not in capsys.readouterr().out
     assert "src/own.py" in identity(plan)["code"]
+    assert Path.cwd() == own
     monkeypatch.chdir("/")
     for _ in range(2):  # in one process, as trials are
         fit = trained(plan, **{"optimizer.lr": 0.8, "width": 8})
@@ -243,6 +250,15 @@ def test_what_the_program_provides_is_there(
             0.4, 16, 12, "tanh",
         )  # fmt: skip
         assert data.folder == str(own)
+
+
+def test_the_seed_is_that_of_the_trial_and_not_of_the_program(own: Path) -> None:
+    module = planned("--hydra", "configs/own", *OWN).models[0].module
+    weights = []
+    for seed in (1, 2, 1):
+        fit = Fit(module, module.Params(), FitConfig(max_epochs=1, metric="val_acc", mode="max", seed=seed))
+        weights.append(float(next(fit._model.parameters()).detach().sum()))
+    assert weights[0] == weights[2] != weights[1]
 
 
 @pytest.mark.parametrize(
