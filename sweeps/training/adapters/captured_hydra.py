@@ -15,7 +15,6 @@ import importlib
 import os
 import runpy
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch import Trainer, seed_everything
 from omegaconf import OmegaConf, open_dict, read_write
 
+from sweeps.common import machine_folders
 from sweeps.common.errors import innermost, reason_of
 
 SEED = "PL_GLOBAL_SEED"
@@ -132,23 +132,19 @@ def instantiated(config: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def set_hydra_config(folder: str) -> None:
-    """Give values to references such as `${hydra:runtime.cwd}`.
+    """Give values to references such as `${hydra:runtime.cwd}`. The output folder is one for all trials.
 
     Args:
         folder: in which the command was typed.
     """
+    output = machine_folders.cache_dir() / "hydra"
+    output.mkdir(parents=True, exist_ok=True)
     GlobalHydra.instance().clear()
     with hydra.initialize(config_path=None, version_base=None):
         config = hydra.compose(return_hydra_config=True)
     with read_write(config.hydra.runtime), open_dict(config.hydra.runtime):
-        config.hydra.runtime.cwd, config.hydra.runtime.output_dir = folder, _output_folder().name
+        config.hydra.runtime.cwd, config.hydra.runtime.output_dir = folder, str(output)
     HydraConfig.instance().set_config(config)
-
-
-@functools.cache
-def _output_folder() -> tempfile.TemporaryDirectory[str]:
-    """Removed when this process ends."""
-    return tempfile.TemporaryDirectory(prefix="sweeps-hydra-")
 
 
 @contextlib.contextmanager
