@@ -5,6 +5,7 @@ They travel in the environment, never in a file of settings.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -46,6 +47,19 @@ def data_dir() -> Path | None:
     return Path(named) if named else None
 
 
+def of_this_user() -> Path:
+    """A folder of this user on this PC, whatever `$TMPDIR` a job has.
+
+    Raises:
+        OSError: it can't be made, or is another user's.
+    """
+    folder = Path("/tmp", f"sweeps-{os.getuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))
+    return folder
+
+
 def for_sockets() -> Path:
     """The folder in which Ray and the fork servers have their temporary files and sockets.
 
@@ -60,11 +74,8 @@ def for_sockets() -> Path:
         folder = Path(named or tempfile.gettempdir())
         fault = _socket_fault(folder)
         if fault and not named:
-            folder = Path("/tmp", f"sweeps-{os.getuid()}")
-            folder.mkdir(mode=0o700, exist_ok=True)
+            folder = of_this_user()
             fault = _socket_fault(folder)
-            if folder.lstat().st_uid != os.getuid():
-                fault = "belongs to another user"
     except OSError as error:
         folder, fault = Path("/tmp"), error.strerror or str(error)
     if fault:

@@ -27,7 +27,7 @@ from sweeps.training import compile as training_compile
 from sweeps.training import first_steps, trainer, trainer_options
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig, Trainable
-from sweeps.training.data import loader_workers
+from sweeps.training.data import loader_workers, prepare_data
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
@@ -74,6 +74,8 @@ class Fit:
         config: how to train it.
         checkpoint: a folder written by `save`, to resume from; None to start.
         prepared: the folder of prepared data, for a trainable with `prepare`.
+        prepares_once: a run of a sweep, in which Lightning's `prepare_data` is called once on each PC; "" where
+            it is called in each training.
         environment: of a worker group whose processes already run; they must have joined before `run`.
         is_to_leave: whether to leave the run at the next position where it can be continued; asked after each
             step.
@@ -91,6 +93,7 @@ class Fit:
         checkpoint: Path | None = None,
         *,
         prepared: Path | None = None,
+        prepares_once: str = "",
         environment: WorkerGroupEnvironment | None = None,
         is_to_leave: Callable[[], bool] = lambda: False,
         log_dir: Path | None = None,
@@ -126,6 +129,7 @@ class Fit:
         self._model = trainable.build_model(params)
         self._data: Any = build_data(trainable, params, prepared)
         for owner in (self._model, self._data):
+            prepare_data.guard(owner, prepares_once)
             trainer.seed_hooks(owner, config.seed)
         trainer.keep_callbacks(self._model, self._notices.append)
         self._options, self._split = trainer_options.of(trainable, params), self._split_batch()

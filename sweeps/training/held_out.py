@@ -19,6 +19,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from sweeps.common.formatting import shortest
 from sweeps.training import fit_loop, trainer, trainer_options
 from sweeps.training.config import FitConfig, Trainable
+from sweeps.training.data import prepare_data
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import strategy
 from sweeps.training.trial_logger import TrialLogger
@@ -106,6 +107,7 @@ def _model(trainable: Trainable, params: Any, config: FitConfig) -> pl.Lightning
     torch.set_num_threads(config.threads or 1)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     model = trainable.build_model(params)
+    prepare_data.guard(model)
     trainer.seed_hooks(model, config.seed)
     trainer.keep_callbacks(model, _ignore)
     return model
@@ -114,6 +116,7 @@ def _model(trainable: Trainable, params: Any, config: FitConfig) -> pl.Lightning
 def _data(trainable: Trainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
     """The data as `Fit` builds it."""
     data: Any = build_data(trainable, params, prepared)
+    prepare_data.guard(data)
     trainer.seed_hooks(data, config.seed)
     return data
 

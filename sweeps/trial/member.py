@@ -116,7 +116,10 @@ class Member:
         params = build_params(module.Params, {**config["fixed"], **config["params"]})
         data = self._job.data_of(config["trainable"], module, params)
         fit = self._job.fit_of(config)
-        self._fit = Fit(module, params, fit, folder, prepared=data, environment=self._environment)
+        once = self._job.run
+        self._fit = Fit(
+            module, params, fit, folder, prepared=data, prepares_once=once, environment=self._environment
+        )
         return platform.node()
 
     @_answered
