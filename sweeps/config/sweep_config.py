@@ -119,11 +119,15 @@ class SweepConfig(Settings):
     """Retries of a trial that raised an error, before it counts as failed; over its whole life."""
     keep_going: bool = False
     """Train on where the first trials all fail with the same error."""
+    epoch_timeout_minutes: float | None = setting(None, above=0)
+    """Minutes in which a trial must report an epoch, its start included; one that has not is ended as hung,
+    and counts as failed (default: no limit, and a line tells of it)."""
     checkpoint_epochs: int | None = setting(None, least=1)
     """Epochs between checkpoints (default: as often as costs less than 2 % of the training time)."""
     stop_grace: float = setting(60.0, least=0)
-    """Seconds that trials get, when the sweep stops early, to save what they have trained. Each leaves at its
-    next step where its data can continue there, as prepared data can; else at the end of its epoch."""
+    """Seconds that trials get, when the sweep stops early or `sweeps control` stops them, to save what they
+    have trained. Each leaves at its next step where its data can continue there, as prepared data can; else
+    at the end of its epoch."""
     keep_checkpoints: int | str = setting(1, least=1, metavar="N|SIZE")
     """Of the best trials that ended, how many keep their weights on disk; or a size, such as 20GB: the best
     ones keep them, as long as they fit in it together."""

@@ -14,6 +14,8 @@ from sweeps.execution.driver import Driver
 from sweeps.search import cohorts
 from sweeps.search.cohorts import Cohort
 
+SOON, MOST_SOON_S = "less than 1 s left", 10.0
+"""What is said at the very end, for so long: a trial that hangs would be said to end soon for ever."""
 COST_SHARE = 0.01
 """Of the driver's time, at most."""
 
@@ -39,6 +41,7 @@ class Countdown:
         self._computing = TimeShare(COST_SHARE, least_s=0, clock=clock)
         self._found: TimeLeft | None = None
         self._found_at = 0.0
+        self._soon_since: float | None = None
         self._waits = driver.plan.waits(driver.record)
         self._planned: Sequence[int] = ()
         self._ahead: Sequence[Cohort] = ()
@@ -59,8 +62,12 @@ class Countdown:
         if budget_s is not None and left.low_s >= budget_s:
             return f"{rough(budget_s)} left until --time-budget-hours ends it"
         ends = ""
-        if left.high_s < 1:
-            return "less than 1 s left"
+        if left.high_s >= 1:
+            self._soon_since = None
+        else:
+            self._soon_since = self._clock() if self._soon_since is None else self._soon_since
+            is_over = self._clock() > self._soon_since + MOST_SOON_S
+            return "time left: not known, the last epochs take longer than before" if is_over else SOON
         if budget_s is not None and left.high_s > budget_s:
             left, ends = left.at_most(budget_s), "when --time-budget-hours ends it"
         notes = [rough_range(left.low_s, left.high_s, left.best_s), ends]

@@ -56,6 +56,7 @@ def _stop(driver: Driver, order: Command) -> Done:
     if record.is_to_stop(number):
         raise UserError(f"stop {number}: trial {number} is being stopped")
     when = "at its next step, or at the end of its epoch where its data can't be left inside one"
+    when += f", and after {duration(driver.config.stop_grace)} (--stop-grace) in any case"
     waits = driver.plan.waits(record)
     if record.info.paused_at is not None or (waits is not None and waits(trial)):
         when = "now"

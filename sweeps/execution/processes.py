@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -66,6 +67,14 @@ class Process:
     was_ended: bool = False
     """Whether it was ended on purpose, so that its trial, or the next one that Tune keeps it for, continues
     on another PC."""
+    silent_s: float = 0.0
+    """Seconds since its trial began or reported last."""
+    told_at_s: float = math.inf
+    """Silence after which the user is told."""
+    leaves_in_s: float | None = None
+    """Seconds in which it must have left a trial that the user stops; None where it was not asked to."""
+    hung: str = ""
+    """Why it was ended as one whose trial hangs."""
     actor: str = ""
     """Ray's id of it."""
     group: Any = None
@@ -118,6 +127,7 @@ class Processes(DriverCallback):
             introduction = handle.introduce.remote(self.mailbox, name)
             process = self._of[handle] = Process(handle, introduction, trial, name)
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
+        process.leaves_in_s = None
 
     def all(self) -> list[Process]:
         """All that may be there."""

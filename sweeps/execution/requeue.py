@@ -78,6 +78,8 @@ class Requeue:
         if process is not None and process.was_ended:
             self._searcher.requeue(number)
             return "", ""
+        if process is not None and process.hung:
+            return process.hung, lost_process.loss_of(process).last_words
         loss = lost_process.loss_of(process, self._processes.all())
         if process is not None and self._was_in_preflight(number, process, loss):
             return "", loss.last_words

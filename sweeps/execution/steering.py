@@ -175,11 +175,15 @@ class Steerer(DriverCallback):
         record, plan = self._driver.record, self._driver.plan
         if not (to_stop := [number for number in record.info.stopped if record.is_to_stop(number)]):
             return
-        self._processes.ask_to_leave(
+        asked = [
             process
             for process in self._processes.training()
             if process.trial.config["number"] in to_stop and self._has_caught_up(process)
-        )
+        ]
+        for process in asked:
+            if process.leaves_in_s is None:
+                process.leaves_in_s = self._driver.config.stop_grace
+        self._processes.ask_to_leave(asked)
         for number in to_stop:
             if retention.lacks_weights(plan.config, record, plan.storage, number):
                 continue  # it is trained again up to its best epoch

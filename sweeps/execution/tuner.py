@@ -22,6 +22,7 @@ from sweeps.execution import imports_ahead, null_filesystem, status_lines
 from sweeps.execution.console import RerunReporter, SweepReporter
 from sweeps.execution.driver import Driver, job_of
 from sweeps.execution.gpu_sharing import Sharing
+from sweeps.execution.hung_trials import HungTrials
 from sweeps.execution.imports_ahead import ImportsAhead
 from sweeps.execution.lean_results import LeanResults
 from sweeps.execution.leaving import Leaving
@@ -144,7 +145,8 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
     recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     steerer = Steerer(steering, driver, searcher, processes)
     ahead = ImportsAhead(imports_ahead.of_sweep(driver.config))
-    callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer, ahead]
+    hung = HungTrials(driver, processes)
+    callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer, hung, ahead]
     tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending():
         try:

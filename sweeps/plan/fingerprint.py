@@ -23,7 +23,7 @@ WITHOUT_EFFECT = frozenset(
     {
         *("name", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
-        *("stop_grace", "keep_going", "preflight", "tries"),
+        *("stop_grace", "keep_going", "epoch_timeout_minutes", "preflight", "tries"),
         *("confirm", "confirm_top", "refine", "refine_keep"),
         *("lightning_cli", "cli_config", "hydra", "hydra_overrides"),  # the trainable has them
         *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial", "trials_per_gpu"),

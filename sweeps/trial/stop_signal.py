@@ -8,6 +8,7 @@ every process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import threading
@@ -70,10 +71,14 @@ def forget() -> None:
 
 def send(pid: int) -> None:
     """Ask a process of this PC, if it is there."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, SIGNAL)
-    except ProcessLookupError:
-        return
+
+
+def kill(pid: int) -> None:
+    """End a process of this PC that does not leave, if it is there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _note(number: int = 0, frame: Any = None) -> None:

@@ -277,3 +277,31 @@ def test_the_confirmation_pauses_and_continues(environment: dict[str, str], tmp_
     record = sweep.record()
     assert len(record.confirmed()) == 1
     assert not record.is_to_be_confirmed
+
+
+HANGS = (
+    *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
+    *("--scheduler", "none", "--params", "fault=hangs", "--num-trials", "2", "--max-epochs", "3"),
+    *("--checkpoint-epochs", "1", "--no-preflight", "--stop-grace", "1"),
+)
+
+
+@pytest.mark.slow
+def test_a_trial_that_hangs_is_ended(environment: dict[str, str], tmp_path: Path) -> None:
+    """Each one in its second epoch, in a call that lets nothing else of its process run."""
+    with running(tmp_path / "s", environment, *HANGS) as sweep:
+        sweep.wait_until("both hang", lambda record: epochs(record, 0) == epochs(record, 1) == 1)
+        pids = [trial.place["pid"] for trial in sweep.record().trials]
+        assert "and after 1 s (--stop-grace) in any case" in sweep.does("stop", "0")
+        record = sweep.wait_until("it is stopped", lambda record: record.trials[0].status == "stopped")
+        sweep.wait_until("its process has ended", lambda record: not is_alive(pids[0]))
+        assert is_alive(pids[1])
+        assert len(record.trials[0].epochs) == 1, "its score counts"
+        sweep.interrupt()
+        assert sweep.wait() == 130, "another one that hangs does not keep the sweep"
+        sweep.start("--epoch-timeout-minutes", "1")
+        assert sweep.wait() == 0
+        failed = sweep.record().trials[1]
+        reason = "no epoch within 1 min (--epoch-timeout-minutes)"
+        assert (failed.status, failed.reason) == ("failed", reason)
+        assert f"Trial 1 has reported {reason}: its process is ended" in sweep.printed

@@ -5,6 +5,7 @@ Every attempt, and every epoch, is written into the folder $TOY_ATTEMPTS.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -27,7 +28,7 @@ class Params:
     """none, raises, exits, diverges, flaky (raises once), killed (kills its process once), kills, crashes,
     leaves (end its process each time, by SIGKILL, by SIGSEGV and with exit status 3), stops
     (early, by itself), cannot_save, killed_in_save (once), killed_at_end (once, in teardown), mute
-    (never logs its metric), cannot_test, exhausts (the memory of the control group $TOY_CGROUP, once)."""
+    (never logs its metric), hangs, cannot_test, exhausts (the memory of the control group $TOY_CGROUP, once)."""
     slope: float = 1.0
     """Score gained per epoch."""
     epoch_s: float = 0.0
@@ -122,6 +123,8 @@ def _go_wrong(fault: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL if fault == "kills" else signal.SIGSEGV)
     if fault == "killed" and _is_first(fault):
         os.kill(os.getpid(), signal.SIGKILL)
+    while fault == "hangs":
+        ctypes.PyDLL(None).pause()  # with the lock of the interpreter, as in a library: no thread of it runs
     if fault == "exhausts" and _is_first(fault):
         (Path(os.environ["TOY_CGROUP"]) / "cgroup.procs").write_text(str(os.getpid()))
         bytearray(2**28)

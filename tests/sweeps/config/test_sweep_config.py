@@ -57,6 +57,7 @@ CHANGED = SweepConfig.of(
     min_free_gb=0.25,
     stop_grace=5.0,
     keep_going=True,
+    epoch_timeout_minutes=90.0,
     preflight=False,
     resume="results/again",
     force=True,

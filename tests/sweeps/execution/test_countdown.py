@@ -44,6 +44,15 @@ def test_at_the_very_end_it_is_less_than_a_second(driver: Driver) -> None:
     assert left.in_words() == "less than 1 s left"
 
 
+def test_a_trial_that_hangs_at_the_very_end_is_not_said_to_end_soon(driver: Driver) -> None:
+    now = [0.0]
+    left = Countdown(driver, lambda: 1, lambda: now[0], lambda *given: TimeLeft(0.0, 0.1, 0.4))
+    said = [left.in_words()]
+    now[0] = 11.0
+    said.append(left.in_words())
+    assert said == ["less than 1 s left", "time left: not known, the last epochs take longer than before"]
+
+
 def test_more_slots_take_less_time(driver: Driver) -> None:
     driver.record.report(0, 1, 0.5, {}, 60.0)
     alone, four = Countdown(driver, lambda: 1)(), Countdown(driver, lambda: 4)()

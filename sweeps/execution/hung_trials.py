@@ -1,0 +1,99 @@
+"""Trials that report nothing for long: they are told of, and their processes ended where that was asked for.
+
+A call that never returns (of a loader, of a network, between GPUs) leaves the process there. It reads no
+signal and answers nothing, so that only its silence tells.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import ray
+from ray.tune.experiment import Trial
+
+from sweeps.cluster import broadcast
+from sweeps.common.formatting import command, duration, shown_path
+from sweeps.execution.driver import Driver, DriverCallback
+from sweeps.execution.processes import Process, Processes
+from sweeps.trial import stop_signal
+
+TOLD_AFTER_S, TOLD_AFTER_EPOCHS = 300.0, 10.0
+"""A silent trial is told of after so long, and after so many times the longest epoch; again when it has been
+silent for twice as long."""
+TOLD_AT_FIRST_S = 1800.0
+"""The same before the first epoch."""
+MOST_BETWEEN_TURNS_S = 10.0
+"""A turn of Tune's loop takes less. While it waits, for space on the disk say, no trial can report."""
+
+
+class HungTrials(DriverCallback):
+    """Measures the silence of each trial in training.
+
+    Args:
+        driver: of the sweep.
+        processes: of the trials.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, driver: Driver, processes: Processes, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._driver, self._processes, self._clock = driver, processes, clock
+        self._turned_at, self._longest_epoch_s = clock(), 0.0
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """The silence begins anew."""
+        self._hear(trial)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        """The silence begins anew."""
+        self._longest_epoch_s = max(self._longest_epoch_s, result.get("seconds", 0.0))
+        self._hear(trial)
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Tell of those that are silent, and end the processes of those that are silent for too long."""
+        now = self._clock()
+        passed, self._turned_at = min(now - self._turned_at, MOST_BETWEEN_TURNS_S), now
+        config = self._driver.config
+        for process in self._processes.training():
+            process.silent_s += passed
+            number = process.trial.config["number"]
+            if process.leaves_in_s is not None and self._driver.record.is_to_stop(number):
+                process.leaves_in_s -= passed
+                if process.leaves_in_s <= 0:
+                    process.was_ended = True  # it is withdrawn, as one that waits
+                    self._end(process, f"has not left within {duration(config.stop_grace)}")
+                    continue
+            most = config.epoch_timeout_minutes
+            if most is not None and process.silent_s > most * 60:
+                process.hung = f"no epoch within {most:g} min (--epoch-timeout-minutes)"
+                self._end(process, f"has reported {process.hung}")
+            elif process.silent_s > process.told_at_s:
+                self._tell(process)
+
+    def _hear(self, trial: Trial) -> None:
+        if (process := self._processes.of(trial)) is not None:
+            longest = self._longest_epoch_s
+            process.silent_s = 0.0
+            process.told_at_s = max(TOLD_AFTER_S, TOLD_AFTER_EPOCHS * longest) if longest else TOLD_AT_FIRST_S
+
+    def _tell(self, process: Process) -> None:
+        process.told_at_s = 2 * process.silent_s
+        number = process.trial.config["number"]
+        stop = command("control", shown_path(self._driver.plan.folder), "stop", str(number))
+        self._driver.say(
+            f"Trial {number} has reported nothing for {duration(process.silent_s)}. If it hangs, end it: "
+            f"{stop} (--epoch-timeout-minutes ends such trials)"
+        )
+
+    def _end(self, process: Process, why: str) -> None:
+        """End a process at once, whatever it does."""
+        process.is_gone = True
+        self._driver.say(f"Trial {process.trial.config['number']} {why}: its process is ended")
+        if process.node == broadcast.here():
+            stop_signal.kill(process.pid)  # at once: a call of a library may hold all that Ray's needs
+        ray.kill(process.handle)
