@@ -113,10 +113,8 @@ class LocalRay:
         for descriptor in watched:
             os.close(descriptor)
         if woken not in ended:
-            self.lost = (
-                f"Ray on this PC has ended (its process {watched[ended[0]]} is gone: the kernel ends one "
-            )
-            self.lost += "where memory runs out)"
+            gone = f"its process {watched[ended[0]]} is gone: the kernel ends one where memory runs out"
+            self.lost = f"Ray on this PC has ended ({gone})"
             signal.pthread_kill(main_thread, LOST_SIGNAL)
 
     def _interrupt(self, *_: Any) -> None:

@@ -74,8 +74,8 @@ class Fit:
         config: how to train it.
         checkpoint: a folder written by `save`, to resume from; None to start.
         prepared: the folder of prepared data, for a trainable with `prepare`.
-        prepares_once: a run of a sweep, in which Lightning's `prepare_data` is called once on each PC; "" where
-            it is called in each training.
+        prepares_once: a run of a sweep, in which Lightning's `prepare_data` is called once on each PC; ""
+            where it is called in each training.
         environment: of a worker group whose processes already run; they must have joined before `run`.
         is_to_leave: whether to leave the run at the next position where it can be continued; asked after each
             step.

@@ -28,7 +28,8 @@ class Params:
     """none, raises, exits, diverges, flaky (raises once), killed (kills its process once), kills, crashes,
     leaves (end its process each time, by SIGKILL, by SIGSEGV and with exit status 3), stops
     (early, by itself), cannot_save, killed_in_save (once), killed_at_end (once, in teardown), mute
-    (never logs its metric), hangs, cannot_test, exhausts (the memory of the control group $TOY_CGROUP, once)."""
+    (never logs its metric), hangs, cannot_test, exhausts (the memory of the control group $TOY_CGROUP,
+    once)."""
     slope: float = 1.0
     """Score gained per epoch."""
     epoch_s: float = 0.0
