@@ -108,13 +108,20 @@ class LocalRay:
 
     def _watch(self, woken: int, main_thread: int) -> None:
         """Wait for the end of one of Ray's processes, or of the block that needs them."""
-        watched = {os.pidfd_open(pid): name for name, pid in self._needed.items()}
-        ended = select.select([woken, *watched], [], [])[0]
+        watched: dict[int, str] = {}
+        gone = ""
+        for name, pid in self._needed.items():
+            try:
+                watched[os.pidfd_open(pid)] = name
+            except ProcessLookupError:
+                gone = name
+        if not gone:
+            gone = watched.get(select.select([woken, *watched], [], [])[0][0], "")
         for descriptor in watched:
             os.close(descriptor)
-        if woken not in ended:
-            gone = f"its process {watched[ended[0]]} is gone: the kernel ends one where memory runs out"
-            self.lost = f"Ray on this PC has ended ({gone})"
+        if gone:
+            why = f"its process {gone} is gone: the kernel ends one where memory runs out"
+            self.lost = f"Ray on this PC has ended ({why})"
             signal.pthread_kill(main_thread, LOST_SIGNAL)
 
     def _interrupt(self, *_: Any) -> None:
