@@ -88,9 +88,7 @@ def _control(asked: Asked) -> int:
     if (fault := no_sweep(folder)) is not None:
         raise UserError(fault)
     try:
-        answer = requests.ask(folder.resolve(), asked.words)
-    except requests.NotRunning:
-        raise UserError(_why_not_running(folder)) from None
+        answer = _ask(folder, asked.words)
     except requests.NotTaken:
         raise UserError(
             f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its screen "
@@ -108,12 +106,31 @@ def _control(asked: Asked) -> int:
     return 0
 
 
+def _ask(folder: Path, words: Sequence[str]) -> requests.Answer | None:
+    """What `requests.ask` returns.
+
+    Raises:
+        UserError: no process runs the sweep; why, and what to do.
+    """
+    while True:
+        try:
+            return requests.ask(folder.resolve(), words)
+        except requests.NotRunning:
+            if why := _why_not_running(folder):
+                raise UserError(why) from None
+        except FileNotFoundError:  # its start has failed meanwhile
+            raise UserError(no_sweep(folder) or f"{shown_path(folder)}: its files are gone") from None
+
+
 def _why_not_running(folder: Path) -> str:
+    """Why no process runs a sweep; "" where one has begun to since."""
     from sweeps.record import status
     from sweeps.record.record import Record
 
     record = Record.read(folder)
     shown, how = shown_path(folder), status.status(record)
+    if how in status.RUNNING:
+        return ""
     if status.can_go_on(record):
         return f"{shown}: no process runs this sweep; it is {how}. Resume it: {status.go_on(record)}"
     more = command("run", "--resume", shown, "--num-trials", str(2 * len(record.searched)))

@@ -12,14 +12,14 @@ from types import ModuleType
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import GB, command, shown_path, size
+from sweeps.common.formatting import GB, size
 from sweeps.common.plugins import short_name
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
-from sweeps.config.sweep_folder import no_sweep
 from sweeps.plan import models as plan_models
 from sweeps.plan import parents
+from sweeps.plan.folder import taken
 from sweeps.plan.plan import Plan
 from sweeps.space.chosen import chosen_point
 from sweeps.space.point import Point, Space
@@ -98,10 +98,7 @@ def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> P
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)
     _check_place(config, folder)
     if folder.exists() and config.resume is None:
-        again = "give another name"
-        if no_sweep(folder) is None:
-            again = f"to continue that sweep: {command('run', '--resume', shown_path(folder))}; else {again}"
-        raise UserError(f"--name {config.name}: {folder} exists already; {again}")
+        raise UserError(taken(folder))
     if config.address is None:
         placement.slots(config, [session.this_pc()])
         if config.fit.precision == "16-mixed" and not placement.gpus_per_trial(config, [session.this_pc()]):

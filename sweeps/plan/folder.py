@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from sweeps.common import project
-from sweeps.common.atomic_io import atomic_write, write
+from sweeps.common import atomic_io, project
+from sweeps.common.atomic_io import write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.config.sweep_config import to_yaml
-from sweeps.config.sweep_folder import SWEEP_FILE
+from sweeps.config.sweep_folder import SWEEP_FILE, no_sweep
 from sweeps.plan.fingerprint import identity
 from sweeps.plan.plan import Plan
 from sweeps.record import lock
@@ -21,6 +25,10 @@ from sweeps.record.journal import RecordLost, RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.requests import Inbox
 from sweeps.record.trials import NO_EARLIER
+from sweeps.storage import scratch
+
+LEFT_S = 60.0
+"""So old, a folder that was never named was left by a process that was killed."""
 
 
 @contextlib.contextmanager
@@ -35,9 +43,7 @@ def opened(plan: Plan) -> Iterator[Record]:
     resumes = plan.config.resume is not None
     with contextlib.ExitStack() as stack:
         try:
-            if not resumes:
-                _create(plan)
-            stack.enter_context(lock.held(plan.folder))
+            stack.enter_context(lock.held(plan.folder) if resumes else _created(plan))
             record = Record.reopen(plan.folder)
             stack.enter_context(_inbox_open(plan))
         except (OSError, RecordUnreadable) as error:
@@ -71,26 +77,56 @@ def _inbox_open(plan: Plan) -> Iterator[None]:
             inbox.close()
 
 
-def _create(plan: Plan) -> None:
+def taken(folder: Path) -> str:
+    """That a new sweep can't have a folder that is there."""
+    again = "give another name"
+    if no_sweep(folder) is None:
+        again = f"to continue that sweep: {command('run', '--resume', shown_path(folder))}; else {again}"
+    return f"--name {folder.name}: {folder} exists already; {again}"
+
+
+@contextlib.contextmanager
+def _created(plan: Plan) -> Iterator[None]:
+    """Make the folder, and hold its lock, before it gets its name: nobody finds it without its process, and
+    of two starts with one name one gets it.
+
+    Raises:
+        UserError: another start has just taken the name.
+    """
+    folder = plan.folder
+    scratch.remove_left(f".{folder.name}.*.part", folder.parent, older_than_s=LEFT_S)
+    part = atomic_io.part_of(folder.with_name(f"{folder.name}.{platform.node()}.{os.getpid()}"))
+    with contextlib.ExitStack() as stack:
+        try:
+            with atomic_io.atomic_write(folder, part):
+                _fill(plan, part)
+                stack.enter_context(lock.held(part))
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise UserError(taken(folder)) from None
+            raise
+        yield
+
+
+def _fill(plan: Plan, part: Path) -> None:
     config = plan.config
-    with atomic_write(plan.folder) as part:
-        part.mkdir(parents=True)  # it gets its name when it is complete
-        about: dict[str, Any] = {
-            "sweep": config.name,
-            "trainable": config.trainable,
-            "metric": config.objective.metric,
-            "seed": config.seed,
-            "max_epochs": config.max_epochs,
-            "identity": identity(plan),
-        }
-        if config.objectives.are_several:
-            about["objectives"] = config.metrics
-        if config.constraints:
-            about["constraints"] = config.constraints
-        if (noted := project.to_note()) is not None:
-            about[project.KEY] = noted
-        if plan.lineage is not None:
-            about["parents"] = list(plan.lineage.parents)
-        write(part / SWEEP_FILE, to_yaml(config))
-        earlier = NO_EARLIER if plan.lineage is None else plan.lineage.earlier
-        Record.create(part, str(config.name), config.objective.mode, about, earlier)
+    part.mkdir(parents=True)
+    about: dict[str, Any] = {
+        "sweep": config.name,
+        "trainable": config.trainable,
+        "metric": config.objective.metric,
+        "seed": config.seed,
+        "max_epochs": config.max_epochs,
+        "identity": identity(plan),
+    }
+    if config.objectives.are_several:
+        about["objectives"] = config.metrics
+    if config.constraints:
+        about["constraints"] = config.constraints
+    if (noted := project.to_note()) is not None:
+        about[project.KEY] = noted
+    if plan.lineage is not None:
+        about["parents"] = list(plan.lineage.parents)
+    write(part / SWEEP_FILE, to_yaml(config))
+    earlier = NO_EARLIER if plan.lineage is None else plan.lineage.earlier
+    Record.create(part, str(config.name), config.objective.mode, about, earlier)

@@ -71,3 +71,11 @@ def test_a_command_that_is_kept_is_said_to_be(
         assert inbox.close()
         assert control.main([str(folder), "stop", "1"]) == 2
         assert "the sweep takes no command now" in capsys.readouterr().err
+
+
+def test_a_sweep_that_is_resumed_meanwhile_is_asked_again(tmp_path: Path) -> None:
+    """Its process may begin between the question whether there is one and the answer what to do."""
+    folder = searched(tmp_path, "ended", peak(0.03), num_trials=2).record.folder
+    assert "For more trials: " in control._why_not_running(folder)
+    with lock.held(folder):
+        assert control._why_not_running(folder) == ""

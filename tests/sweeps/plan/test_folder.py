@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -22,10 +23,14 @@ from sweeps.plan import resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.folder import opened
 from sweeps.plan.plan import Plan
+from sweeps.record import lock
 from sweeps.record.lock import LOCK_FILE
 from sweeps.record.record import Record
 from sweeps.record.requests import CONTROL_FOLDER, Inbox, NotRunning, ask
 from tests.conftest import ROOT, propose
+from tests.support.lab import wait_until
+
+PATIENCE_S = 60.0
 
 
 def config(results: Path, **changes: Any) -> SweepConfig:
@@ -107,10 +112,48 @@ def test_a_folder_that_could_not_be_made_whole_is_not_there(
 def test_a_folder_that_came_between_plan_and_start_is_refused_and_left_alone(plan: Plan) -> None:
     plan.folder.mkdir(parents=True)
     (plan.folder / "mine").touch()
-    with pytest.raises(UserError, match=r"results/s: .*not empty"), opened(plan):
+    with pytest.raises(UserError, match=r"--name s: .*results/s exists already; give another"), opened(plan):
         raise AssertionError("was opened")
     assert names(plan.folder) == ["mine"]
     assert names(plan.folder.parent) == ["s"]
+
+
+@pytest.mark.parametrize("round_", range(10))
+def test_of_starts_with_one_name_at_one_moment_one_gets_it(round_: int, plan: Plan) -> None:
+    """And its process holds it as soon as it is there: a command to it is kept."""
+    forked = multiprocessing.get_context("fork")
+    together, is_over = forked.Barrier(4), forked.Event()
+
+    def start() -> None:
+        together.wait(PATIENCE_S)
+        try:
+            with opened(plan):
+                is_over.wait(PATIENCE_S)
+        except UserError as error:
+            os._exit(2 if f"{plan.folder} exists already" in str(error) else 1)
+        os._exit(0)
+
+    starts = [forked.Process(target=start) for _ in range(3)]
+    for each in starts:
+        each.start()
+    together.wait(PATIENCE_S)
+    while not plan.folder.exists() and any(each.is_alive() for each in starts):
+        pass
+    assert lock.is_held(plan.folder)
+    wait_until(lambda: sum(each.is_alive() for each in starts) == 1, "the others are refused")
+    is_over.set()
+    for each in starts:
+        each.join()
+    assert sorted(each.exitcode or 0 for each in starts) == [0, 2, 2]
+    assert names(plan.folder.parent) == ["s"]
+    assert Record.read(plan.folder).name == "s"
+
+
+def test_what_a_start_that_was_killed_has_left_is_removed(plan: Plan) -> None:
+    (left := plan.folder.with_name(".s.pc.1.part")).mkdir(parents=True)
+    os.utime(left, (0, 0))
+    with opened(plan):
+        assert names(plan.folder.parent) == ["s"]
 
 
 def test_a_mistake_that_shows_before_the_first_trial_leaves_no_folder(plan: Plan) -> None:
@@ -188,6 +231,7 @@ import sys
 from pathlib import Path
 from sweeps.record import lock
 from tests.conftest import ROOT, propose
+from tests.support.lab import wait_until
 with lock.held(Path(sys.argv[1])):
     print("open", flush=True)
     sys.stdin.read()
