@@ -176,8 +176,12 @@ class Record(RankedTrials):
 
     def place(self, number: int, place: Mapping[str, Any]) -> None:
         """Write where a trial trains, if that is new."""
-        if self.trials[number].place != place:
-            self._attribute(number, "place", dict(place))
+        trial = self.trials[number]
+        if trial.place != place:
+            came = {**place, "after_epoch": len(trial.epochs)}
+            with self.together():
+                self._attribute(number, "place", dict(place))
+                self._attribute(number, "places", [*trial.places, came])
 
     def report(
         self,

@@ -81,6 +81,9 @@ class TrialRow:
     """File of the traceback, relative to the sweep's folder."""
     place: Mapping[str, Any] = field(default_factory=dict)
     """pc, pid and gpu that trained it last."""
+    places: Sequence[Mapping[str, Any]] = ()
+    """All that trained it, in order, each with `after_epoch`, the last one that was reported before; () in an
+    older record."""
     failures: int = 0
     """How often it raised an error and was retried."""
     notices: list[str] = field(default_factory=list)
@@ -112,6 +115,10 @@ class TrialRow:
         """Where it was left, as long as that is inside the epoch after its last one; else ""."""
         is_news = self.left.get("after_epoch") == len(self.epochs)
         return str(self.left["position"]) if is_news else ""
+
+    def place_of(self, epoch: int) -> Mapping[str, Any]:
+        """Where an epoch was trained; {} where an older version has recorded it without that."""
+        return next((place for place in reversed(self.places) if place["after_epoch"] < epoch), {})
 
     @property
     def last_score(self) -> float | None:
@@ -164,6 +171,7 @@ def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
         reason=attributes.get("reason", ""),
         log=attributes.get("log"),
         place=attributes.get("place", {}),
+        places=attributes.get("places", ()),
         origin=attributes.get("origin", ""),
         notices=attributes.get("notices", []),
         micro_batches=attributes.get("micro_batches", []),

@@ -117,8 +117,12 @@ def test_a_resume_continues_at_the_very_step(environment: dict[str, str], tmp_pa
     assert len(places) == 2, output
     assert all(0 < int(batch) < STEPS for batch in places)
     assert "Traceback" not in output
+    first = {trial.place["pid"] for trial in runs.record("stopped").trials}
 
     output = runs.whole("--resume", str(tmp_path / "stopped"))
+    trials = runs.record("stopped").trials
+    assert {trial.place_of(1)["pid"] for trial in trials} == first
+    assert not first & {trial.place_of(epoch)["pid"] for trial in trials for epoch in (2, 3)}
     assert re.findall(r"  trial \d continues at epoch 2, batch (\d+) of 50\n", output) == places
     assert epochs_of(runs.record("stopped")) == epochs_of(runs.record("whole"))
     expected = runs.best("whole")

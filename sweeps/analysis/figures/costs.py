@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -21,13 +21,15 @@ from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import duration
 from sweeps.common.yaml_values import load_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import EpochRow, TrialRow
 from sweeps.training.profiling.time_breakdown import PARTS
 
 MOST_BARS = 3000
 BINS = 120
 GAP_S = 5.0
 """Between two epochs of a trial, above which it did not train."""
+NOT_RECORDED = "process not recorded"
+"""The row of what an older version trained: its record does not tell where."""
 UNITS = (("seconds", 1, 120), ("minutes", 60, 7200), ("hours", 3600, math.inf))
 """Of an axis of time: name, seconds, and seconds below which it is taken."""
 
@@ -111,9 +113,9 @@ def utilization(sweep: Sweep) -> go.Figure:
     """Per PC over time: how many trials trained, and how busy that kept its devices."""
     title = "Utilization of the PCs"
     spans = [
-        (row.time - row.seconds, row.time, str(trial.place.get("pc", "unknown")), row.costs)
+        (_begun(sweep, row), row.time, str(trial.place_of(epoch).get("pc", "PC not recorded")), row.costs)
         for trial in sweep.record.trials
-        for row in trial.epochs.values()
+        for epoch, row in trial.epochs.items()
         if row.seconds > 0
     ]
     if not spans:
@@ -148,25 +150,25 @@ def utilization(sweep: Sweep) -> go.Figure:
 def timeline(sweep: Sweep) -> go.Figure:
     """When each process trained which trial."""
     title = "Timeline of trials"
-    bars = [(trial, begin, end) for trial in sweep.record.trials for begin, end in _stretches(trial)]
+    bars = [bar for trial in sweep.record.trials for bar in _bars(sweep, trial)]
     if not bars:
         return style.blank(title, style.NO_EPOCH)
     left_out = len(bars) - MOST_BARS
-    bars = sorted(bars, key=lambda bar: bar[2] - bar[1])[-MOST_BARS:]
-    lanes = sorted({_lane(trial) for trial, _, _ in bars})
+    bars = sorted(bars, key=lambda bar: bar.end - bar.begin)[-MOST_BARS:]
+    lanes = sorted({bar.lane for bar in bars})
     figure = go.Figure()
     for status, mark in style.MARKS.items():
-        if not (of_status := [bar for bar in bars if bar[0].status == status]):
+        if not (of_status := [bar for bar in bars if bar.trial.status == status]):
             continue
         line = {"color": "white", "width": 0.5}
         figure.add_trace(
             go.Bar(
-                base=[_moment(begin) for _, begin, _ in of_status],
-                x=[1000 * (end - begin) for _, begin, end in of_status],  # milliseconds, on an axis of dates
-                y=[_lane(trial) for trial, _, _ in of_status],
+                base=[_moment(bar.begin) for bar in of_status],
+                x=[1000 * (bar.end - bar.begin) for bar in of_status],  # milliseconds, on an axis of dates
+                y=[bar.lane for bar in of_status],
                 orientation="h",
                 name=status,
-                text=[str(trial.number) for trial, _, _ in of_status],
+                text=[str(bar.trial.number) for bar in of_status],
                 textposition="inside",
                 insidetextanchor="middle",
                 hovertemplate="trial %{text}<extra></extra>",
@@ -176,7 +178,8 @@ def timeline(sweep: Sweep) -> go.Figure:
     figure.update_layout(barmode="overlay", uniformtext={"minsize": 9, "mode": "hide"})
     figure.update_xaxes(type="date")
     figure.update_yaxes(autorange="reversed", categoryorder="array", categoryarray=lanes)
-    caption = "A row is a training process. A bar is a trial, with its number; in a gap nothing was trained."
+    caption = "A row is a training process. A bar is a trial, with its number; in a gap no epoch was recorded"
+    caption += f". The processes of the row '{NOT_RECORDED}' are unknown." if NOT_RECORDED in lanes else "."
     if left_out > 0:
         caption += f" The {left_out:,} shortest bars are left out."
     return style.finish(figure, title, caption, height=min(150 + 34 * len(lanes), 900))
@@ -204,7 +207,7 @@ def _gpus_per_worker(sweep: Sweep) -> float:
     spans: dict[tuple[Any, Any], list[tuple[float, float]]] = defaultdict(list)
     for trial in trials:
         gpu = trial.place.get("pc"), trial.place.get("gpu")
-        spans[gpu] += [(row.time - row.seconds, row.time) for row in trial.epochs.values()]
+        spans[gpu] += [(_begun(sweep, row), row.time) for row in trial.epochs.values()]
     held_s = 0.0
     for of_gpu in spans.values():
         last = -math.inf
@@ -228,14 +231,39 @@ def _start_up(sweep: Sweep, trial: TrialRow) -> float:
     return 0.0 if any(trial.start < started < begun for started in runs) else max(0.0, begun - trial.start)
 
 
-def _stretches(trial: TrialRow) -> Iterator[tuple[float, float]]:
-    """When it trained, from and to, epochs that follow each other together."""
-    spans = sorted((row.time, row.time - row.seconds) for row in trial.epochs.values())
-    begun = 0
-    for place, (end, _) in enumerate(spans, start=1):
-        if place == len(spans) or spans[place][1] - end > GAP_S:
-            yield spans[begun][1], end
-            begun = place
+def _begun(sweep: Sweep, row: EpochRow) -> float:
+    """When an epoch began, or went on where it was left by an earlier run of the sweep."""
+    runs = (run.started for run in sweep.record.info.runs if run.started is not None)
+    return max(row.time - row.seconds, *(started for started in runs if started < row.time), 0.0)
+
+
+class _Bar(NamedTuple):
+    """When and where a trial trained epochs that follow each other."""
+
+    trial: TrialRow
+    lane: str
+    """Its process."""
+    begin: float
+    end: float
+
+
+def _bars(sweep: Sweep, trial: TrialRow) -> Iterator[_Bar]:
+    last: _Bar | None = None
+    for epoch in sorted(trial.epochs):
+        row, place = trial.epochs[epoch], trial.place_of(epoch)
+        bar = _Bar(
+            trial,
+            f"{place['pc']}, process {place['pid']}" if place else NOT_RECORDED,
+            _begun(sweep, row),
+            row.time,
+        )
+        if last is not None and (last.lane != bar.lane or bar.begin - last.end > GAP_S):
+            yield last
+        elif last is not None:
+            bar = bar._replace(begin=last.begin)
+        last = bar
+    if last is not None:
+        yield last
 
 
 def _filled(spans: Sequence[tuple[float, float, float]], edges: np.ndarray) -> np.ndarray:
@@ -246,11 +274,6 @@ def _filled(spans: Sequence[tuple[float, float, float]], edges: np.ndarray) -> n
         for first, last in itertools.pairwise(edges)
     )
     return np.array([overlap @ weights for overlap in overlaps]) / np.diff(edges)
-
-
-def _lane(trial: TrialRow) -> str:
-    pc, pid = trial.place.get("pc", "unknown"), trial.place.get("pid")
-    return f"{pc}, process {pid}" if pid is not None else str(pc)
 
 
 def _moment(seconds: float) -> datetime:

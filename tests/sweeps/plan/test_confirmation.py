@@ -18,6 +18,7 @@ import torch
 import yaml
 
 from sweeps.common import params_file
+from sweeps.common.formatting import shortest
 from sweeps.common.objective import Objective
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -221,7 +222,7 @@ def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
     about = yaml.safe_load((at / "best" / "params.yaml").read_text())
     assert (about["trial"], about["run"], about["fit"]["seed"]) == (best.number, run.number, run.seed)
     weights = torch.load(at / "best" / "weights.pt", weights_only=True)
-    assert float(weights["weight"]) == run.epochs[3].metrics["drawn"]
+    assert shortest(float(weights["weight"])) == run.epochs[3].metrics["drawn"]
     told = json.loads((at / "best" / "metrics.json").read_text())
     assert told["metrics"] == run.epochs[3].metrics
     assert told["test"]["test_score"] == pytest.approx(float(weights["weight"]))

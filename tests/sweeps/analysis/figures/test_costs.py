@@ -11,6 +11,7 @@ from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.figures import costs
 from sweeps.analysis.sweep import Sweep
 from sweeps.config.sweep_folder import SWEEP_FILE
+from tests.conftest import propose
 from tests.support.kinds import add, begun, drawn
 
 
@@ -75,6 +76,54 @@ def test_a_gpu_that_trials_share_by_measurement_counts_once(tmp_path: Path) -> N
     )
     assert held_s < costs.spent(sweep).seconds
     assert math.isclose(costs.spent(sweep).device_hours, held_s / 3600, rel_tol=1e-3)
+
+
+def lanes(folder: Path) -> dict[str, list[str]]:
+    """Process to the trials of its bars in the timeline."""
+    found: dict[str, list[str]] = {}
+    for trace in costs.timeline(analysis_sweep.load(folder)).data:
+        for lane, trial in zip(trace.y, trace.text, strict=True):
+            found.setdefault(lane, []).append(trial)
+    return found
+
+
+def test_an_epoch_is_drawn_in_the_process_and_on_the_pc_that_trained_it(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    add(record, drawn(0), 2, "unfinished")
+    add(record, drawn(1), 2)
+    record.place(0, {"pc": "elsewhere", "pid": 7, "gpu": ""})
+    record.report(0, 3, 0.5, {"acc": 0.5}, 1.0, {"cpu_busy_pct": 50.0})
+    assert lanes(tmp_path) == {
+        "pc0, process 100": ["0"],
+        "pc1, process 101": ["1"],
+        "elsewhere, process 7": ["0"],
+    }
+    used = costs.utilization(analysis_sweep.load(tmp_path))
+    assert {trace.name for trace in used.data} == {"pc0", "pc1", "elsewhere"}
+
+
+def test_no_process_is_guessed_where_the_record_has_none(tmp_path: Path) -> None:
+    """As in a record of an older version, and then one that has gone on."""
+    record = begun(tmp_path)
+    propose(record, drawn(0))
+    record.report(0, 1, 0.5, {"acc": 0.5}, 1.0)
+    assert lanes(tmp_path) == {"process not recorded": ["0"]}
+    record.place(0, {"pc": "a", "pid": 7, "gpu": ""})
+    record.report(0, 2, 0.5, {"acc": 0.5}, 1.0)
+    assert lanes(tmp_path) == {"process not recorded": ["0"], "a, process 7": ["0"]}
+    caption = costs.timeline(analysis_sweep.load(tmp_path)).layout.title.subtitle.text
+    assert caption.endswith("The processes of the row 'process not recorded' are unknown.")
+
+
+def test_an_epoch_that_was_left_by_an_earlier_run_begins_with_the_run_that_ended_it(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    add(record, drawn(0), 1, "unfinished")
+    resumed = record.trials[0].epochs[1].time + 1e-5
+    record.note("runs", [{"started": 1.0}, {"started": resumed}])
+    record.place(0, {"pc": "a", "pid": 7, "gpu": ""})
+    record.report(0, 2, 0.5, {"acc": 0.5}, 600.0)
+    (trace,) = costs.timeline(analysis_sweep.load(tmp_path)).data
+    assert dict(zip(trace.y, trace.base, strict=True))["a, process 7"].timestamp() == pytest.approx(resumed)
 
 
 def test_utilization_adds_up_to_the_seconds_that_were_trained() -> None:
