@@ -87,8 +87,11 @@ class RunFolder:
             raise UserError(str(error)) from None
         if error is None or not self._run.folder.exists():
             return
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            # Lightning turns Ctrl-C into SystemExit after it has ended its workers.
+        # Lightning turns Ctrl-C into SystemExit after it has ended its workers. Where Ctrl-C has come while
+        # loaders were starting, Lightning's own end fails.
+        if isinstance(error, KeyboardInterrupt | SystemExit) or isinstance(
+            error.__context__, KeyboardInterrupt
+        ):
             say(f"\nStopped    {self._resumes_after}\nResume     {self._resume_command}")
             raise KeyboardInterrupt from None
 

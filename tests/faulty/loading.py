@@ -1,6 +1,6 @@
-"""A trainable whose loaders have worker processes; its validation writes a file `validating` as it begins.
+"""A trainable whose loaders have worker processes. Each batch takes $STEP_S.
 
-Each batch takes $STEP_S.
+The start of a loader, and a validation, write a file `starting` or `validating`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -27,6 +28,8 @@ class Params:
     """Whether the worker processes live on after an epoch."""
     hangs: bool = False
     """Whether a worker process sleeps for ever before its third batch."""
+    start_s: float = 0.0
+    """Seconds that a loader takes to start."""
     batch_size: int = 1
 
 
@@ -42,6 +45,17 @@ class Rows(Dataset[torch.Tensor]):
     def __getitem__(self, index: int) -> torch.Tensor:
         time.sleep(10**6 if self.hangs and index > 2 else float(os.environ["STEP_S"]))
         return torch.ones(1) * index
+
+
+class SlowLoader(DataLoader[torch.Tensor]):
+    """Writes a file `starting` before it starts."""
+
+    start_s = 0.0
+
+    def __iter__(self) -> Any:
+        (Path(os.environ["TOY_ATTEMPTS"]) / "starting").touch()
+        time.sleep(self.start_s)
+        return super().__iter__()
 
 
 class Net(pl.LightningModule):
@@ -78,13 +92,15 @@ class Data(pl.LightningDataModule):
         return self._loader(False)
 
     def _loader(self, hangs: bool) -> DataLoader[torch.Tensor]:
-        return DataLoader(
+        loader = SlowLoader(
             Rows(hangs),
             self.batch_size,
             num_workers=2,
             persistent_workers=self.params.persistent,
             multiprocessing_context=self.params.start,
         )
+        loader.start_s = self.params.start_s
+        return loader
 
 
 def build_model(params: Params) -> Net:

@@ -80,8 +80,7 @@ def _blocked(context: Any) -> Iterator[None]:
 
 
 def _end_workers() -> None:
-    """Kill the workers that are left at this process's end: `multiprocessing` would send them SIGTERM, and
-    wait for ever."""
+    """Kill the workers that are left at the end of this process: else it would wait for ever."""
     left = [worker for worker in _workers if worker.is_alive()]
     if left:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # PyTorch's handler raises where a worker was killed

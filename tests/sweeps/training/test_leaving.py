@@ -124,6 +124,14 @@ def test_a_stop_of_all_processes_spares_the_workers_of_loaders(
     assert "\nBest " in resumed
 
 
+def test_a_ctrl_c_while_loaders_start_ends_the_run_in_order(tmp_path: Path) -> None:
+    flags = ("--start-s", "3", "--results-dir", str(tmp_path), "--name", "run")
+    process = started(tmp_path, "tests.faulty.loading", *flags)
+    wait_until((tmp_path / "starting").exists)
+    os.killpg(process.pid, signal.SIGINT)
+    assert "\nStopped    the run starts again: " in ended(process, status=130)
+
+
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_second_ctrl_c_ends_workers_of_loaders_that_hang(start: str, tmp_path: Path) -> None:
     flags = ("--start", start, "--hangs", "true", "--results-dir", str(tmp_path), "--name", "hangs")
