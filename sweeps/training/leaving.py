@@ -30,10 +30,11 @@ class Leaving(pl.Callback):
         self._listens.enter_context(stop_signals.handled(self._note))
 
     def on_train_end(self, *_: Any) -> None:
-        self._listens.close()
+        if not self._is_asked:  # else until Lightning has ended: the signal may be sent again and again
+            self._listens.close()
 
     def on_exception(self, *_: Any) -> None:
-        self._listens.close()
+        self.on_train_end()
 
     def _note(self) -> None:
         self._is_asked = True
