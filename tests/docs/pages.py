@@ -34,7 +34,12 @@ class Page:
     @property
     def commands(self) -> list[str]:
         """The lines of all blocks of `bash`, without comments."""
-        lines = "".join(self.blocks("bash")).replace("\\\n", " ").splitlines()
+        return self.commands_of("".join(self.blocks("bash")))
+
+    @staticmethod
+    def commands_of(block: str) -> list[str]:
+        """The lines of a block, without comments."""
+        lines = block.replace("\\\n", " ").splitlines()
         return [re.sub(r"\s+#\s.*", "", line).strip() for line in lines]
 
     def sentences(self, with_tables: bool = True) -> list[str]:
