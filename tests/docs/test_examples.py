@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,10 +16,8 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.pcs import check, diagnosis, drain, flags
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
-from sweeps.record.record import Record
 from sweeps.space.domain import Form
 from sweeps.training.data import staging
-from tests.conftest import ROOT
 from tests.docs import examples
 from tests.docs.pages import BY_NAME
 
@@ -37,9 +32,6 @@ FORMS: dict[str, tuple[Form, ...]] = {
 """Rows of the table of domains, by their first word."""
 
 
-ON_ONE_CPU = ("--max-concurrent", "1", "--no-ray-dashboard")
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files of the docs, the current one."""
@@ -47,25 +39,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_the_model_of_the_readme_is_swept_as_it_is_typed(tmp_path: Path) -> None:
-    (tmp_path / "digits.py").write_text(examples.block_with("README", "METRIC"))
-    command = re.search(r"^sweeps run (.*digits\.py.*?)(?: +#.*)?$", BY_NAME["README"].text, flags=re.M)
-    assert command
-    smaller = command[1].replace("--num-trials 12", "--num-trials 4")
-    done = subprocess.run(
-        [sys.executable, "-m", "sweeps", "run", *smaller.split(), "--name", "own", *ON_ONE_CPU],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    record = Record.read(tmp_path / "results" / "own")
-    assert len(record.trials) == 4
-    assert any(trial.status == "finished" for trial in record.trials)
 
 
 def test_the_models_and_spaces_of_the_docs_meet_their_contracts(project: Path) -> None:
