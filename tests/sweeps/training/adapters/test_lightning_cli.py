@@ -84,7 +84,7 @@ def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() 
             "--ranges model.init_args.lr: no such hyperparameter. Did you mean 'model.lr'?",
         ),
         ("model.hidden=0.5..2", "model.hidden: Expected a <class 'int'>. Got value: 0.5"),
-        ("model.lr=fast,slow", "model.lr: 'fast': must be a number"),
+        ("model.lr=fast,slow", "--ranges model.lr=fast,slow: 'fast': must be a number"),
         ("model.act=1,2", "Expected a <class 'str'>"),
         (
             "data.sizes=1,2",
