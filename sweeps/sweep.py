@@ -16,6 +16,7 @@ from sweeps.execution.driver import Driver
 from sweeps.loggers._follower import catch_up, following
 from sweeps.plan import build, describe, folder, resume
 from sweeps.plan.plan import Plan
+from sweeps.record import status
 from sweeps.record.record import Record
 
 
@@ -60,7 +61,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRa
         if config.address is not None:
             storage_check.on_every_pc(plan, cluster.nodes(), cluster.membership)
         with data_delivery.prepared(plan, cluster):
-            with local.needed():
+            with local.needed(lambda: _last_words(plan, record, notice, local.lost)):
                 environment.note(plan.folder, cluster, in_cluster=config.address is not None)
                 resume.begin_run(plan, record)
                 notice.begin()
@@ -74,3 +75,13 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRa
             notice.status = summary.print_next_step(driver)
             notice.outcome = driver.end.outcome
             return notice.status
+
+
+def _last_words(plan: Plan, record: Record, notice: notify.Notice, lost: str) -> None:
+    """End a run whose Ray has ended, while a call of Ray's that never returns holds it."""
+    resume.end_run(record, "lost")
+    print(f"\nThe sweep stopped: {lost}. All results so far are recorded.", flush=True)
+    summary.write_report(record)
+    print(f"{'Resume':<10} {status.go_on(record)}", flush=True)
+    notice.outcome = "lost"
+    notify.send_notice(plan, record, notice)

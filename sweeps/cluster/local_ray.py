@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ SPILLED = "ray_spilled_objects*"
 HEAD = Path(__file__).with_name("ray_head.py")
 LOST_SIGNAL = signal.SIGUSR2
 """To this process by itself, when Ray has ended. (Tune handles SIGUSR1.)"""
+INTERRUPTS_S = 10.0
+"""After which the main thread is in a call of Ray's that waits for a process that is gone."""
 OF_START = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Variables that Ray reads when it starts, to count the GPUs."""
 
@@ -78,24 +80,30 @@ class LocalRay:
         return context
 
     @contextlib.contextmanager
-    def needed(self) -> Iterator[None]:
+    def needed(self, last_words: Callable[[], None]) -> Iterator[None]:
         """Interrupt a block of the main thread, as Ctrl-C does, when one of Ray's own processes ends.
 
         Ray would let the block wait, and end this whole process after some seconds, without a word. Where it
         has ended it is shut down with the block.
+
+        Args:
+            last_words: called in another thread where the block is in a call of Ray's that nothing
+                interrupts; then this process ends with status 1.
 
         Raises:
             RayLost: it has ended, and the block has not dealt with that (see `lost`).
         """
         woken, wake = os.pipe()
         before = signal.signal(LOST_SIGNAL, self._interrupt)
-        watch = threading.Thread(target=self._watch, args=(woken, threading.get_ident()), daemon=True)
+        self._is_interrupted = threading.Event()
+        words = (woken, threading.get_ident(), last_words)
+        watch = threading.Thread(target=self._watch, args=words, daemon=True)
         watch.start()
         try:
             yield
         except BaseException:
             if self.lost:
-                raise RayLost(f"{self.lost}. All results so far are recorded") from None
+                raise RayLost(self.lost) from None
             raise
         finally:
             self._needed = {}
@@ -106,7 +114,7 @@ class LocalRay:
             if self.lost:
                 self.close()
 
-    def _watch(self, woken: int, main_thread: int) -> None:
+    def _watch(self, woken: int, main_thread: int, last_words: Callable[[], None]) -> None:
         """Wait for the end of one of Ray's processes, or of the block that needs them."""
         watched: dict[int, str] = {}
         gone = ""
@@ -123,8 +131,14 @@ class LocalRay:
             why = f"its process {gone} is gone: the kernel ends one where memory runs out"
             self.lost = f"Ray on this PC has ended ({why})"
             signal.pthread_kill(main_thread, LOST_SIGNAL)
+            if not self._is_interrupted.wait(INTERRUPTS_S):
+                try:
+                    last_words()
+                finally:
+                    os._exit(1)  # with which all that it has started ends
 
     def _interrupt(self, *_: Any) -> None:
+        self._is_interrupted.set()
         if self._needed:
             raise KeyboardInterrupt  # the only exception that a wait of Ray's lets through
 

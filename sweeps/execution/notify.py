@@ -47,12 +47,17 @@ def at_the_end(plan: Plan, record: Record) -> Iterator[Notice]:
     try:
         yield notice
     except BaseException as error:
-        if notice.outcome:
+        if notice.outcome or isinstance(error, RayLost):
             notice.outcome, notice.status = _of(error)
         raise
     finally:
-        if notice.outcome and plan.config.notify_command:
-            send(plan.config.notify_command, facts(plan, record, notice))
+        send_notice(plan, record, notice)
+
+
+def send_notice(plan: Plan, record: Record, notice: Notice) -> None:
+    """Run the command, if there is one and the run has begun."""
+    if notice.outcome and plan.config.notify_command:
+        send(plan.config.notify_command, facts(plan, record, notice))
 
 
 def _of(error: BaseException) -> tuple[str, int]:

@@ -58,3 +58,18 @@ def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
     assert notified.read_text() == "lost 1\n"
     assert (folder / "report.html").is_file()
     assert lost.info.outcome == "lost"
+
+
+@pytest.mark.slow
+def test_the_end_of_ray_before_the_first_trial_is_told(environment: dict[str, str], tmp_path: Path) -> None:
+    """Tune sets its processes up then, by calls to Ray that nothing interrupts."""
+    toy = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1")
+    notify = ("--notify-command", f"echo $SWEEP_OUTCOME > {tmp_path / 'notified'}")
+    with running(tmp_path / "s", environment, *toy, "--max-epochs", "1", *notify) as sweep:
+        sweep.wait_for("\nray        1 PC")
+        sweep.kill_below("gcs_server")
+        assert sweep.wait() == 1
+        assert "Ray on this PC has ended (its process gcs_server is gone" in sweep.printed
+        assert "All results so far are recorded" in sweep.printed
+        assert f"sweeps run --resume {tmp_path / 's'}" in sweep.printed
+        assert (tmp_path / "notified").read_text() == "lost\n"

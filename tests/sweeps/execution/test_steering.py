@@ -360,7 +360,9 @@ class Training:
 
     def training(self) -> list[Any]:
         return [
-            SimpleNamespace(trial=SimpleNamespace(config={"number": n}, last_result={"epoch": epoch}))
+            SimpleNamespace(
+                leaves_in_s=None, trial=SimpleNamespace(config={"number": n}, last_result={"epoch": epoch})
+            )
             for n, epoch in self.epochs.items()
         ]
 
