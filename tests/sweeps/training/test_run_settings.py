@@ -174,7 +174,7 @@ def test_help_names_the_hyperparameters_with_their_meaning() -> None:
     done = fit("digits_mlp", "--help")
     assert done.returncode == 0
     assert re.search(r"--hidden VALUE\s+Units of the hidden layer, > 0 \(default: 32\)", done.stdout)
-    assert "--precision {auto,32,16-mixed,bf16-mixed}" in done.stdout
+    assert "--precision {auto,32,16-mixed,bf16-mixed,64}" in done.stdout
     assert "NAME: digits_mlp, faces, fashion_cnn" in " ".join(fit("--help").stdout.split())
 
 
