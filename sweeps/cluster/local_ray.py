@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import project, ray_connection
+from sweeps.common import machine_folders, project, ray_connection
 from sweeps.common.errors import RayLost, RayNotStarted
 from sweeps.config.sweep_config import SweepConfig
 
@@ -167,10 +167,12 @@ class LocalRay:
             "python": None if self._python is None else str(self._python),
             "PYTHONPATH": os.environ.get("PYTHONPATH"),
         }  # fmt: skip
+        variables = {"PYTHONPATH": os.pathsep.join(project.path_behind())}
+        variables |= {"TMPDIR": str(machine_folders.for_sockets())}  # Ray's dashboard has sockets there, too
         self._head = subprocess.Popen(
             [*program, "-P", str(HEAD), json.dumps(settings)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._printed, text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())},
+            env={**os.environ, **variables},
             process_group=0,  # Ctrl-C is for the sweep, which ends its trials first
         )  # fmt: skip
 

@@ -189,9 +189,12 @@ def not_started(why: str) -> str:
 
 def _started_by(python: Path | None) -> dict[str, Any] | None:
     """For workers of a Ray on this PC, which inherit the environment."""
-    if python is None:
-        return None
-    return {"py_executable": shlex.join(("sh", str(python))), "config": {"eager_install": False}}
+    started: dict[str, Any] = {}
+    if python is not None:
+        started = {"py_executable": shlex.join(("sh", str(python))), "config": {"eager_install": False}}
+    if (wanted := Path(tempfile.gettempdir())) != machine_folders.for_sockets():  # only Ray's files are there
+        started["env_vars"] = {"TMPDIR": str(wanted)}
+    return started or None
 
 
 def _runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> dict[str, Any]:
