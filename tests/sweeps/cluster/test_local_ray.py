@@ -28,7 +28,7 @@ from tests.faulty.toy import METRIC, MODE, Params, {imported}
 def ray_is_there():
     return any(each.name() == "raylet" for each in psutil.Process().children(recursive=True))
 
-if sys.argv[0].endswith("run.py"):  # this is the process of the sweep
+if sys.argv[0].endswith("late.py"):  # the process of the sweep
     until = time.monotonic() + 60
     while not ray_is_there() and time.monotonic() < until:
         time.sleep(0.05)
