@@ -7,28 +7,43 @@ print(*advice.advise(results.load("results/NAME")).lines, sep="\n")
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sweeps.analysis.failure_regions import DeadRegion, in_words
 from sweeps.analysis.findings import Findings, findings
 from sweeps.analysis.influence import LEAST_TO_FIX
+from sweeps.analysis.new_ranges import Change, changes
 from sweeps.analysis.range_edges import Edge
 from sweeps.analysis.sweep import Sweep
 from sweeps.analysis.top_trials import FEW, Ranked, distributions_of, trainables
 from sweeps.common.formatting import command, count, short, shown_path
+from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE, SWEEP_FILE
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.trials import BAD, ENDED_WELL
 
 
+class Step(NamedTuple):
+    """Something to do next."""
+
+    text: str
+    command: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Advice(Findings):
-    """Findings, in sentences, with the command that follows from them."""
+    """Findings, in sentences, with what to do next."""
 
+    steps: tuple[Step, ...]
+    """At most three, the first one first."""
+    changes: tuple[Change, ...]
+    """The ranges that change where a step refines the sweep."""
     lines: tuple[str, ...]
-    """A sentence or more each, the most important first."""
+    """What the steps are based on: a sentence or more each, the most important first."""
     command: str
     """What to type next: to resume a sweep that was stopped, else to refine it; "" where there is nothing to
     learn from."""
@@ -39,14 +54,49 @@ def advise(sweep: Sweep) -> Advice:
     found = findings(sweep.record)
     next_command = _command(sweep.record, found)
     lines = tuple(_lines(sweep.record, found, next_command))
-    return Advice(**vars(found), lines=lines, command=next_command)
+    changed = tuple(changes(sweep.record)) if "--refine" in next_command else ()
+    steps = tuple(_steps(sweep.record, next_command))
+    return Advice(**vars(found), steps=steps, changes=changed, lines=lines, command=next_command)
+
+
+def _steps(record: Record, next_command: str) -> Iterator[Step]:
+    """To repair what fails, then to go on; where nothing else is to do, to use the best trial."""
+    failed = [trial for trial in record.searched if trial.status == "failed"]
+    if failed:
+        reason, times = Counter(trial.reason for trial in failed).most_common(1)[0]
+        log = next((trial.log for trial in failed if trial.reason == reason and trial.log), None)
+        yield Step(
+            f"Repair what {len(failed):,} of {count(len(record.searched), 'trial')} failed with: "
+            f"{reason or 'no reason was recorded'} ({count(times, 'time')}).",
+            shlex.join(["cat", shown_path(record.folder.resolve() / log)]) if log else "",
+        )
+    folder, best = record.folder.resolve(), record.best()
+    if status.status(record) in status.RUNNING:
+        return
+    if status.can_go_on(record):
+        as_it_was = " with the code as it was" if failed else ""
+        how = f"{status.status(record)}{status.how_far(record)}"
+        yield Step(f"Resume the sweep{as_it_was}: it is {how}.", next_command)
+    elif "--refine" in next_command:
+        yield Step("Search again, in the ranges below.", next_command)
+    elif next_command and failed:  # a resume refuses other code
+        again = command("run", "--config", shown_path(folder / SWEEP_FILE), "--name", f"{record.name}-again")
+        yield Step("Begin a new sweep with the repaired code.", again)
+    elif next_command:
+        yield Step(f"Add trials: to judge ranges, {FEW} with different scores are needed.", next_command)
+    elif best is not None and best.status != "unfinished" and not record.objectives.are_several:
+        params = shown_path(folder / BEST_FOLDER / PARAMS_FILE)
+        again = command("fit", best.trainable, "--params", params)
+        yield Step(f"Use the weights of trial {best.number} in {BEST_FOLDER}/, or train it again.", again)
 
 
 def _command(record: Record, found: Findings) -> str:
     """To resume the sweep, where it was stopped; else to refine it, where that changes a range; else to add
-    trials, where a judgement needs more of them."""
+    trials, where a judgement needs more of them. "" of one that runs."""
     if status.can_go_on(record):
         return status.go_on(record)
+    if status.status(record) in status.RUNNING:
+        return ""
     folder = shown_path(record.folder.resolve())
     if not any(trial.status in ENDED_WELL for trial in record.searched):
         return ""
@@ -66,7 +116,7 @@ def _lines(record: Record, found: Findings, next_command: str) -> Iterator[str]:
     if status.can_go_on(record):
         basis = "the search, which has ended" if status.is_in_confirmation(record) else "the trials so far"
         how = f"{status.status(record)}{status.how_far(record)}"
-        yield f"The sweep is {how}: resume it first, with the command below. This advice is based on {basis}."
+        yield f"The sweep is {how}: resume it first. This advice is based on {basis}."
     if not seen.trials:
         yield "No trial was started: there is nothing to learn from."
         return
@@ -80,8 +130,6 @@ def _lines(record: Record, found: Findings, next_command: str) -> Iterator[str]:
     yield from _on_more_trials(record, found)
     if "--refine" in next_command:
         yield from _on_functions(record)
-    elif "--num-trials" in next_command:
-        yield "Add trials to this sweep first, with the command below."
 
 
 def _on_comparison(record: Record, seen: Ranked) -> str:
@@ -135,7 +183,7 @@ def _on_functions(record: Record) -> Iterator[str]:
 def _on_edge(edge: Edge, record: Record) -> str:
     trainable, in_file = edge.hyperparameter.rpartition(".")[0], _in_file(edge.hyperparameter, record)
     of = f" of {trainable}" if trainable in trainables(record) else ""
-    best = f"{edge.hyperparameter}: {edge.at} of the {edge.of} best trials{of}, including the best one,"
+    best = f"{edge.hyperparameter}: {edge.at} of the {edge.of} best trials{of}, including the first of them,"
     if edge.old is None:
         last, size = (-1, "larg") if edge.side == "high" else (0, "small")
         return f"{best} have {short(edge.values[last])}, the {size}est choice: try a {size}er one{in_file}."
@@ -183,7 +231,7 @@ def _on_pruning(found: Findings) -> Iterator[str]:
             )
             continue
         ranked = (
-            f"The best trial at epoch {check.end} ranked {check.rank} of {check.of} at epoch {check.epoch}."
+            f"The first trial at epoch {check.end} ranked {check.rank} of {check.of} at epoch {check.epoch}."
         )
         if check.correlation is None:
             both = f"only {count(check.trials, 'trial')} reached both"

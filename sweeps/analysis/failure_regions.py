@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import textwrap
 from collections import defaultdict
@@ -89,6 +90,16 @@ def dead_regions_of(record: Record) -> list[DeadRegion]:
     ]
 
 
+def are_too_few(record: Record) -> bool:
+    """Whether no region could be told from chance, not even one that holds all bad trials and no other."""
+    for part in (ranked(record, name) for name in trainables(record)):
+        level = _level(distributions_of(part.trials), by_cause(part.trials))
+        bad = len(part.bad)
+        if bad >= LEAST_BEST and 1 / math.comb(len(part.trials), bad) <= level:
+            return False
+    return True
+
+
 def dead_regions(
     trials: Sequence[TrialRow],
     good: Collection[TrialRow],
@@ -101,12 +112,9 @@ def dead_regions(
     failed for another one: a reason that is common everywhere hides where a rarer one begins.
     """
     causes = by_cause(trials)
-    looks: list[Cause | None] = [None, *(causes if len(causes) > 1 else ())]
-    good_ids = {id(trial) for trial in good}
-    regions = sum(len(choices_of(drawn_from)) or len(SIDES) for drawn_from in distributions.values())
-    level = BY_CHANCE / max(1, regions * len(looks))  # Bonferroni: so many regions are tested
+    good_ids, level = {id(trial) for trial in good}, _level(distributions, causes)
     found: dict[tuple[str, Side | Any], DeadRegion] = {}
-    for cause in looks:
+    for cause in _looks(causes):
         seen = trials if cause is None else [t for t in trials if not is_bad(t) or cause_of(t) == cause]
         for region in _dead_among(seen, good_ids, distributions, level):
             held = sum(map(region.holds, trials))
@@ -115,6 +123,17 @@ def dead_regions(
             if known.cause is not None and known.trials < held:
                 found[region.hyperparameter, region.side or region.limit] = whole
     return sorted(found.values(), key=lambda region: -region.bad)
+
+
+def _looks(causes: Collection[Cause]) -> list[Cause | None]:
+    """All failures together, and where there are several causes, each by itself."""
+    return [None, *(causes if len(causes) > 1 else ())]
+
+
+def _level(distributions: Mapping[str, Sequence[BaseDistribution]], causes: Collection[Cause]) -> float:
+    """Of significance, by Bonferroni: so many regions are tested."""
+    regions = sum(len(choices_of(drawn_from)) or len(SIDES) for drawn_from in distributions.values())
+    return BY_CHANCE / max(1, regions * len(_looks(causes)))
 
 
 def by_cause(trials: Iterable[TrialRow]) -> dict[Cause, list[TrialRow]]:

@@ -9,10 +9,11 @@ import plotly.graph_objects as go
 from optuna.distributions import CategoricalDistribution
 from plotly.subplots import make_subplots
 
-from sweeps.analysis.failure_regions import DeadRegion, by_cause, dead_regions_of
+from sweeps.analysis.failure_regions import DeadRegion, are_too_few, by_cause, dead_regions_of
 from sweeps.analysis.fidelity import Tried, tried
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
+from sweeps.common.formatting import count
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 
 LEAST = 3
@@ -59,6 +60,9 @@ def failures(sweep: Sweep) -> go.Figure:
     placed = [(cause, cause.region) for cause in found if cause.region is not None][:MOST_CAUSES]
     well = _ended_well(sweep)
     if not placed:
+        if well and are_too_few(sweep.record):
+            few = sum(len(cause.trials) for cause in found)
+            return style.blank(title, f"{count(few, 'failure')}: too few to tell in which region they lie.")
         among = "both lie in the same regions" if well else "no trial ended well"
         return style.blank(title, f"No region separates the failures from other trials: {among}.")
     figure = make_subplots(rows=len(placed), cols=1, vertical_spacing=0.3 / len(placed))

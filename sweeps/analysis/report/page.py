@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 import plotly.offline
 
 from sweeps.analysis import advice, figures
+from sweeps.analysis.advice import Advice, Step
 from sweeps.analysis.report import confidence, text
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.analysis.top_trials import is_bad
@@ -19,6 +20,7 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import cell, shown_path, size
 from sweeps.config.sweep_folder import REPORT_FILE
+from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
 
 NOT_DRAWN = "This figure could not be drawn"
@@ -54,15 +56,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: sentences, a list, a command, links, tables, figures, in this order."""
+    """A part of the page: sentences, steps, a list, a command, links, tables, reasons, figures, in this
+    order."""
 
     title: str
     sentences: Sequence[str] = ()
+    steps: Sequence[Step] = ()
     items: Sequence[str] = ()
     command: str = ""
     logs: Sequence[tuple[int, str]] = ()
     """Numbers of trials, and their logs relative to the sweep's folder, where the report is."""
     tables: Sequence[Table] = ()
+    reasons: Sequence[str] = ()
+    """That a reader unfolds."""
     figures: Sequence[Drawn] = ()
 
     @property
@@ -127,7 +133,7 @@ def sections(sweep: Sweep) -> list[Section]:
             text.settings(sweep),
             tables=_pairs("Search space", "range", dict(space)) if space else [],
         ),
-        Section("Next steps", items=advised.lines, command=advised.command),
+        _next_steps(sweep, advised),
         Section("Best trials", logs=text.logs(text.ranked(sweep)[:MOST_TRIALS]), tables=[_ranking(sweep)]),
         Section(
             "Learning and pruning",
@@ -151,7 +157,7 @@ def _result(sweep: Sweep) -> Section:
     of_best = {} if best is None else {**best.params, **best.fixed}
     return Section(
         "Result",
-        [text.result(sweep), *confidence.confidence(sweep)],
+        [text.result(sweep), *text.troubles(sweep), *confidence.confidence(sweep)],
         command=confidence.to_confirm(sweep),
         tables=[
             *_front(sweep),
@@ -162,6 +168,22 @@ def _result(sweep: Sweep) -> Section:
             *(["front"] if sweep.record.objectives.are_several else []),
             *(["seeds"] if sweep.record.reruns.numbers else []),
         ),
+    )
+
+
+def _next_steps(sweep: Sweep, advised: Advice) -> Section:
+    rows = [list(change) for change in advised.changes]
+    how = status.status(sweep.record)
+    none = f"The sweep is {how}: what is next follows at its end." if how in status.RUNNING else "None."
+    columns = ["hyperparameter", "range", "next range", "why"]
+    return Section(
+        "Next steps",
+        [] if advised.steps else [none],
+        steps=advised.steps,
+        tables=[Table("The ranges that --refine takes, unless Params refuses an end", columns, rows)]
+        if rows
+        else [],
+        reasons=advised.lines,
     )
 
 

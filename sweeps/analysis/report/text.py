@@ -55,6 +55,24 @@ def result(sweep: Sweep) -> str:
     return best_trial + _on_test(record, best)
 
 
+def troubles(sweep: Sweep) -> list[str]:
+    """How many trials did not end well, and most often why; none where all did."""
+    record = sweep.record
+    bad = Counter(trial.status for trial in record.searched if is_bad(trial))
+    if not bad or record.best() is None:  # then the result tells the reason
+        return []
+    which = " and ".join(f"{times:,} {_ended_as(status, times)}" for status, times in bad.most_common())
+    (most, *_) = causes(sweep)
+    where = f" {most.where}." if most.where else ""
+    reason = f"The most common reason: {most.reason or 'none was recorded'}."
+    return [f"Of {count(len(record.searched), 'trial')}, {which}. {reason}{where}"]
+
+
+def _ended_as(status: str, times: int) -> str:
+    """`failed`, `are infeasible`"""
+    return status if status != "infeasible" else f"{'is' if times == 1 else 'are'} infeasible"
+
+
 def _front(record: Record) -> str:
     """How many trials are the best of several objectives, and which is the knee."""
     values = record.front_values()

@@ -41,8 +41,9 @@ def test_a_best_at_the_upper_end_widens_it_there(tmp_path: Path) -> None:
     assert edge.new is not None
     assert edge.new.low == 0.001
     assert 1.0 < edge.new.high < 10
-    assert "lr: 5 of the 5 best trials, including the best one, lie at the upper end of 0.001 to 1" in text(
-        advice
+    assert (
+        "lr: 5 of the 5 best trials, including the first of them, lie at the upper end of 0.001 to 1"
+        in text(advice)
     )
     assert advice.more_trials_help is False
     assert "widen it first" in text(advice)
@@ -229,7 +230,11 @@ def test_of_few_trials_more_are_asked_for_and_of_ties_none(tmp_path: Path) -> No
             kinds.add(record, kinds.drawn(number), 1)
         advice = advise(load(folder))
         assert advice.command.endswith(f"--resume {folder} {wanted}")
-        assert "Add trials to this sweep first, with the command below." in advice.lines
+        (step,) = advice.steps
+        assert (step.text, step.command) == (
+            "Add trials: to judge ranges, 8 with different scores are needed.",
+            advice.command,
+        )
     settings = {"max_epochs": 9, "grace_epochs": 1, "reduction_factor": 3}
     record = kinds.begun(tmp_path / "tied", outcome="finished", identity={"settings": settings})
     kinds.constant(record)
@@ -240,7 +245,7 @@ def test_of_few_trials_more_are_asked_for_and_of_ties_none(tmp_path: Path) -> No
         "All 24 trials that reached epochs 1 and 9 have the same score at epoch 9: the correlation of their "
         "ranks can't be computed." in advice.lines
     )
-    assert "The best trial at epoch" not in text(advice)
+    assert "The first trial at epoch" not in text(advice)
 
 
 def test_behind_the_last_trial_none_came(tmp_path: Path) -> None:
@@ -294,7 +299,7 @@ def test_several_trainables_are_judged_each_by_its_own_trials(tmp_path: Path) ->
         record.end(number, "finished")
     advice = advise(load(tmp_path))
     assert [edge.hyperparameter for edge in advice.widen] == ["a.lr"]
-    assert "a.lr: 4 of the 4 best trials of a, including the best one, lie" in text(advice)
+    assert "a.lr: 4 of the 4 best trials of a, including the first of them, lie" in text(advice)
     assert "trainable" not in [hyperparameter for hyperparameter, _ in advice.fix]
 
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from sweeps import run
+from sweeps.analysis.new_ranges import changes
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Objective
 from sweeps.config import cli
@@ -65,6 +66,20 @@ def test_a_grid_is_refined_around_its_best_points(place: Path) -> None:
     said = describe(plan)
     assert "lr: grid of 0.001, 0.01, 0.1, 1.0 -> 0.001 to 0.1, log scale" in said
     assert "9 trials lie in the new ranges" in said
+
+
+def test_the_report_shows_the_ranges_that_a_refined_sweep_takes(place: Path) -> None:
+    def diverges(params: Mapping[str, Any]) -> float:
+        return math.nan if params["lr"] > 0.12 else 0.5 + params["momentum"] / 10
+
+    coarse_grid(place, peak(0.03))
+    searched(place, "dead", diverges, num_trials=40, scheduler="none")
+    for name, changed in (("grid", {"lr"}), ("dead", {"lr", "momentum"})):
+        found = changes(Record.read(place / name))
+        assert {each.hyperparameter for each in found} >= changed
+        said = " ".join(describe(refined(f"results/{name}")).split())
+        for each in found:
+            assert f"{each.hyperparameter}: {each.old} -> {each.new} ({each.why})" in said
 
 
 @pytest.mark.parametrize("searcher", ["random", "tpe"])

@@ -60,8 +60,8 @@ def test_reruns_are_called_no_trials(tmp_path: Path) -> None:
     record = in_confirmation(tmp_path, outcome="interrupted")
     assert status.how_far(record) == " in its confirmation; 2 reruns unfinished, 7 to come"
     assert advice.advise(load(tmp_path)).lines[0] == (
-        "The sweep is interrupted in its confirmation; 2 reruns unfinished, 7 to come: resume it first, with "
-        "the command below. This advice is based on the search, which has ended."
+        "The sweep is interrupted in its confirmation; 2 reruns unfinished, 7 to come: resume it first. "
+        "This advice is based on the search, which has ended."
     )
 
 

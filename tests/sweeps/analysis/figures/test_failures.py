@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.advice import advise
-from sweeps.analysis.figures.failures import causes
+from sweeps.analysis.figures import why_blank
+from sweeps.analysis.figures.failures import causes, failures
 from sweeps.analysis.sweep import Sweep
 from tests.support.kinds import add, begun, drawn
 
@@ -37,6 +40,20 @@ def test_a_cause_lies_in_the_very_region_that_is_to_be_cut_off(tmp_path: Path) -
     regions = [cause.region for cause in causes(sweep)]
     assert [str(region) for region in regions] == [cut] * 2
     assert any(cut in line for line in advise(sweep).lines)
+
+
+@pytest.mark.parametrize(("bad", "are_too_few"), [(2, True), (4, False)])
+def test_of_few_failures_it_is_not_said_that_no_region_separates_them(
+    bad: int, are_too_few: bool, tmp_path: Path
+) -> None:
+    """The rate separates them, in both cases."""
+    record = begun(tmp_path)
+    with record.together():
+        for number in range(24):
+            params = {**drawn(number), "lr": 10 ** (-4 + number / 6)}
+            add(record, params, 1, "failed" if number >= 24 - bad else "finished", "OSError: no")
+    why = "2 failures: too few to tell in which region they lie." if are_too_few else ""
+    assert why_blank(failures(analysis_sweep.load(tmp_path))) == why
 
 
 def test_trouble_anywhere_has_no_region(tmp_path: Path) -> None:

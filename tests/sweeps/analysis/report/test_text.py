@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.report import text
+from sweeps.record import lock
 from tests.support.kinds import add, begun, drawn
 from tests.support.reports import page_of, words_of
 from tests.support.weighed import FRONT, weighed
@@ -102,6 +104,41 @@ def test_that_the_advice_looks_at_an_earlier_epoch_has_another_reason(tmp_path: 
         "The figures compare trials at epoch 3, which 7 reached. The next steps compare them at epoch 1, "
         "which 10 reached: epoch 3 has enough trials for the figures, but too few to judge ranges." in said
     )
+
+
+def test_failures_are_in_the_result_and_their_repair_is_the_first_step(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished", identity={})
+    for number in range(4):
+        add(record, drawn(number), 3)
+    for number in range(4, 8):
+        add(record, drawn(number), 0, "unfinished")
+        record.end(number, "failed", "ValueError: no room for <b>", f"logs/trial_{number:04d}.log")
+    add(record, drawn(8), 1, "diverged", "acc was nan in epoch 1")
+    page = page_of(tmp_path)
+    said = words_of(page)
+    assert (
+        "Of 9 trials, 4 failed and 1 diverged. The most common reason: ValueError: no room for <b>." in said
+    )
+    steps = re.findall(r"<li>(.*?)<pre>(.*?)</pre></li>", page)
+    assert [(text, command.split("sweeps ")[-1]) for text, command in steps] == [
+        (
+            "Repair what 4 of 9 trials failed with: ValueError: no room for &lt;b&gt; (4 times).",
+            f"cat {tmp_path}/logs/trial_0004.log",
+        ),
+        (
+            "Begin a new sweep with the repaired code.",
+            f"run --config {tmp_path}/sweep.yaml --name {tmp_path.name}-again",
+        ),
+    ]
+
+
+def test_a_sweep_that_runs_has_no_next_step_yet(tmp_path: Path) -> None:
+    add(begun(tmp_path, identity={}), drawn(0), 1, "unfinished")
+    (tmp_path / ".lock").touch()
+    with lock.held(tmp_path):
+        said = words_of(page_of(tmp_path))
+    assert "Next steps The sweep is running: what is next follows at its end." in said
+    assert "Trial 0 is the best so far (still training): acc" in said
 
 
 def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[str, Path]) -> None:

@@ -1,0 +1,188 @@
+"""The ranges of the next sweep, by what earlier ones showed: for `--refine`, and for the report."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sweeps.analysis.failure_regions import DeadRegion, dead_regions
+from sweeps.analysis.influence import influence
+from sweeps.analysis.range_edges import Edge, edges
+from sweeps.analysis.top_trials import SIDES, Ranked, distributions_of, ranked, trainables, trials_of
+from sweeps.common.formatting import short
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
+from sweeps.space.numeric_range import Range, Side, choices_of, range_of, range_of_grid
+
+NARROWER = 0.9
+"""A new range wider than this share of the old one, on its scale, is not taken."""
+NEVER_GOOD = 4
+"""Trials of a choice, none of them good, before it is dropped."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What all parents together show of one trainable."""
+
+    seen: Sequence[Ranked]
+    best: Sequence[TrialRow]
+    """Of each parent with enough trials to judge a range by, the best first."""
+    edges: Mapping[tuple[str, Side], Edge]
+    """By hyperparameter and side."""
+    dead: Sequence[tuple[str, DeadRegion]]
+    """With their hyperparameters."""
+    importances: Mapping[str, float]
+    """Of the hyperparameters without influence."""
+
+    def dead_of(self, hyperparameter: str) -> list[DeadRegion]:
+        return [region for name, region in self.dead if name == hyperparameter]
+
+
+def learn(parents: Sequence[Record], name: str, prefix: str, keep: float = 0.2) -> Learnt:
+    """What the parents show of a trainable, whose hyperparameters have a prefix in Optuna's names."""
+    seen = [ranked(parent, name, keep) for parent in parents]
+    trials = [trial for part in seen for trial in part.trials]
+    distributions = distributions_of(trials)
+    good = [trial for part in seen for trial in part.good]
+    best = [trial for part in seen if part.can_judge_ranges for trial in part.best]
+    at_edges = edges(best, trials, distributions) if best else []
+    found = [each for parent in parents if (each := influence(parent, name)) is not None]
+    without = set.intersection(*(set(each.without) for each in found)) if found else set()
+    return Learnt(
+        seen,
+        best,
+        {(edge.hyperparameter.removeprefix(prefix), edge.side): edge for edge in at_edges},
+        [
+            (each.hyperparameter.removeprefix(prefix), each)
+            for each in dead_regions(trials, good, distributions)
+        ],
+        {each.removeprefix(prefix): max(one.at.importances[each] for one in found) for each in without},
+    )
+
+
+class Change(NamedTuple):
+    """A hyperparameter whose range is to be another one in the next sweep, in words."""
+
+    hyperparameter: str
+    old: str
+    new: str
+    why: str
+
+
+def changes(record: Record) -> list[Change]:
+    """The ranges that `--refine` changes, as far as the record tells: it has no Params to refuse an end."""
+    found, names = [], trainables(record)
+    is_grid = record.info.settings.searcher == "grid"
+    for name in names:
+        prefix = f"{name}." if len(names) > 1 else ""
+        learnt = learn([record], name, prefix)
+        for asked, drawn_from in distributions_of(trials_of(record, name)).items():
+            old, choices = range_of(drawn_from), choices_of(drawn_from)
+            new, why = new_value(asked.removeprefix(prefix), old, choices, learnt, is_grid=is_grid)
+            if new is None or new == choices:
+                continue
+            before = _in_words(old or choices)
+            before = before.replace("one of", "grid of") if is_grid else before
+            if (after := _in_words(new)) != before:
+                found.append(Change(asked, before, after, why))
+    return found
+
+
+def _in_words(asked: Any) -> str:
+    """A range, choices or a value, as the plan tells them."""
+    if isinstance(asked, Range):
+        return str(asked)
+    if isinstance(asked, list) and len(asked) > 1:
+        return f"one of {', '.join(map(str, asked))}"
+    return f"fixed at {short(asked[0] if isinstance(asked, list) else asked)}"
+
+
+def new_value(
+    hyperparameter: str, old: Range | None, choices: Sequence[Any], learnt: Learnt, *, is_grid: bool = False
+) -> tuple[Any, str]:
+    """The new value of --ranges or a Range, and why; None where nothing is known that would change it.
+
+    Args:
+        hyperparameter: its name, without that of its trainable.
+        old: its range; None of choices.
+        choices: those without a range.
+        learnt: by the trials so far.
+        is_grid: whether the choices are points of a grid that a range may replace.
+    """
+    values = [trial.params[hyperparameter] for trial in learnt.best if hyperparameter in trial.params]
+    matters = learnt.dead_of(hyperparameter) or any((hyperparameter, side) in learnt.edges for side in SIDES)
+    importance = learnt.importances.get(hyperparameter)
+    if importance is not None and values and not matters:
+        best = values[0] if isinstance(values[0], int | float) else [values[0]]  # as text, it is split
+        return best, f"its importance was {100 * importance:.1f} %; a small effect can't be ruled out"
+    if old is not None:
+        return _new_range(old, values, hyperparameter, learnt)
+    grid = range_of_grid(choices) if is_grid else None
+    if grid is not None:
+        return _beside(grid, sorted(choices), values, hyperparameter, learnt)
+    return _fewer(choices, values, hyperparameter, learnt)
+
+
+def _new_range(
+    old: Range, values: Sequence[Any], hyperparameter: str, learnt: Learnt
+) -> tuple[Range | None, str]:
+    inside = [float(value) for value in values if old.low <= value <= old.high]
+    new, whys = old, []
+    if len(inside) > 1 and old.high > old.low:
+        around = old.around(inside)
+        if old.share(around.high) - old.share(around.low) < NARROWER:
+            new = around
+            whys.append(f"around the {len(inside)} best")
+    for region in learnt.dead_of(hyperparameter):
+        cut = old.cut(new, region.side, float(region.limit)) if region.side else new
+        if cut != new and all(cut.low <= value <= cut.high for value in inside):
+            new = cut
+            why = region.cause or "failed, diverged or were infeasible"
+            whys.append(f"without the end where {region.bad} of {region.all_bad} trials that {why} lie")
+    for side in SIDES:
+        edge = learnt.edges.get((hyperparameter, side))
+        if edge is not None and edge.old is not None:
+            wider = old.wider(side) if getattr(edge.old, side) == getattr(old, side) else old
+            new = dataclasses.replace(new, **{side: getattr(wider, side)})
+            end = "upper" if side == "high" else "lower"
+            whys.append(f"{edge.at} of the {edge.of} best lie at its {end} end")
+    return (None, "") if new == old else (new, ", ".join(whys))
+
+
+def _beside(
+    grid: Range, choices: Sequence[float], values: Sequence[Any], hyperparameter: str, learnt: Learnt
+) -> tuple[Range, str]:
+    """From the neighbour below the best points of a grid to the neighbour above them; beyond an end of the
+    grid, where the best one lies there, by its last gap."""
+    inside = [choices.index(value) for value in values if value in choices]
+    if not inside:
+        return grid, "a range in place of its points"
+    last, gap = len(choices) - 1, 1 / (len(choices) - 1)
+    low, high = choices[max(0, min(inside) - 1)], choices[min(last, max(inside) + 1)]
+    if (hyperparameter, "high") in learnt.edges or inside[0] == last:
+        high = grid.beyond(1 + gap)
+    if (hyperparameter, "low") in learnt.edges or inside[0] == 0:
+        low = grid.beyond(-gap)
+    return dataclasses.replace(grid, low=low, high=high), f"around the {len(inside)} best of its points"
+
+
+def _fewer(
+    choices: Sequence[Any], values: Sequence[Any], hyperparameter: str, learnt: Learnt
+) -> tuple[list[Any], str]:
+    """Choices without those that were never good; choices of a grid too, where no grid is searched."""
+    dead = {region.limit for region in learnt.dead_of(hyperparameter) if region.side is None}
+    tried = [t.params.get(hyperparameter) for part in learnt.seen for t in part.trials]
+    good = {t.params.get(hyperparameter) for part in learnt.seen for t in part.good}
+    never = {
+        choice for choice in choices if values and choice not in good and tried.count(choice) >= NEVER_GOOD
+    }
+    kept = [choice for choice in choices if choice not in dead | never] or list(choices)
+    dropped = [short(choice) for choice in choices if choice not in kept]
+    whys = [f"never good: {', '.join(dropped)}"] if dropped else []
+    for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):
+        # The choices may be those of another space than the trials had, with more beyond the end.
+        if (hyperparameter, side) in learnt.edges and outermost(choices) in values:
+            whys.append(f"the best have its {end}est: try a {end}er one")
+    return kept, ", ".join(whys)
