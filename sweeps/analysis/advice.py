@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sweeps.analysis.failure_regions import DeadRegion, in_words
+from sweeps.analysis.failure_regions import DeadRegion, by_cause, in_words
 from sweeps.analysis.findings import Findings, findings
 from sweeps.analysis.influence import LEAST_TO_FIX
 from sweeps.analysis.new_ranges import Change, changes
@@ -63,11 +63,12 @@ def _steps(record: Record, next_command: str) -> Iterator[Step]:
     """To repair what fails, then to go on; where nothing else is to do, to use the best trial."""
     failed = [trial for trial in record.searched if trial.status == "failed"]
     if failed:
-        reason, times = Counter(trial.reason for trial in failed).most_common(1)[0]
-        log = next((trial.log for trial in failed if trial.reason == reason and trial.log), None)
+        alike = max(by_cause(failed).values(), key=len)
+        most = ", most often" if len(alike) < len(failed) else ""
+        log = next((trial.log for trial in alike if trial.log), None)
         yield Step(
-            f"Repair what {len(failed):,} of {count(len(record.searched), 'trial')} failed with: "
-            f"{reason or 'no reason was recorded'} ({count(times, 'time')}).",
+            f"Repair what {len(failed):,} of {count(len(record.searched), 'trial')} failed with{most}: "
+            f"{alike[0].reason or 'no reason was recorded'}.",
             shlex.join(["cat", shown_path(record.folder.resolve() / log)]) if log else "",
         )
     folder, best = record.folder.resolve(), record.best()

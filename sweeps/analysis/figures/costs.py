@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -150,7 +150,7 @@ def utilization(sweep: Sweep) -> go.Figure:
 def timeline(sweep: Sweep) -> go.Figure:
     """When each process trained which trial."""
     title = "Timeline of trials"
-    bars = [bar for trial in sweep.record.trials for bar in _bars(sweep, trial)]
+    bars = _bars(sweep)
     if not bars:
         return style.blank(title, style.NO_EPOCH)
     left_out = len(bars) - MOST_BARS
@@ -240,30 +240,33 @@ def _begun(sweep: Sweep, row: EpochRow) -> float:
 class _Bar(NamedTuple):
     """When and where a trial trained epochs that follow each other."""
 
-    trial: TrialRow
     lane: str
     """Its process."""
+    order: float
+    """Within the process: by time; of trials whose process is not known one after the other."""
     begin: float
     end: float
+    trial: TrialRow
 
 
-def _bars(sweep: Sweep, trial: TrialRow) -> Iterator[_Bar]:
-    last: _Bar | None = None
-    for epoch in sorted(trial.epochs):
-        row, place = trial.epochs[epoch], trial.place_of(epoch)
-        bar = _Bar(
-            trial,
-            f"{place['pc']}, process {place['pid']}" if place else NOT_RECORDED,
-            _begun(sweep, row),
-            row.time,
-        )
-        if last is not None and (last.lane != bar.lane or bar.begin - last.end > GAP_S):
-            yield last
-        elif last is not None:
-            bar = bar._replace(begin=last.begin)
-        last = bar
-    if last is not None:
-        yield last
+def _bars(sweep: Sweep) -> list[_Bar]:
+    """A process that trains another trial meanwhile, or none for a while, ends a bar."""
+    epochs = []
+    for trial in sweep.record.trials:
+        for epoch, row in trial.epochs.items():
+            place = trial.place_of(epoch)
+            lane = f"{place['pc']}, process {place['pid']}" if place else NOT_RECORDED
+            order = row.time if place else trial.number
+            epochs.append(_Bar(lane, order, _begun(sweep, row), row.time, trial))
+    bars: list[_Bar] = []
+    for each in sorted(epochs, key=lambda bar: (bar.lane, bar.order, bar.end)):
+        last = bars[-1] if bars else None
+        is_same = last is not None and (last.lane, last.trial.number) == (each.lane, each.trial.number)
+        if last is not None and is_same and each.begin - last.end <= GAP_S:
+            bars[-1] = last._replace(end=each.end)
+        else:
+            bars.append(each)
+    return bars
 
 
 def _filled(spans: Sequence[tuple[float, float, float]], edges: np.ndarray) -> np.ndarray:

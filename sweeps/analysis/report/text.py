@@ -64,7 +64,7 @@ def troubles(sweep: Sweep) -> list[str]:
     which = " and ".join(f"{times:,} {_ended_as(status, times)}" for status, times in bad.most_common())
     (most, *_) = causes(sweep)
     where = f" {most.where}." if most.where else ""
-    reason = f"The most common reason: {most.reason or 'none was recorded'}."
+    reason = f"The most common reason: {most.trials[0].reason or 'none was recorded'}."
     return [f"Of {count(len(record.searched), 'trial')}, {which}. {reason}{where}"]
 
 

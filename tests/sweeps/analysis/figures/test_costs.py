@@ -84,7 +84,7 @@ def lanes(folder: Path) -> dict[str, list[str]]:
     for trace in costs.timeline(analysis_sweep.load(folder)).data:
         for lane, trial in zip(trace.y, trace.text, strict=True):
             found.setdefault(lane, []).append(trial)
-    return found
+    return {lane: sorted(trials) for lane, trials in found.items()}
 
 
 def test_an_epoch_is_drawn_in_the_process_and_on_the_pc_that_trained_it(tmp_path: Path) -> None:
@@ -100,6 +100,16 @@ def test_an_epoch_is_drawn_in_the_process_and_on_the_pc_that_trained_it(tmp_path
     }
     used = costs.utilization(analysis_sweep.load(tmp_path))
     assert {trace.name for trace in used.data} == {"pc0", "pc1", "elsewhere"}
+
+
+def test_a_process_that_trains_another_trial_while_one_waits_has_three_bars(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    for number in (0, 1):
+        propose(record, drawn(number))
+        record.place(number, {"pc": "a", "pid": 7, "gpu": ""})
+    for number, epoch in ((0, 1), (0, 2), (1, 1), (0, 3)):
+        record.report(number, epoch, 0.5, {"acc": 0.5}, 1e-5)
+    assert lanes(tmp_path) == {"a, process 7": ["0", "0", "1"]}
 
 
 def test_no_process_is_guessed_where_the_record_has_none(tmp_path: Path) -> None:

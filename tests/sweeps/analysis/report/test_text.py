@@ -122,7 +122,7 @@ def test_failures_are_in_the_result_and_their_repair_is_the_first_step(tmp_path:
     steps = re.findall(r"<li>(.*?)<pre>(.*?)</pre></li>", page)
     assert [(text, command.split("sweeps ")[-1]) for text, command in steps] == [
         (
-            "Repair what 4 of 9 trials failed with: ValueError: no room for &lt;b&gt; (4 times).",
+            "Repair what 4 of 9 trials failed with: ValueError: no room for &lt;b&gt;.",
             f"cat {tmp_path}/logs/trial_0004.log",
         ),
         (
