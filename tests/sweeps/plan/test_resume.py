@@ -671,17 +671,15 @@ def test_the_end_of_a_run_is_noted(sweep: Sweep) -> None:
     assert 0 < record.elapsed_s < 60
 
 
-class Full:
+class Full(Record):
     """A record that can't be written any more."""
-
-    elapsed_s = 1.0
 
     def note(self, key: str, value: Any) -> None:
         raise RecordLost("no space")
 
 
-def test_a_run_whose_record_was_lost_ends_without_another_error() -> None:
-    resume.end_run(Full(), "lost")  # type: ignore[arg-type]
+def test_a_run_whose_record_was_lost_ends_without_another_error(sweep: Sweep) -> None:
+    resume.end_run(Full.read(sweep.folder), "lost")
 
 
 def test_a_plan_of_another_process_finds_the_same_code(sweep: Sweep) -> None:
