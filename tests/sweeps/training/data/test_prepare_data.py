@@ -55,10 +55,11 @@ def calls(folder: Path) -> int:
     return len((folder / "calls").read_text().split())
 
 
-@pytest.mark.parametrize(("kind", "run", "times"), [("model", uuid.uuid4().hex, 1), ("data", "", 3)])
+@pytest.mark.parametrize(("kind", "is_of_sweep", "times"), [("model", True, 1), ("data", False, 3)])
 def test_one_process_at_a_time_is_in_it_and_in_a_run_one_alone(
-    kind: str, run: str, times: int, tmp_path: Path
+    kind: str, is_of_sweep: bool, times: int, tmp_path: Path
 ) -> None:
+    run = uuid.uuid4().hex if is_of_sweep else ""
     words = [sys.executable, "-c", BUSY, run, str(tmp_path), kind]
     processes = [subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     said = [process.communicate()[1] for process in processes]
