@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import lightning.pytorch as pl
-import numpy as np
 import torch
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
+from torch.nn.parameter import is_lazy
+from torch.utils.hooks import RemovableHandle
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
@@ -23,7 +26,8 @@ from sweeps.training.epoch_position import Position
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.torch_state import seed_again
+from sweeps.training.torch_state import seed_epoch
+from sweeps.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,36 @@ class ScoredWeights(pl.Callback):
 
     def __init__(self, fit: Fit) -> None:
         self._fit = fit
+        self._hook: RemovableHandle | None = None
+        self._used: tuple[torch.Tensor, torch.Tensor] | None = None
+        """A weight of the model, and a copy of it as the first batch was validated with it."""
+
+    def on_validation_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int, *_: Any
+    ) -> None:
+        is_sharded = isinstance(trainer.strategy, FSDPStrategy | DeepSpeedStrategy)
+        if batch_idx or is_sharded or self._fit.config.compile:
+            return
+        own = ((layer, next(layer.parameters(recurse=False), None)) for layer in pl_module.modules())
+        layer, weight = next((each for each in own if each[1] is not None), (None, None))
+        if layer is not None and weight is not None and not is_lazy(weight):
+            note = partial(self._note, weight)
+            self._hook = layer.register_forward_pre_hook(note)
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        if self._hook is None:
+            return
+        self._hook.remove()
+        used, self._hook, self._used = self._used, None, None
+        if used is not None and not torch.equal(*used):
+            raise CannotTrain(
+                "validation_step scores other weights than the model has behind it, so that others would be "
+                "kept than those that were scored. Swap averaged weights in on_validation_start, and out in "
+                "on_validation_end, as Lightning's EMAWeightAveraging does"
+            )
+
+    def _note(self, weight: torch.Tensor, *_: Any) -> None:
+        self._used = self._used or (weight, weight.detach().clone())
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._fit.note_scored()
@@ -120,8 +154,10 @@ class EpochEnd(Checkpoint):
     metrics, and validation has ended (gradients are on again).
     """
 
-    best_model_path, last_model_path, best_model_score, dirpath = "", "", None, None
-    """Models look for them at `trainer.checkpoint_callback`; the weights are kept elsewhere."""
+    best_model_path = last_model_path = kth_best_model_path = ""
+    best_model_score = current_score = dirpath = filename = monitor = None
+    best_k_models: Mapping[str, Any] = MappingProxyType({})
+    """Models look for these at `trainer.checkpoint_callback`; the weights are kept elsewhere."""
 
     def __init__(self, fit: Fit, on_epoch: OnEpoch) -> None:
         self._fit = fit
@@ -163,8 +199,6 @@ class EpochEnd(Checkpoint):
         # With a strategy for several processes Lightning has just taken all cores for this one, where
         # $OMP_NUM_THREADS is not set (`_set_num_threads_if_needed` of its launchers).
         torch.set_num_threads(self._fit.config.threads or 1)
-        # A model that reads `estimated_stepping_batches` draws the first epoch's order when its optimizers
-        # are made; others draw it after `on_fit_start`.
         self._seed(self._fit.first_epoch)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -178,6 +212,8 @@ class EpochEnd(Checkpoint):
             epoch_position.restore_loaders(trainer, self._loaders)
             self._continue()
             return
+        if isinstance(trainer, Trainer) and trainer.behind_order is not None:
+            epoch_position.restore_random_states(trainer.behind_order)
         # Lightning steps these after an epoch's checkpoint, by metrics that the checkpoint lacks.
         if self._fit.first_epoch:
             self._step_on_plateau(trainer, pl_module)
@@ -203,9 +239,17 @@ class EpochEnd(Checkpoint):
         if not self._has_stepped and trainer.global_step:  # the optimizer's state is there now
             self._has_stepped, self._fit.held_bytes = True, memory.held_bytes()
 
-    def on_validation_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
         self._val_batches += 1
-        if self._val_batches > MOST_BATCHES and math.inf in trainer.num_val_batches:
+        if batch_idx >= MOST_BATCHES and trainer.num_val_batches[dataloader_idx] == math.inf:
             raise CannotTrain(f"{_no_end('validation')}. Limit it: trainer_options, limit_val_batches")
         self._fit.meter.look()
 
@@ -286,9 +330,7 @@ class EpochEnd(Checkpoint):
                 pl_module.lr_scheduler_step(config.scheduler, metrics[config.monitor])
 
     def _seed(self, epoch: int) -> None:
-        """Seed each epoch by itself, so that a resumed trial repeats shuffling, dropout and augmentation."""
-        state = np.random.SeedSequence((self._fit.config.seed, epoch)).generate_state(1)
-        seed_again(int(state[0]))
+        seed_epoch(self._fit.config.seed, epoch)
 
 
 def _no_end(part: str) -> str:

@@ -139,7 +139,9 @@ def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
 def random_states() -> dict[str, Any]:
     """The random numbers to come of Python, NumPy and PyTorch, for a checkpoint."""
     states = {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}
-    return states | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
+    # Where nothing has used the GPU, to ask it would start it.
+    is_started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return states | ({"cuda": torch.cuda.get_rng_state()} if is_started else {})
 
 
 def restore_random_states(states: dict[str, Any]) -> None:

@@ -103,7 +103,7 @@ class Fit:
         self.best_score = math.nan
         self.best = ModelState()
         """Of the best epoch."""
-        self._scored: dict[str, torch.Tensor] | None = None
+        self._scored: dict[str, Any] | None = None
         """The weights that were validated in this epoch."""
         self._notices: list[str] = []
         self._told: set[str] = set()
@@ -188,6 +188,8 @@ class Fit:
         options |= {"enable_progress_bar": progress_bar, "logger": self._logger}
         self._trainer = Trainer(
             say=self._notices.append,
+            seed=config.seed,
+            first_epoch=self.first_epoch,
             max_epochs=config.max_epochs,
             precision=self.choice.precision,
             strategy=strategy.build(self.choice, self._model),

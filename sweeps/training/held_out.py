@@ -6,6 +6,7 @@ As Lightning does: the hooks that make layers (`setup`, `configure_model`) run f
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.formatting import shortest
-from sweeps.training import fit_loop, trainer, trainer_options
+from sweeps.training import epoch_position, fit_loop, trainer, trainer_options
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data import prepare_data
 from sweeps.training.data.dataset import build_data
@@ -49,7 +50,8 @@ def score(
     precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
     options = {**fit_loop.lean(devices=1), **trainer_options.of(trainable, params)}
     with _checkpoint(ModelState.read(weights)) as file, _logger() as options["logger"]:
-        tester = pl.Trainer(precision=precision, enable_checkpointing=False, **options)
+        options |= {"precision": precision, "enable_checkpointing": False, "max_epochs": config.max_epochs}
+        tester = trainer.Trainer(say=_ignore, **options)
         tester.test(model, data, ckpt_path=file, weights_only=False, verbose=False)
         found = {**options["logger"].new_scalars(), **tester.callback_metrics}
     return {name: shortest(float(value)) for name, value in found.items()}
@@ -72,7 +74,17 @@ def model_of(
         OSError, EOFError, pickle.UnpicklingError, RuntimeError, TypeError: the weights can't be read, or fit
             no more.
     """
-    state = ModelState.read(weights)
+    with _process_kept():
+        return _model_of(trainable, params, config, ModelState.read(weights), prepared)
+
+
+def _model_of(
+    trainable: Trainable,
+    params: Any,
+    config: FitConfig,
+    state: ModelState,
+    prepared: Callable[[], Path | None],
+) -> pl.LightningModule:
     model = _model(trainable, params, config)
     if any(is_overridden(hook, model) for hook in ("setup", "configure_model")):
         data = _data(trainable, params, config, prepared())
@@ -84,13 +96,30 @@ def model_of(
             _logger() as options["logger"],
             suppress(_WeightsLoaded),
         ):
-            pl.Trainer(**options, callbacks=[_Loaded()]).fit(model, data, ckpt_path=file, weights_only=False)
+            loader = trainer.Trainer(say=_ignore, **options, callbacks=[_Loaded()])
+            loader.fit(model, data, ckpt_path=file, weights_only=False)
         model.trainer = None
     else:
         checkpoint = state.checkpoint()
         model.on_load_checkpoint(checkpoint)
         model.load_state_dict(checkpoint["state_dict"], strict=model.strict_loading)
     return model.eval()
+
+
+@contextmanager
+def _process_kept() -> Iterator[None]:
+    """Leave the threads and the random numbers of a user's process as they are."""
+    threads, states = torch.get_num_threads(), epoch_position.random_states()
+    variables = {name: os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        epoch_position.restore_random_states(states)
+        for name, value in variables.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 class _WeightsLoaded(BaseException):
@@ -125,8 +154,10 @@ def _data(trainable: Trainable, params: Any, config: FitConfig, prepared: Path |
 def _logger() -> Iterator[TrialLogger]:
     """What the model finds as `self.logger`."""
     logger = TrialLogger(None, _ignore)
-    yield logger
-    logger.close()
+    try:
+        yield logger
+    finally:
+        logger.close()
 
 
 def _ignore(_: str) -> None:

@@ -40,6 +40,11 @@ class Settings:
             write(value)
 
 
+def seed_epoch(seed: int, epoch: int) -> None:
+    """Seed an epoch of a run by itself, so that a resumed run repeats shuffling, dropout and augmentation."""
+    seed_again(int(np.random.SeedSequence((seed, epoch)).generate_state(1)[0]))
+
+
 def seed_again(seed: int) -> None:
     """Seed Python, NumPy and PyTorch after Lightning's `seed_everything` has done so once.
 

@@ -14,7 +14,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain
 from sweeps.training import epoch_position, trainer_options
-from sweeps.training.torch_state import seed_again
+from sweeps.training.torch_state import seed_again, seed_epoch
 
 HOOKS_OF_A_RUN = (
     "prepare_data", "setup", "configure_model", "train_dataloader", "val_dataloader", "test_dataloader",
@@ -28,11 +28,17 @@ class Trainer(pl.Trainer):
 
     Args:
         say: takes a notice for the user.
+        seed: of the run.
+        first_epoch: epochs that were trained before.
         options: of Lightning's Trainer.
     """
 
-    def __init__(self, *, say: Callable[[str], None], **options: Any) -> None:
-        self._say = say
+    def __init__(
+        self, *, say: Callable[[str], None], seed: int = 0, first_epoch: int = 0, **options: Any
+    ) -> None:
+        self._say, self._seed, self._first_epoch = say, seed, first_epoch
+        self.behind_order: dict[str, Any] | None = None
+        """The random numbers to come behind the first epoch's order, where a model had it drawn early."""
         super().__init__(**options)
 
     @property
@@ -40,7 +46,15 @@ class Trainer(pl.Trainer):
         """The steps of the whole run, by which many projects divide; -1 where they are not known."""
         if is_called_by_lightning():  # its loops would count steps instead of epochs
             return super().max_steps
-        return int(self.estimated_stepping_batches)
+        steps = int(self.estimated_stepping_batches)
+        if steps == -1 or self.lightning_module.automatic_optimization:
+            return steps
+        optimizers = max(1, len(self.optimizers))
+        self._say(
+            f"the model optimizes by itself: of trainer.max_steps, each of its {optimizers} optimizers takes "
+            "one a batch"
+        )
+        return steps * optimizers
 
     @property
     def estimated_stepping_batches(self) -> int | float:
@@ -48,7 +62,16 @@ class Trainer(pl.Trainer):
         if self.state.fn != TrainerFn.FITTING:
             return -1
         try:
-            steps = super().estimated_stepping_batches
+            if self.train_dataloader is not None:
+                steps = super().estimated_stepping_batches
+            else:  # Lightning makes the loader for this, and has it draw the first epoch's order
+                before = epoch_position.random_states()
+                seed_epoch(self._seed, self._first_epoch)
+                try:
+                    steps = super().estimated_stepping_batches
+                    self.behind_order = epoch_position.random_states()
+                finally:
+                    epoch_position.restore_random_states(before)
         except Exception as error:  # the loaders can't be made yet: they are the user's code
             self._say(
                 "the model asks for the steps of the run before its data can be read, and is told -1 "
@@ -71,8 +94,8 @@ def is_called_by_lightning() -> bool:
 def seed_hooks(owner: object, seed: int) -> None:
     """Let each hook of a run draw the same random numbers in every process, and change none of those to come.
 
-    All with the same ones: two hooks that split the same rows at random draw the same split. Only the loader
-    of the training rows draws others in each epoch where the Trainer makes it anew
+    Those of data all draw the same ones: two hooks that split the same rows at random draw the same split.
+    Only the loader of the training rows draws others in each epoch where the Trainer makes it anew
     (`reload_dataloaders_every_n_epochs`).
 
     Args:
@@ -91,8 +114,9 @@ def _seeded(
     owner: Any, name: str, hook: Callable[..., Any], seed: int, /, *arguments: Any, **named: Any
 ) -> Any:
     epoch, before = _reloaded_in(owner) if name == "train_dataloader" else 0, epoch_position.random_states()
-    # Other numbers than those of the epochs, which `EpochEnd` seeds.
-    seed_again(int(np.random.SeedSequence((seed, epoch, 1)).generate_state(1)[0]))
+    # Other numbers than those of the epochs; and layers other ones than those of `setup`.
+    kind = 2 if name == "configure_model" else 1
+    seed_again(int(np.random.SeedSequence((seed, epoch, kind)).generate_state(1)[0]))
     try:
         return hook(*arguments, **named)
     finally:

@@ -20,6 +20,9 @@ ClearML."""
 COUNTERS = ("epoch", "step", "global_step", "trainer/global_step")
 """Names of numbers that only say when something was logged."""
 
+NO_VALUES = (*COUNTERS, "iteration", "walltime", "timestamp", "context", "run_id")
+"""Keywords of such methods that are no number to keep."""
+
 
 class TrialLogger(Logger):
     """A logger that writes nothing. Every method of Lightning's loggers can be called.
@@ -99,6 +102,9 @@ class TrialLogger(Logger):
     def __getitem__(self, _: int) -> TrialLogger:
         return self
 
+    def __iter__(self) -> Iterator[TrialLogger]:
+        yield self
+
     def __getattr__(self, name: str) -> Any:
         """A method of some other logger, which drops what it is given."""
         if name.startswith("_"):
@@ -110,13 +116,14 @@ class TrialLogger(Logger):
 
 
 class Experiment:
-    """Has every attribute, and takes every call, of any library of experiment tracking.
+    """Has every attribute, and takes every call, of any library of experiment tracking. As a text it is "".
 
     Args:
         path: by which the model has reached it.
         note: takes the path of a call, and numbers by their names.
         drop: takes the path of a call whose arguments are dropped.
         folder: the folder for files.
+        key: of the last `[...]` in the path, which is the name of what is given to it.
     """
 
     def __init__(
@@ -125,21 +132,29 @@ class Experiment:
         note: Callable[[str, Mapping[str, Any]], None],
         drop: Callable[[str], None],
         folder: Callable[[], str],
+        key: str = "",
     ) -> None:
-        self._path, self._note, self._drop, self._folder = path, note, drop, folder
+        self._path, self._note, self._drop, self._folder, self._key = path, note, drop, folder, key
+
+    def _at(self, path: str, key: str) -> Experiment:
+        return Experiment(path, self._note, self._drop, self._folder, key)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in ("log_dir", "dir"):
             return self._folder()
-        return Experiment(f"{self._path}.{name}", self._note, self._drop, self._folder)
+        return self._at(f"{self._path}.{name}", self._key)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         method = self._path.rpartition(".")[2]
         if method == "get_logdir":
             return self._folder()
-        values = _numbers(arguments, named) if method in SCALAR_METHODS else {}
+        values = {}
+        if self._key and method in ("append", "log"):
+            values = {self._key: arguments[0]} if arguments and _is_number(arguments[0]) else {}
+        elif method in SCALAR_METHODS:
+            values = _numbers(method, arguments, named)
         if values:
             self._note(self._path, values)
         else:
@@ -147,10 +162,13 @@ class Experiment:
         return self
 
     def __getitem__(self, key: object) -> Experiment:
-        return Experiment(f"{self._path}[{key!r}]", self._note, self._drop, self._folder)
+        return self._at(f"{self._path}[...]", str(key))
 
     def __setitem__(self, key: object, value: object) -> None:
-        self._drop(f"{self._path}[{key!r}]")
+        if _is_number(value) and not self._path.endswith(".config"):
+            self._note(self._path, {str(key): value})
+        else:
+            self._drop(f"{self._path}[...]")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
@@ -160,15 +178,34 @@ class Experiment:
 
     def __exit__(self, *_: object) -> None: ...
 
+    def __str__(self) -> str:
+        return ""
 
-def _numbers(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+    __fspath__ = __str__
+
+
+def _numbers(method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     """Names and numbers of a call: `(name, number)`, also as keywords, or a dict, also behind a name."""
-    named = {name: value for name, value in named.items() if name not in COUNTERS}
-    first = [*arguments, *named.values()]
+    first = [*arguments, *(value for name, value in named.items() if name not in NO_VALUES)]
     names = [each for each in first if isinstance(each, str)]
     for each in first:
         if isinstance(each, Mapping):
-            return {f"{names[0]}/{name}" if names else str(name): value for name, value in each.items()}
-    values = [each for each in first if isinstance(each, numbers.Real) or hasattr(each, "item")]
-    # MLflow's log_metric takes the id of the run before the name.
-    return {names[-1]: values[0]} if names and values else {}
+            return dict(_flat(each, f"{names[0]}/" if names else ""))
+    values = [each for each in first if _is_number(each)]
+    if not names or not values:
+        return {}
+    if method == "report_scalar":  # of a title and a series
+        return {"/".join(names[:2]): named.get("value", values[0])}
+    return {names[-1]: values[0]}  # MLflow's log_metric takes the id of the run before the name
+
+
+def _flat(values: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}/")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) or (hasattr(value, "item") and not isinstance(value, Experiment))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import io
+import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +13,6 @@ from typing import Any
 import lightning
 import lightning.pytorch as pl
 import torch
-from lightning.fabric.utilities.apply_func import move_data_to_device
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
@@ -27,11 +28,12 @@ from sweeps.common.params_file import HOOKS_FILE, WEIGHTS_FILE
 class ModelState:
     """What a model needs to score again as it has scored."""
 
-    weights: dict[str, torch.Tensor] = field(default_factory=dict)
+    weights: dict[str, Any] = field(default_factory=dict)
     """Its `state_dict()` as on a single device, in fp32 on the CPU; {} before any, and on FSDP's other
     workers."""
     added: dict[str, Any] = field(default_factory=dict)
-    """What `on_save_checkpoint` of the model, and `state_dict` of its data module, add to a checkpoint."""
+    """For hooks that load: what `on_save_checkpoint` of the model, and `state_dict` of its data module, add
+    to a checkpoint, with its epoch, its step and the model's `hparams`."""
 
     @classmethod
     def read(cls, folder: Path) -> ModelState:
@@ -40,7 +42,10 @@ class ModelState:
         Raises:
             OSError, EOFError, pickle.UnpicklingError, RuntimeError: it is not there, or torn.
         """
-        weights = torch.load(folder / WEIGHTS_FILE, weights_only=True, map_location="cpu")
+        try:
+            weights = torch.load(folder / WEIGHTS_FILE, weights_only=True, map_location="cpu")
+        except pickle.UnpicklingError:  # the model's own `state_dict` holds other objects, too
+            weights = torch.load(folder / WEIGHTS_FILE, weights_only=False, map_location="cpu")
         if not (folder / HOOKS_FILE).exists():
             return cls(weights)
         return cls(weights, torch.load(folder / HOOKS_FILE, weights_only=False, map_location="cpu"))
@@ -59,7 +64,7 @@ class ModelState:
     @property
     def size_bytes(self) -> int:
         """Of the weights."""
-        return sum(weight.nbytes for weight in self.weights.values())
+        return sum(weight.nbytes for weight in _tensors(self.weights))
 
 
 def keep(folder: Path, best: ModelState, about: str) -> None:
@@ -73,49 +78,82 @@ def keep(folder: Path, best: ModelState, about: str) -> None:
 # A validation runs in inference mode, whose tensors can't be trained on later.
 @torch.inference_mode(False)
 @torch.no_grad()
-def whole(trainer: pl.Trainer) -> dict[str, torch.Tensor]:
+def whole(trainer: pl.Trainer) -> dict[str, Any]:
     """The model's `state_dict()` as on a single device, in fp32 on the CPU; {} on FSDP's other workers. All
-    workers must call it together."""
+    workers must call it together.
+
+    Raises:
+        CannotTrain: the model's own `state_dict` has other weights than the model.
+    """
     strategy, model = trainer.strategy, trainer.lightning_module
     if isinstance(strategy, FSDPStrategy):
         return _of_fsdp(strategy)
-    state = {name: value.detach().to("cpu", copy=True) for name, value in model.state_dict().items()}
+    state = {name: _on_cpu(value) for name, value in model.state_dict().items()}
     if isinstance(strategy, DeepSpeedStrategy):
         state.update(_of_zero(model, state))
+    elif type(model).state_dict is not nn.Module.state_dict:
+        own = dict(model.named_parameters())
+        _refuse_others("state_dict", {name: state[name] for name in own.keys() & state.keys()}, own)
     return state
 
 
-def with_hooks(trainer: pl.Trainer, weights: dict[str, torch.Tensor]) -> ModelState:
-    """Whole weights with what Lightning would save beside them.
+def with_hooks(trainer: pl.Trainer, weights: dict[str, Any]) -> ModelState:
+    """Whole weights with what Lightning would save beside them. All workers must call it together.
 
     Raises:
         CannotTrain: `on_save_checkpoint` replaces weights.
         Exception: of the hooks, which are the user's code.
     """
+    model, data = trainer.lightning_module, trainer.datamodule  # type: ignore[attr-defined]  # set undeclared
+    of_data = {type(data).__qualname__: state} if data is not None and (state := data.state_dict()) else {}
+    if not of_data and not any(is_overridden(f"on_{each}_checkpoint", model) for each in ("save", "load")):
+        return ModelState(weights)
+    given = {"epoch": trainer.current_epoch, "global_step": trainer.global_step, **of_data}
+    if model.hparams:
+        given[model.CHECKPOINT_HYPER_PARAMS_KEY] = dict(model.hparams)
+    of_training: dict[str, Any] = {"callbacks": {}, "loops": {}, "optimizer_states": [], "lr_schedulers": []}
+    saved = of_training | ModelState(weights).checkpoint()
+    not_kept, versions = set(saved) - set(given), {n: v._version for n, v in _named_tensors(weights)}
+    saved |= given
+    model.on_save_checkpoint(saved)
+    kept = saved["state_dict"]
+    changed = {name: None for name, value in _named_tensors(weights) if value._version != versions[name]}
+    _refuse_others("on_save_checkpoint", kept | changed, weights)
     if not weights:
         return ModelState()
-    model, data = trainer.lightning_module, trainer.datamodule  # type: ignore[attr-defined]  # set undeclared
-    added = {type(data).__qualname__: state} if data is not None and (state := data.state_dict()) else {}
-    if is_overridden("on_save_checkpoint", model):
-        given = ModelState(weights).checkpoint() | {
-            "epoch": trainer.current_epoch,
-            "global_step": trainer.global_step,
-        }
-        saved = dict(given)
-        model.on_save_checkpoint(saved)
-        weights = saved["state_dict"]
-        added |= {name: value for name, value in saved.items() if name not in given}
-        scored = given["state_dict"]
-        if other := [name for name in weights if _differs(weights[name], scored.get(name))]:
+    content = io.BytesIO()  # as a file has it: detached, and independent of what the model changes later
+    torch.save({name: value for name, value in saved.items() if name not in not_kept}, content)
+    content.seek(0)
+    return ModelState(kept, torch.load(content, weights_only=False, map_location="cpu"))
+
+
+def _refuse_others(hook: str, kept: Mapping[str, Any], scored: Mapping[str, Any]) -> None:
+    """Refuse a hook that puts other weights into a checkpoint than those that were scored."""
+    for name, weight in scored.items():
+        other = kept.get(name, weight)
+        if other is weight or not isinstance(weight, torch.Tensor):
+            continue
+        is_same = isinstance(other, torch.Tensor) and torch.equal(other.cpu(), weight.cpu().to(other.dtype))
+        if not is_same:
             raise CannotTrain(
-                f"on_save_checkpoint replaces weights ({other[0]}), so that others would be kept than those "
-                "that were validated. Swap them in for the validation, as Lightning's EMAWeightAveraging does"
+                f"{hook} replaces weights ({name}), so that others would be kept than those that were "
+                "validated. Swap them in for the validation, as Lightning's EMAWeightAveraging does"
             )
-    return ModelState(weights, move_data_to_device(copy.deepcopy(added), torch.device("cpu")))
 
 
-def _differs(weight: torch.Tensor, scored: torch.Tensor | None) -> bool:
-    return scored is not None and weight is not scored and not torch.equal(weight.cpu(), scored)
+def _on_cpu(value: Any) -> Any:
+    """A copy of what a `state_dict` holds: tensors, also in dicts and lists, and other objects."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, Mapping):
+        return {name: _on_cpu(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_on_cpu(each) for each in value]
+    return copy.deepcopy(value)
+
+
+def _named_tensors(weights: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
+    return [(name, value) for name, value in weights.items() if isinstance(value, torch.Tensor)]
 
 
 def checkpoint_bytes(trainer: pl.Trainer, best: ModelState) -> int:
@@ -148,7 +186,7 @@ def _of_fsdp(strategy: FSDPStrategy) -> dict[str, torch.Tensor]:
         return {name: value.detach().clone() for name, value in strategy.model.state_dict().items()}
 
 
-def _of_zero(model: nn.Module, held: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _of_zero(model: nn.Module, held: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """The optimizer's fp32 weights of those that the model keeps: its own have half precision, and with stage
     3 are shards."""
     import deepspeed

@@ -47,9 +47,11 @@ def _prepare_alone(owner: Any, base: type, run: str) -> None:
         known = _digest(run, given) if run and given else ""
         if known in before:
             return
+        of_class = {name: id(value) for name, value in vars(kind).items()}
         kind.prepare_data(owner)
         # What it has set in this process, it must set in each.
-        if known and _attributes(owner, base) == given:
+        is_unchanged = of_class == {name: id(value) for name, value in vars(kind).items()}
+        if known and is_unchanged and _attributes(owner, base) == given:
             atomic_io.write(done, "\n".join([*before[-MOST_DONE:], known]))
 
 

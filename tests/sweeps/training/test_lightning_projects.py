@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,10 +168,19 @@ class WithoutFrozen(Net):
         return {name: value for name, value in state.items() if "backbone" not in name}
 
 
+@dataclasses.dataclass(frozen=True)
+class Shift:
+    by: float
+
+
 class AddsToCheckpoint(Net):
-    """Scores by an attribute that only its checkpoints hold."""
+    """Scores by an attribute that only its checkpoints hold, and reads what Lightning's own hold."""
 
     shift = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.save_hyperparameters({"width": 32})
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x) + torch.tensor([self.shift, 0.0])
@@ -179,12 +189,36 @@ class AddsToCheckpoint(Net):
         self.shift = 0.7
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["shift"] = self.shift
+        assert checkpoint["hyper_parameters"]["width"] == 32
+        assert "loops" in checkpoint
+        assert "optimizer_states" in checkpoint
+        checkpoint["shift"], checkpoint["mean"] = Shift(self.shift), self.net[0].weight.mean()
         checkpoint["state_dict"] = {"_" + name: value for name, value in checkpoint["state_dict"].items()}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.shift = checkpoint["shift"]
+        assert checkpoint["hyper_parameters"]["width"] == 32
+        assert checkpoint["global_step"] % 8 == 0
+        assert checkpoint["global_step"] > 0
+        self.shift = checkpoint["shift"].by
         checkpoint["state_dict"] = {name[1:]: value for name, value in checkpoint["state_dict"].items()}
+
+
+class KeepsObjects(Net):
+    """Holds more than tensors in its `state_dict`."""
+
+    def get_extra_state(self) -> Any:
+        return {"version": 3, "vocabulary": ["a", "b"]}
+
+    def set_extra_state(self, state: Any) -> None:
+        assert state["version"] == 3
+
+
+class AsksInSetup(Net):
+    """Asks for the steps of the run in a hook that the test calls, too."""
+
+    def setup(self, stage: str) -> None:
+        assert self.trainer.estimated_stepping_batches == (24 if stage == "fit" else -1)
+        assert self.trainer.max_epochs == 3
 
 
 class Lazy(Net):
@@ -208,6 +242,8 @@ class Lazy(Net):
         (LayersInConfigureModel, []),
         (WithoutFrozen, []),
         (AddsToCheckpoint, []),
+        (KeepsObjects, []),
+        (AsksInSetup, []),
         (Lazy, []),
     ],
     ids=lambda each: each.__name__ if isinstance(each, type) else "".join(type(c).__name__ for c in each),
@@ -220,15 +256,59 @@ def test_what_was_scored_is_what_is_kept_and_tested(
     assert best == pytest.approx(predicted, abs=1e-6)
 
 
-class ReplacesWeights(Net):
+class ReplacesAll(Net):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["state_dict"].items()
         checkpoint["state_dict"] = {name: value * 0.5 for name, value in state}
 
 
-def test_weights_that_were_never_validated_are_not_kept_for_those_that_were() -> None:
-    with pytest.raises(CannotTrain, match=r"on_save_checkpoint replaces weights.*EMAWeightAveraging"):
-        trained(trainable(ReplacesWeights))
+class ReplacesEach(Net):
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        for name in checkpoint["state_dict"]:
+            checkpoint["state_dict"][name] = checkpoint["state_dict"][name] * 0.5
+
+
+class ChangesInPlace(Net):
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        for value in checkpoint["state_dict"].values():
+            value.mul_(0.5)
+
+
+class SavesOthers(Net):
+    """Keeps averages by a `state_dict` of its own."""
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        return {name: value * 0.5 for name, value in super().state_dict(*args, **kwargs).items()}
+
+
+class SwapsInStep(Net):
+    """Swaps averages in within the step, as `torch_ema` has it."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.mul_(0.5)
+            super().validation_step(batch, batch_idx)
+            for weight in self.parameters():
+                weight.mul_(2)
+
+
+@pytest.mark.parametrize("model", [ReplacesAll, ReplacesEach, ChangesInPlace, SavesOthers, SwapsInStep])
+def test_weights_that_were_never_validated_are_not_kept_for_those_that_were(model: type[Net]) -> None:
+    with pytest.raises(CannotTrain, match=r"EMAWeightAveraging"):
+        trained(trainable(model))
+
+
+def test_a_model_is_loaded_without_a_trace_in_the_process(tmp_path: Path) -> None:
+    _, fit = trained(trainable(LayersInSetup))
+    fit.save(tmp_path)
+    torch.set_num_threads(2)
+    torch.manual_seed(5)
+    expected = torch.rand(())
+    torch.manual_seed(5)
+    held_out.model_of(trainable(LayersInSetup), SimpleNamespace(), CONFIG, tmp_path, lambda: None)
+    assert torch.get_num_threads() == 2
+    assert torch.rand(()) == expected
 
 
 def test_averaging_that_no_validation_sees_is_refused() -> None:
@@ -295,6 +375,33 @@ def test_the_steps_of_the_run_are_known_to_the_model(settings: dict[str, int], t
     epochs, _ = trained(what, config)
     expected = [0.5 * 2 / 3, 0.5 * 1 / 3, 0.0]
     assert [epoch.metrics["lr"] for epoch in epochs] == pytest.approx(expected, abs=1e-6)
+
+
+class TwoOptimizers(Net):
+    """Optimizes by itself, and reckons with the steps of both of its optimizers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+        for optimizer in self.optimizers():  # type: ignore[union-attr]
+            optimizer.zero_grad()
+            self.manual_backward(nn.functional.cross_entropy(self(batch[0]), batch[1]))
+            optimizer.step()
+        self.log("share", self.global_step / self.trainer.max_steps)
+
+    def configure_optimizers(self) -> Any:
+        return [
+            torch.optim.SGD(self.net[0].parameters(), 0.1),
+            torch.optim.SGD(self.net[2].parameters(), 0.1),
+        ]
+
+
+def test_each_optimizer_of_a_model_that_optimizes_by_itself_counts() -> None:
+    epochs, _ = trained(trainable(TwoOptimizers))
+    assert [epoch.metrics["share"] for epoch in epochs] == pytest.approx([1 / 3, 2 / 3, 1])
+    assert "each of its 2 optimizers" in epochs[0].notice
 
 
 class Split(pl.LightningDataModule):
@@ -413,6 +520,58 @@ def test_a_resumed_run_is_validated_on_the_rows_that_it_began_with(hook: str, tm
     own: Any = whole._model
     other: Any = rest._model
     for name, weight in own.state_dict().items():  # and draws the same numbers in training
+        assert torch.equal(other.state_dict()[name], weight)
+
+
+class AsksForSteps(Net):
+    """Asks how many steps there will be in a hook that is given, and notes the order of its rows."""
+
+    hook, workers = "", 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[list[int]] = []
+
+    def setup(self, stage: str) -> None:
+        self.ask("setup")
+
+    def configure_model(self) -> None:
+        self.ask("configure_model")
+
+    def on_fit_start(self) -> None:
+        self.ask("on_fit_start")
+
+    def ask(self, hook: str) -> None:
+        if hook == self.hook:
+            assert self.trainer.max_steps == 24
+
+    def train_dataloader(self) -> Any:
+        data = TensorDataset(torch.arange(256), *rows(0).tensors)
+        return DataLoader(data, 32, shuffle=True, num_workers=self.workers)
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        self.seen.append(batch[0].tolist())
+        noise = nn.functional.dropout(batch[1], 0.5)
+        return nn.functional.cross_entropy(self(noise), batch[2])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("hook", ["", "setup", "configure_model", "on_fit_start"])
+def test_a_resumed_run_has_the_order_of_its_rows_wherever_it_asks_for_the_steps(
+    hook: str, workers: int, tmp_path: Path
+) -> None:
+    model = type("Asks", (AsksForSteps,), {"hook": hook, "workers": workers})
+    _, whole = trained(trainable(model))
+    first = Fit(trainable(model), SimpleNamespace(), CONFIG)
+    first.run(lambda epoch: False)
+    first.save(tmp_path)
+    torch.manual_seed(99)
+    _, rest = trained(trainable(model), CONFIG, tmp_path)
+    own: Any = whole._model
+    other: Any = rest._model
+    assert own.seen[8:] == other.seen
+    assert own.seen[:8] != own.seen[8:16]
+    for name, weight in own.state_dict().items():
         assert torch.equal(other.state_dict()[name], weight)
 
 

@@ -31,13 +31,23 @@ class Logs(Net):
         experiment.log({"wandb": 3, "table": object(), "epoch": self.current_epoch})
         experiment.log_metric("run-id", "mlflow", 4.0)
         experiment.log_metric("comet", 5.0, step=3)
+        experiment.log_metric(logger.run_id, "mlflow of this run", 4.5)
+        experiment.report_scalar(title="loss", series="val", iteration=3, value=0.5)
+        experiment.track(8.0, name="aim", context={"subset": "val"})
+        experiment["neptune/series"].append(7.0)
+        experiment["neptune/field"] = 7.5
+        experiment.summary["best"] = 9.0
+        experiment.log({"nested": {"a": 1.0, "b": 2.0}})
+        for each in logger:
+            each.log_metrics({"each": 1.0})
+        assert Path("a", logger.run_id, experiment.name, str(experiment.id)) == Path("a")
         logger.log_metrics({"lightning": torch.tensor([6.0])}, step=self.global_step)
         experiment.add_image("image", torch.zeros(3, 4, 4), self.current_epoch)
         logger.log_image(key="samples", images=[torch.zeros(3, 4, 4)])
         logger.watch(self)
         logger.log_hyperparams({"lr": 0.1})
         experiment.config.update({"depth": 3})
-        experiment["neptune/series"].append(7.0)
+        experiment[f"image/{self.global_step}"].upload(object())
         experiment["note"] = "a text"
         with experiment.train():
             pass
@@ -56,6 +66,15 @@ NUMBERS = {
     "mlflow": 4.0,
     "comet": 5.0,
     "lightning": 6.0,
+    "mlflow of this run": 4.5,
+    "loss/val": 0.5,
+    "aim": 8.0,
+    "neptune/series": 7.0,
+    "neptune/field": 7.5,
+    "best": 9.0,
+    "nested/a": 1.0,
+    "nested/b": 2.0,
+    "each": 1.0,
 }
 
 
