@@ -46,14 +46,18 @@ def settle(address: str | None) -> None:
         UserError: no cluster answers, or it does not accept the token of this PC.
     """
     if address is None:
-        # As Ray would: on, unless the user turned it off. Set here, a fork server of Ray knows it, too.
-        os.environ.setdefault(MODE, "token")
+        turn_on()  # here: a fork server of Ray knows it, too
         if is_on() and place() is None:
             _make()
         return
     if _may_be_on():
         _refuse_empty_file()
     os.environ[MODE] = _mode_of(address)
+
+
+def turn_on() -> None:
+    """Require a token of a Ray that is started here, as Ray would, unless the user has turned that off."""
+    os.environ.setdefault(MODE, "token")
 
 
 def is_on() -> bool:

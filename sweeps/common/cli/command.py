@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from sweeps.common import machine_folders, param_types, params_file, plugins, project
+from sweeps.common import machine_folders, param_types, params_file, plugins, project, ray_auth
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, RayNotStarted, UserError
 from sweeps.common.formatting import command
@@ -139,6 +139,7 @@ class Command:
             name = plugins.only(TRAINABLE, self.choices())
         else:
             name = plugins.name_of(TRAINABLE, typed_name)
+        ray_auth.turn_on()  # before the trainable imports Ray: its data may be prepared by Ray
         module = self.find(name)
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"

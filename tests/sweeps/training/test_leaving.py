@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from sweeps.common.params_file import WEIGHTS_FILE
-from tests.conftest import ROOT
+from tests.conftest import MODE, ROOT
 
 STEPWISE = ("tests.faulty.stepwise", "--max-epochs", "3", "--threads", "1")
 
@@ -27,7 +27,11 @@ def started(folder: Path, *arguments: str, step_s: float = 0.0) -> subprocess.Po
     return subprocess.Popen(
         [Path(sys.executable).with_name("sweeps"), "fit", *arguments],
         cwd=ROOT,
-        env={**os.environ, **more, "STEP_S": str(step_s)},
+        env={
+            **{name: os.environ[name] for name in os.environ if name != MODE},
+            **more,
+            "STEP_S": str(step_s),
+        },
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
