@@ -66,6 +66,7 @@ BEFORE = {
     "prepare my_project.clips": "export SWEEPS_DATA_DIR=$PWD/clips",
     "my_project.clips --params": "mkdir -p results/NAME/best; "
     "echo 'params: {pixels: 32}' > results/NAME/best/params.yaml",
+    "--constraint": "sed -i 's/rows: int = 60$/rows: int = 3_000/' trainables/fashion_cnn.py",
     "results/NAME": f"test -e results/NAME || {SWEEP}",
     "fit --resume results/NAME": "rm -r results/NAME; sweeps fit fashion_cnn --max-epochs 2 --name NAME; "
     "rm -r results/NAME/best",
