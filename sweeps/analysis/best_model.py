@@ -57,7 +57,8 @@ class Best:
     def model(self) -> LightningModule:
         """The trained model, with the weights of the run's best epoch, on the CPU, ready to predict.
 
-        Its weights are those of `best/`; while the sweep has none, those of the run's newest checkpoint.
+        Its weights are those of `best/`; while the sweep has none of this epoch, those of the run's newest
+        checkpoint, with a warning where it is of an earlier epoch.
 
         Raises:
             UserError: there are no weights (yet, or any more), or the trainable has changed since.
@@ -83,7 +84,7 @@ class Best:
             ) from None
 
     def _weights(self) -> Path:
-        best = folder_of(self.folder, self.number, self.run)
+        best = folder_of(self.folder, self.number, self.run, self.epoch)
         if best is not None and (best / WEIGHTS_FILE).is_file():
             return best / WEIGHTS_FILE
         newest, faults = storage_setting.open_storage_of(self.folder).newest(self.run, self.params)
@@ -100,6 +101,7 @@ class Best:
     def _no_weights(self, faults: list[str]) -> str:
         of = run_in(self.folder / BEST_FOLDER)
         there = f"{BEST_FOLDER}/ is of trial {of}" if of is not None else f"it has no {BEST_FOLDER}/"
+        there += " in an earlier epoch" if of == self.run else ""
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
         return f"{shown_path(self.folder)}: no weights of trial {self.run}: {there}, and {why}"
 
@@ -153,24 +155,27 @@ def _best(record: Record, trial: TrialRow, run: TrialRow, confirmed: Confirmed |
     )
 
 
-def run_in(folder: Path) -> int | None:
-    """Whose weights `best/`, or a folder in it, holds."""
+def run_in(folder: Path, epoch: int | None = None) -> int | None:
+    """Whose weights `best/`, or a folder in it, holds; None also where they are of another epoch than that."""
     try:
         content = load_yaml((folder / PARAMS_FILE).read_text())
+        if epoch not in (None, content.get("epoch", epoch)):
+            return None
         return int(content["run"] if "run" in content else content["trial"])
-    except (OSError, yaml.YAMLError, TypeError, KeyError, ValueError):
+    except (OSError, yaml.YAMLError, AttributeError, TypeError, KeyError, ValueError):
         return None
 
 
-def folder_of(sweep: Path, number: int, run: int) -> Path | None:
-    """`best/`, or the folder in it of a trial of the front, if that holds the weights of a run; else None.
+def folder_of(sweep: Path, number: int, run: int, epoch: int) -> Path | None:
+    """`best/`, or the folder in it of a trial of the front, if that holds these weights; else None.
 
     Args:
         sweep: its folder.
         number: of the trial.
         run: the trial itself or one of its reruns, by its number.
+        epoch: the best one of the run. A run that goes on after a stop may have a better one than `best/`.
     """
-    return next((folder for folder in _folders_of(sweep, number) if run_in(folder) == run), None)
+    return next((folder for folder in _folders_of(sweep, number) if run_in(folder, epoch) == run), None)
 
 
 def _folders_of(sweep: Path, number: int) -> tuple[Path, Path]:

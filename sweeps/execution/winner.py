@@ -42,11 +42,11 @@ def keep(driver: Driver) -> dict[str, float]:
         or the winner itself has not ended), where there is none, or where its model has no `test_step`.
     """
     plan, record, end = driver.plan, driver.record, driver.end
-    runs = _with_weights(plan, record, best_model.runs_of_front(record, plan.storage))
-    if not runs or end.outcome in ("error", "lost"):
+    if end.outcome in ("error", "lost"):
         return {}
     try:
-        if not _write(plan, record, runs):
+        runs = _with_weights(plan, record, best_model.runs_of_front(record, plan.storage))
+        if not runs or not _write(plan, record, runs):
             return {}
         weights = plan.folder / BEST_FOLDER
         scores = _scores(driver, runs[0], weights)
@@ -127,10 +127,11 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
 def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     """Where the weights of a run are: its newest checkpoint, or a folder of `best/`; None where they are
     lost."""
+    best_epoch = run.best_epoch(record.objective) or 0
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
-    if newest is not None and checkpoint_store.epoch_of(newest) >= (run.best_epoch(record.objective) or 0):
+    if newest is not None and checkpoint_store.epoch_of(newest) >= best_epoch:
         return newest
-    return best_model.folder_of(plan.folder, _of_search(run), run.number)
+    return best_model.folder_of(plan.folder, _of_search(run), run.number, best_epoch)
 
 
 def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best: Path, within: str) -> None:

@@ -13,6 +13,7 @@ from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver import Driver
 from sweeps.execution.stopping import End
+from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.schedulers import none
@@ -23,11 +24,16 @@ ALONE = Cluster((PC(1, 0),), None)
 
 
 def driver_of(
-    folder: Path, record: Record, config: SweepConfig, cluster: Cluster = ALONE, width: int = 1000
+    folder: Path,
+    record: Record,
+    config: SweepConfig,
+    cluster: Cluster = ALONE,
+    width: int = 1000,
+    models: tuple[Model, ...] = (),
 ) -> Driver:
     """A driver whose words are kept, for `said`."""
     no_space: Any = None
-    plan = Plan(config, (), random, none, no_space, folder)
+    plan = Plan(config, models, random, none, no_space, folder)
     console = Console(file=io.StringIO(), width=width)
     return Driver(plan, record, cluster, End(None), Disk(folder, 0.0, 1), console)
 

@@ -140,8 +140,8 @@ def test_of_a_confirmed_front_each_trial_has_its_rerun_whose_weights_best_holds(
     assert [(each.number, each.run) for each in found] == [(n, held[n]) for n in (first, *others)]
     assert all(each.confirmed is not None and each.confirmed.number == each.number for each in found)
     for number, folder in folders.items():
-        assert best_model.folder_of(tmp_path, number, held[number]) == folder
-        assert best_model.folder_of(tmp_path, number, number) is None
+        assert best_model.folder_of(tmp_path, number, held[number], 1) == folder
+        assert best_model.folder_of(tmp_path, number, number, 2) is None
 
 
 def test_weights_of_an_earlier_epoch_are_said_to_be(sweep: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,15 @@ from sweeps.analysis import best_model
 from sweeps.common.yaml_values import load_yaml
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import summary, winner
+from sweeps.execution.driver import Driver
+from sweeps.plan.models import Model
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.training import checkpoint_store
+from tests.faulty import toy
 from tests.support.confirmed import searched
 from tests.support.drivers import driver_of
-from tests.support.weighed import FRONT, begin, report, weighed
+from tests.support.weighed import FRONT, OBJECTIVES, begin, new, report, weighed
 
 
 def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
@@ -47,6 +51,16 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
     assert scored == [1, 2]
 
 
+NO_SPACE: Any = None
+NET = Model("net", toy, "slopes", NO_SPACE, "")
+
+
+def driver_with_net(folder: Path, record: Record, **config: Any) -> Driver:
+    """The driver of a sweep of the trainable `net`, which has nothing to score on the test rows."""
+    record.note_without_test("net")
+    return driver_of(folder, record, SweepConfig.of(name="s", **config), models=(NET,))
+
+
 def checkpointed(folder: Path, record: Record, numbers: Sequence[int], epoch: int = 2) -> None:
     """Weights of trials, which hold their number."""
     for number in numbers:
@@ -71,10 +85,8 @@ def in_best(folder: Path) -> dict[str, str]:
 
 def test_best_holds_each_trial_of_the_front_and_the_knee_at_its_top(tmp_path: Path) -> None:
     record = weighed(tmp_path, FRONT)
-    record.note_without_test("net")
     checkpointed(tmp_path, record, [0, 1, 2])
-    config = SweepConfig.of(metric=["acc:max", "size_m:min"], name="s")
-    driver = driver_of(tmp_path, record, config)
+    driver = driver_with_net(tmp_path, record, metric=OBJECTIVES)
     assert winner.keep(driver) == {}
     assert in_best(tmp_path) == {".": "1", "trial_0000": "0", "trial_0002": "2"}
     metrics = json.loads((tmp_path / "best" / "metrics.json").read_text())
@@ -102,8 +114,56 @@ def test_a_trial_of_the_front_whose_weights_are_lost_is_named_and_the_others_are
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = weighed(tmp_path, FRONT)
-    record.note_without_test("net")
     checkpointed(tmp_path, record, [0, 1])
-    winner.keep(driver_of(tmp_path, record, SweepConfig.of(metric=["acc:max", "size_m:min"], name="s")))
+    winner.keep(driver_with_net(tmp_path, record, metric=OBJECTIVES))
     assert "The weights of trial 2 are lost: best/ is written without them." in capsys.readouterr().out
     assert in_best(tmp_path) == {".": "1", "trial_0000": "0"}
+
+
+def led_by_an_unfinished_one(folder: Path) -> Record:
+    """A sweep that was interrupted when trial 1, its best, had trained 5 epochs, and went on to epoch 8: its
+    weights in `best/` are of epoch 5, those of its newest checkpoint of epoch 7."""
+    record = new(folder, 2, objectives=["acc:max"])
+    report(record, 0, 1, [0.1])
+    record.end(0, "finished")
+    checkpointed(folder, record, [0], epoch=1)
+    for epoch in range(1, 6):
+        report(record, 1, epoch, [epoch / 10])
+    checkpointed(folder, record, [1], epoch=5)
+    driver = driver_with_net(folder, record, metric=["acc:max"])
+    driver.end.outcome = "interrupted"
+    winner.keep(driver)
+    assert load_yaml((folder / "best" / "params.yaml").read_text())["epoch"] == 5
+    for epoch in range(6, 9):
+        report(record, 1, epoch, [epoch / 10])
+    checkpointed(folder, record, [1], epoch=7)
+    return record
+
+
+def test_weights_of_an_earlier_epoch_in_best_are_not_those_of_the_best_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The trial went on after a stop, and the next stop came before it could save."""
+    record = led_by_an_unfinished_one(tmp_path)
+    (best,) = best_model.front_of(record)
+    assert (best.number, best.epoch) == (1, 8)
+    with pytest.warns(UserWarning, match="best in epoch 8; its newest weights are of epoch 7"):
+        assert best._weights().parent.name == "epoch_0007"
+    winner.keep(driver_with_net(tmp_path, record, metric=["acc:max"]))
+    assert "The best weights of trial 1 were not saved" in capsys.readouterr().out
+    assert in_best(tmp_path) == {".": "0"}
+
+
+@pytest.mark.parametrize("outcome", ["interrupted", "lost"])
+def test_a_storage_that_is_gone_ends_the_run_in_order(
+    outcome: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that its result, its report and the command that resumes it are printed."""
+    record = led_by_an_unfinished_one(tmp_path)
+    driver = driver_with_net(tmp_path, record, metric=["acc:max"], storage=str(tmp_path / "gone"))
+    driver.end.outcome = outcome
+    capsys.readouterr()
+    assert winner.keep(driver) == {}
+    assert driver.end.outcome == "lost"
+    assert ("best/ can't be written: " in driver.end.error) is (outcome == "interrupted")
+    assert capsys.readouterr().out == "", "nothing is written"
