@@ -156,7 +156,7 @@ def _best(record: Record, trial: TrialRow, run: TrialRow, confirmed: Confirmed |
 
 
 def run_in(folder: Path, epoch: int | None = None) -> int | None:
-    """Whose weights `best/`, or a folder in it, holds; None also where they are of another epoch than that."""
+    """Whose weights `best/`, or a folder in it, holds; None where they are of another epoch than that."""
     try:
         content = load_yaml((folder / PARAMS_FILE).read_text())
         if epoch not in (None, content.get("epoch", epoch)):

@@ -132,11 +132,17 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
         others = (
             f" (those of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""
         )
-        held = best_model.run_in(plan.folder / BEST_FOLDER)
-        if held not in (None, best.number, *(rerun.number for rerun in record.reruns.of(best.number))):
-            others = f" (of trial {held})"
+        of_held, held = "", best_model.run_in(plan.folder / BEST_FOLDER)
+        own = (best.number, *(rerun.number for rerun in record.reruns.of(best.number)))
+        if held is not None and held not in own:
+            best = record.trials[held]
+            others, of_held = f" (of trial {held})", f"of trial {held}: "
+        elif held is not None:
+            best_epoch = record.trials[held].best_epoch(record.objective)
+            if best_model.run_in(plan.folder / BEST_FOLDER, best_epoch) is None:
+                others = " (of an earlier epoch)"
         yield "Weights", shown_path(plan.folder / BEST_FOLDER) + others
-        yield "Retrain", command("fit", *winner.again(plan, best), *parser.machine_given())
+        yield "Retrain", of_held + command("fit", *winner.again(plan, best), *parser.machine_given())
     for status_ in BAD:
         if ended := [trial for trial in record.trials if trial.status == status_]:
             text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"

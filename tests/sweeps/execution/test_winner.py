@@ -167,3 +167,19 @@ def test_a_storage_that_is_gone_ends_the_run_in_order(
     assert driver.end.outcome == "lost"
     assert ("best/ can't be written: " in driver.end.error) is (outcome == "interrupted")
     assert capsys.readouterr().out == "", "nothing is written"
+
+
+def test_whose_weights_best_holds_is_told_and_the_command_trains_that_trial(tmp_path: Path) -> None:
+    record = led_by_an_unfinished_one(tmp_path)
+    plan = driver_with_net(tmp_path, record, metric=["acc:max"]).plan
+    best = record.trials[1]
+    params = tmp_path / "best" / "params.yaml"
+    said = dict(summary._best(plan, record, best, {}))
+    assert said["Weights"] == f"{tmp_path}/best (of an earlier epoch)"
+    assert said["Retrain"].startswith(f"sweeps fit net --params {params}")
+    winner.keep(driver_with_net(tmp_path, record, metric=["acc:max"]))
+    record.trials[0].trainable = "other"
+    said = dict(summary._best(plan, record, best, {}))
+    assert said["Params"] == "lr=0.2"
+    assert said["Weights"] == f"{tmp_path}/best (of trial 0)"
+    assert said["Retrain"].startswith(f"of trial 0: sweeps fit other --params {params}")
