@@ -120,8 +120,8 @@ class SweepConfig(Settings):
     keep_going: bool = False
     """Train on where the first trials all fail with the same error."""
     epoch_timeout_minutes: float | None = setting(None, above=0)
-    """Minutes in which a trial must report an epoch, its start included; one that has not is ended as hung,
-    and counts as failed (default: no limit, and a line tells of it)."""
+    """Minutes in which a trial must report an epoch, its start and a wait for its data included; one that has
+    not is ended as hung, and counts as failed (default: no limit, and a line tells of it)."""
     checkpoint_epochs: int | None = setting(None, least=1)
     """Epochs between checkpoints (default: as often as costs less than 2 % of the training time)."""
     stop_grace: float = setting(60.0, least=0)

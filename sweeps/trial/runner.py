@@ -179,14 +179,12 @@ class TrialRunner:
         self._group.end()
 
     def _next_epoch(self) -> Epoch | Position | None:
-        """The next epoch that was not reported yet (after a retry some are trained again), the position where
-        the run was left, or None when the training ended by itself."""
-        while True:
-            if self._run is None:
-                self._run = greenlet.greenlet(self._train)
-            found: Epoch | Position | None = self._run.switch(True)
-            if found is None or isinstance(found, Position) or found.epoch > self._reported:
-                return found
+        """The next epoch (after a retry some are trained and reported again), the position where the run was
+        left, or None when the training ended by itself."""
+        if self._run is None:
+            self._run = greenlet.greenlet(self._train)
+        found: Epoch | Position | None = self._run.switch(True)
+        return found
 
     def _train(self, _go_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""

@@ -108,8 +108,10 @@ def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_ch
     (tmp_path / "steps").unlink()
     if epochs:
         assert runner.step()["epoch"] == epochs, "it reports its last epoch again"
-    result = runner.step()
-    (notice,) = result["notices"]
+    first = result = runner.step()
+    while result["epoch"] <= epochs:  # it is trained again
+        result = runner.step()
+    (notice,) = first["notices"]
     assert (result["epoch"], result["failures"]) == (epochs + 1, 0)
     assert notice == (
         "the last checkpoint is inside an epoch, where the loader of the data can't continue with another "
@@ -159,3 +161,22 @@ def test_a_gpu_that_computes_no_more_hides_no_reason_and_ends_the_process_of_the
     assert "device-side" not in why
     with pytest.raises(SystemExit, match=str(UNUSABLE)):
         runner.begin({**config, "number": 1})
+
+
+def test_epochs_that_a_retry_trains_again_are_reported_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial that reported nothing for so long would be taken to hang."""
+    monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
+    job = Job(
+        trainables={"net": "tests.faulty.toy"},
+        storage=Folder(tmp_path),
+        fit=FitConfig(max_epochs=3, metric="score", mode="max"),
+        max_failures=1,
+        checkpoint_epochs=10,
+    )
+    runner = TrialRunner(job)
+    runner.begin({"number": 0, "trainable": "net", "params": {"fault": "flaky"}, "fixed": {}, "seed": 0})
+    results = [runner.step() for _ in range(4)]
+    assert [(result["epoch"], result["failures"]) for result in results] == [(1, 0), (1, 1), (2, 1), (3, 1)]
+    runner.end()
