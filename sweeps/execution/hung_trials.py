@@ -62,23 +62,30 @@ class HungTrials(DriverCallback):
         for process in self._processes.training():
             process.silent_s += passed
             number = process.trial.config["number"]
-            if process.leaves_in_s is not None and self._driver.record.is_to_stop(number):
+            is_to_stop, is_silent = (
+                self._driver.record.is_to_stop(number),
+                process.silent_s > process.told_at_s,
+            )
+            if is_to_stop and process.leaves_in_s is None and is_silent:
+                process.leaves_in_s = config.stop_grace  # it hangs in an epoch that is trained again
+            if is_to_stop and process.leaves_in_s is not None:
                 process.leaves_in_s -= passed
                 if process.leaves_in_s <= 0:
-                    process.was_ended = True  # it is withdrawn, as one that waits
+                    self._processes.not_left[number] += 1  # it is withdrawn, as one that waits
                     self._end(process, f"has not left within {duration(config.stop_grace)}")
                     continue
-            most = config.epoch_timeout_minutes
-            if most is not None and process.silent_s > most * 60:
-                process.hung = f"no epoch within {most:g} min (--epoch-timeout-minutes)"
-                self._end(process, f"has reported {process.hung}")
-            elif process.silent_s > process.told_at_s:
+            most, points = config.epoch_timeout_minutes, process.preflight_points
+            if most is not None and process.silent_s > most * 60 * max(1, points):
+                why = f"no epoch within {most:g} min (--epoch-timeout-minutes)"
+                self._processes.hung[number] = why
+                self._end(process, f"has reported {why}")
+            elif is_silent and not is_to_stop:
                 self._tell(process)
 
     def _hear(self, trial: Trial) -> None:
         if (process := self._processes.of(trial)) is not None:
             longest = self._longest_epoch_s
-            process.silent_s = 0.0
+            process.silent_s, process.leaves_in_s = 0.0, None
             process.told_at_s = max(TOLD_AFTER_S, TOLD_AFTER_EPOCHS * longest) if longest else TOLD_AT_FIRST_S
 
     def _tell(self, process: Process) -> None:
@@ -92,7 +99,7 @@ class HungTrials(DriverCallback):
 
     def _end(self, process: Process, why: str) -> None:
         """End a process at once, whatever it does."""
-        process.is_gone = True
+        process.is_gone = process.was_ended = True
         self._driver.say(f"Trial {process.trial.config['number']} {why}: its process is ended")
         if process.node == broadcast.here():
             stop_signal.kill(process.pid)  # at once: a call of a library may hold all that Ray's needs

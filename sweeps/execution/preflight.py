@@ -17,7 +17,7 @@ from sweeps.common.formatting import GB, count, duration, pairs, size
 from sweeps.common.param_types import refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.execution.driver import Driver, DriverCallback
-from sweeps.execution.processes import Asked, Processes
+from sweeps.execution.processes import Asked, Process, Processes
 from sweeps.plan import disk
 from sweeps.space import largest
 from sweeps.space.point import Point
@@ -55,8 +55,8 @@ class Preflight(DriverCallback):
         self._is_over = not points
         self._asked = 0
         """Processes."""
-        self._open: list[Any] = []
-        """Ray references to findings that are not there yet."""
+        self._open: dict[Any, Process] = {}
+        """By the Ray references to findings that are not there yet."""
         self._found: list[Finding] = []
         """All that was told."""
         self._broken: list[list[Finding]] = []
@@ -73,7 +73,8 @@ class Preflight(DriverCallback):
         configs = [_config(point, self._driver.config.seed) for point in self._points]
         findings = process.handle.preflight.remote(configs, self._processes.mailbox)
         process.preflight = Asked(findings, self._in_words(self._points))
-        self._open.append(findings)
+        process.preflight_points = len(self._points)
+        self._open[findings] = process
         self._asked += 1
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -81,8 +82,10 @@ class Preflight(DriverCallback):
         if self._is_over:
             return
         if self._open:
-            done, self._open = ray.wait(self._open, num_returns=len(self._open), timeout=0)
+            done, _ = ray.wait(list(self._open), num_returns=len(self._open), timeout=0)
             for findings in done:
+                process = self._open.pop(findings)
+                process.preflight_points, process.silent_s = 0, 0.0
                 self._take(findings)
         self._decide()
         self._is_over = not self._open and self._driver.record.has_epochs

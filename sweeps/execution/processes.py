@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -73,8 +74,6 @@ class Process:
     """Silence after which the user is told."""
     leaves_in_s: float | None = None
     """Seconds in which it must have left a trial that the user stops; None where it was not asked to."""
-    hung: str = ""
-    """Why it was ended as one whose trial hangs."""
     actor: str = ""
     """Ray's id of it."""
     group: Any = None
@@ -83,6 +82,8 @@ class Process:
     oom_kills: int = 0
     """Of its PC, when it began, or when a lost process was last examined there."""
     preflight: Asked | None = None
+    preflight_points: int = 0
+    """Points that its preflight has still to answer for; 0 once its trial has begun."""
 
     def locate(self) -> bool:
         """Find out its PC; False while that is not known."""
@@ -111,6 +112,10 @@ class Processes(DriverCallback):
     def __init__(self, has_mailbox: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._of: dict[Any, Process] = {}
+        self.hung: dict[int, str] = {}
+        """By trial, why its process was ended as one that hangs."""
+        self.not_left: Counter[int] = Counter()
+        """By trial that the user stops, how often its process was ended because it had not left."""
         self.mailbox: Any = None
         """A `stop_signal.Mailbox`; None where all processes are alike, and on this PC."""
         if has_mailbox:
@@ -127,7 +132,6 @@ class Processes(DriverCallback):
             introduction = handle.introduce.remote(self.mailbox, name)
             process = self._of[handle] = Process(handle, introduction, trial, name)
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
-        process.leaves_in_s = None
 
     def all(self) -> list[Process]:
         """All that may be there."""

@@ -107,8 +107,11 @@ class Recorder(DriverCallback):
             and result.get("status") in (None, "finished")
         ):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
-        if result.get("left") and self._record.is_to_stop(number):
-            result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
+        elif self._record.is_to_stop(number):
+            if result.get("left"):
+                result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
+            elif not result["done"] and self._lacks_weights(number):  # it may hang before it can leave
+                result[SHOULD_CHECKPOINT] = True
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Note the size of a checkpoint, or why it could not be written."""

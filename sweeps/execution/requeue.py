@@ -74,15 +74,15 @@ class Requeue:
         """
         number = trial.config["number"]
         row = self._driver.record.trials[number]
-        process = self._processes.last_of(trial, error.actor_id)
-        if process is not None and process.was_ended:
+        process, hung = self._processes.last_of(trial, error.actor_id), self._processes.hung.pop(number, "")
+        if process is not None and process.was_ended and not hung:
             self._searcher.requeue(number)
             return "", ""
-        if process is not None and process.hung:
-            return process.hung, lost_process.loss_of(process).last_words
         loss = lost_process.loss_of(process, self._processes.all())
-        if process is not None and self._was_in_preflight(number, process, loss):
+        if process is not None and self._was_in_preflight(number, process, hung or loss.why, loss):
             return "", loss.last_words
+        if hung:
+            return hung, loss.last_words
         if fault := self._fault(number, loss):
             then = "it has failed"
         else:
@@ -96,7 +96,7 @@ class Requeue:
             f"{loss.last_words.rstrip()}\n[its process on {pc} ended: {loss.why}; {then}]\n".lstrip(),
         )
 
-    def _was_in_preflight(self, number: int, process: Process, loss: Loss) -> bool:
+    def _was_in_preflight(self, number: int, process: Process, why: str, loss: Loss) -> bool:
         """Requeue a trial whose process ended before it began the trial, and say so; whether it was so."""
         asked = process.preflight
         if loss.is_of_the_pc or number in self._lost_a_preflight or not process.node:
@@ -107,7 +107,7 @@ class Requeue:
         self._searcher.requeue(number)
         pc = next((node.hostname for node in nodes.living() if node.id == process.node), "its PC")
         self._driver.say(
-            f"Preflight   its process on {pc} ended: {loss.why}; such trials may end so, too: "
+            f"Preflight   its process on {pc} ended: {why}; such trials may end so, too: "
             f"{asked.points}. Trial {number} had not begun, and is requeued"
         )
         return True

@@ -30,6 +30,9 @@ from sweeps.storage import retention
 from sweeps.storage.protocol import StorageError
 
 LOOK_EVERY_S = 1.0
+MOST_NOT_LEFT = 2
+"""Processes of a stopped trial that do not leave, before it ends without its weights."""
+NO_WEIGHTS = "its weights can't be saved: it hangs before its best epoch has ended again"
 MOST_LOOKS = 10
 """For commands that come while the last look is taken."""
 
@@ -185,10 +188,11 @@ class Steerer(DriverCallback):
                 process.leaves_in_s = self._driver.config.stop_grace
         self._processes.ask_to_leave(asked)
         for number in to_stop:
-            if retention.lacks_weights(plan.config, record, plan.storage, number):
+            is_lacking = retention.lacks_weights(plan.config, record, plan.storage, number)
+            if is_lacking and self._processes.not_left[number] < MOST_NOT_LEFT:
                 continue  # it is trained again up to its best epoch
             if self._searcher.withdraw(number):
-                self._end(number)
+                self._end(number, NO_WEIGHTS if is_lacking else "")
 
     def _has_caught_up(self, process: Process) -> bool:
         """Whether a process has trained its trial as far as the record has it: after a lost process or a
@@ -196,10 +200,10 @@ class Steerer(DriverCallback):
         reported = len(self._driver.record.trials[process.trial.config["number"]].epochs)
         return int((process.trial.last_result or {}).get("epoch", 0)) >= reported
 
-    def _end(self, number: int) -> None:
-        """End a trial that has no process."""
+    def _end(self, number: int, fault: str) -> None:
+        """End a trial that has no process; one with a fault has failed: no other trial is to wait for it."""
         record, plan = self._driver.record, self._driver.plan
         before = retention.kept(plan.config, record, plan.storage)
-        record.end(number, "stopped", STOPPED)
+        record.end(number, "failed" if fault else "stopped", fault or STOPPED)
         with contextlib.suppress(StorageError):  # they take room, and a resume removes them
             retention.drop(plan.config, record, plan.storage, number, before)

@@ -287,6 +287,18 @@ HANGS = (
 
 
 @pytest.mark.slow
+def test_a_leader_that_hangs_is_stopped_with_its_weights(environment: dict[str, str], tmp_path: Path) -> None:
+    """It has no checkpoint: it trains its epoch again, saves it, hangs again, and is not tried once more."""
+    words = (*HANGS, "--num-trials", "1", "--checkpoint-epochs", "3")
+    with running(tmp_path / "s", environment, *words) as sweep:
+        sweep.wait_until("it hangs", lambda record: epochs(record, 0) == 1)
+        sweep.does("stop", "0")
+        assert sweep.wait() == 0
+        assert sweep.record().trials[0].status == "stopped"
+        assert (tmp_path / "s" / "best" / "weights.pt").is_file()
+
+
+@pytest.mark.slow
 def test_a_trial_that_hangs_is_ended(environment: dict[str, str], tmp_path: Path) -> None:
     """Each one in its second epoch, in a call that lets nothing else of its process run."""
     with running(tmp_path / "s", environment, *HANGS) as sweep:

@@ -292,3 +292,21 @@ def test_a_turn_of_tunes_loop_is_one_sync(keeping: Keeping, monkeypatch: pytest.
     assert len(synced) == alone + 2
     keeping.train(0.1)
     assert len(synced) == alone + 2 + alone
+
+
+def test_a_stopped_leader_without_weights_saves_each_epoch(keeping: Keeping) -> None:
+    """It may hang in the next one, before it can leave."""
+    number = propose(keeping.record, {"lr": 0.1}).number
+    trial: Any = SimpleNamespace(config={"number": number})
+
+    def asked(epoch: int) -> bool:
+        result = {"epoch": epoch, "score": 0.5 - epoch / 10, "seconds": 1.0, "metrics": {}, "costs": {}}
+        result |= {"has_test": True, "done": False}
+        keeping.recorder.on_trial_result(epoch, [], trial, result)
+        return bool(result.get(SHOULD_CHECKPOINT))
+
+    assert not asked(1)
+    keeping.record.note_steered(Steered(["stop", str(number)]))
+    assert asked(1), "it is trained again"
+    checkpoint_store.write(checkpoint_store.folder_of(keeping.folder, number), 1, weights)
+    assert not asked(2), "its best epoch is saved"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from sweeps.config.yaml_files import read_yaml
 from sweeps.execution.console import STATUS_EVERY_S
 from sweeps.execution.driver import Driver
 from sweeps.execution.leaving import Leaving
-from sweeps.execution.steering import Steerer, Steering
+from sweeps.execution.steering import NO_WEIGHTS, Steerer, Steering
 from sweeps.execution.stopping import End
 from sweeps.plan import folder, resume
 from sweeps.plan.build import make_plan
@@ -357,6 +358,7 @@ class Training:
     def __init__(self, **epochs: int) -> None:
         self.epochs = {int(name.removeprefix("trial_")): epoch for name, epoch in epochs.items()}
         self.asked: list[int] = []
+        self.not_left: Counter[int] = Counter()
 
     def training(self) -> list[Any]:
         return [
@@ -388,6 +390,22 @@ def test_a_stopped_trial_is_asked_to_leave_and_one_that_waits_ends(sweep: Steere
     processes.epochs[trains] = 2
     steerer.on_step_end(1, [])
     assert processes.asked == [trains]
+
+
+def test_a_stopped_leader_that_hangs_again_and_again_ends_without_its_weights(sweep: Steered) -> None:
+    """It has failed: another trial, which has its weights, is the best one."""
+    number = sweep.begin(0.1)
+    sweep.searcher.requeue(number)
+    processes: Any = Training()
+    steerer = Steerer(sweep.steering, sweep.driver, sweep.searcher, processes)
+    sweep.does(f"stop {number}")
+    processes.not_left[number] = 1
+    steerer.on_step_end(0, [])
+    assert sweep.record.trials[number].status == "unfinished", "it is trained again"
+    processes.not_left[number] = 2
+    steerer.on_step_end(1, [])
+    ended = sweep.record.trials[number]
+    assert (ended.status, ended.reason) == ("failed", NO_WEIGHTS)
 
 
 def test_a_stopped_trial_without_a_process_is_infeasible_where_it_misses_a_constraint(tmp_path: Path) -> None:
