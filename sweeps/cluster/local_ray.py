@@ -118,15 +118,19 @@ class LocalRay:
         """Wait for the end of one of Ray's processes, or of the block that needs them."""
         watched: dict[int, str] = {}
         gone = ""
-        for name, pid in self._needed.items():
-            try:
-                watched[os.pidfd_open(pid)] = name
-            except ProcessLookupError:
-                gone = name
-        if not gone:
-            gone = watched.get(select.select([woken, *watched], [], [])[0][0], "")
-        for descriptor in watched:
-            os.close(descriptor)
+        try:
+            for name, pid in self._needed.items():
+                try:
+                    watched[os.pidfd_open(pid)] = name
+                except ProcessLookupError:
+                    gone = name
+            if not gone:
+                gone = watched.get(select.select([woken, *watched], [], [])[0][0], "")
+        except OSError:  # an old kernel, or a sandbox, opens none: the sweep goes on without this watch
+            return
+        finally:
+            for descriptor in watched:
+                os.close(descriptor)
         if gone:
             why = f"its process {gone} is gone: the kernel ends one where memory runs out"
             self.lost = f"Ray on this PC has ended ({why})"
@@ -138,6 +142,8 @@ class LocalRay:
                     os._exit(1)  # with which all that it has started ends
 
     def _interrupt(self, *_: Any) -> None:
+        if not self.lost:  # it came from outside
+            return
         self._is_interrupted.set()
         if self._needed:
             raise KeyboardInterrupt  # the only exception that a wait of Ray's lets through

@@ -9,6 +9,7 @@ its input is closed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -49,11 +50,14 @@ def main(settings: str) -> int:
     except RayNotStarted as error:
         print(json.dumps({"error": str(error)}), file=reply, flush=True)
         return 1
-    below = {each.name(): each.pid for each in psutil.Process().children()}
+    below: dict[str, int] = {}
+    for each in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # it has ended since
+            below[each.name()] = each.pid
     about = {
         "address": context.address_info["gcs_address"],
         "folder": context.address_info["session_dir"],
-        "needed": {name: below[name] for name in NEEDED},
+        "needed": {name: below[name] for name in NEEDED if name in below},
     }
     print(json.dumps(about), file=reply, flush=True)
     sys.stdin.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -199,6 +200,20 @@ def test_a_file_that_hides_a_module_from_the_model_is_named(tmp_path: Path) -> N
     assert done.stderr.startswith("error: --trainable tests.faulty.toy: can't be imported: ")
     assert done.stderr.endswith("lightning.py has the name of a module that libraries import, and Python "
                                 "imports only one of them by the name lightning: rename yours\n")  # fmt: skip
+
+
+@pytest.mark.parametrize("opens", [True, False], ids=["here", "a kernel without such descriptors"])
+def test_a_signal_from_outside_does_not_end_a_sweep(opens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(pid: int) -> int:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not opens:
+        monkeypatch.setattr(os, "pidfd_open", refuses)
+    with LocalRay(SweepConfig.of(dry_run=True), None) as local:
+        local._needed = {"raylet": os.getppid()}
+        with local.needed(lambda: None):
+            signal.raise_signal(local_ray.LOST_SIGNAL)
+        assert local.lost == ""
 
 
 def test_the_error_of_the_process_that_starts_ray_is_told(
