@@ -82,7 +82,8 @@ def hides(error: BaseException) -> str:
 def _is_own(entry: str) -> bool:
     """Whether an entry of Python's path is a folder of the project, and not of an environment in it."""
     path = Path(entry).absolute()
-    return path.is_relative_to(folder()) and not path.is_relative_to(sys.prefix)
+    within = [each for each in (sys.prefix, sys.base_prefix) if Path(each).is_relative_to(folder())]
+    return path.is_relative_to(folder()) and not any(map(path.is_relative_to, within))
 
 
 def use(chosen: Path | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,19 @@ def test_a_record_in_a_job_of_ray_names_no_project(monkeypatch: pytest.MonkeyPat
     assert project.to_note() == str(project.folder())
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
     assert project.to_note() is None
+
+
+def test_python_s_own_library_below_the_project_is_none_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project in a home folder, with an environment elsewhere of a Python that was installed below it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "prefix", "/opt/venv")
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / ".pyenv" / "3.11"))
+    library = str(tmp_path / ".pyenv" / "3.11" / "lib" / "python3.11")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), library, "/opt/venv/site-packages"])
+    assert project.path_behind() == [library, "/opt/venv/site-packages", str(tmp_path)]
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path.parent))
+    assert project.path_behind()[-1] == library, (
+        "a project below the folder of Python, as /usr/src below /usr"
+    )
