@@ -217,7 +217,7 @@ def _mean(trial: Confirmed) -> str:
 def _failure(record: Record) -> Iterator[Line]:
     ended = [trial for trial in record.trials if trial.status != "unfinished"]
     if not ended:
-        yield "Result", "No trial has a score: none has ended its first epoch."
+        yield "Result", status.no_score(record)
         return
     yield "Result", f"No trial succeeded: {len(ended)} ended. Most common reason: {_commonest(ended)}"
     if log := next((trial.log for trial in ended if trial.log and not constraints.is_missed(trial)), None):

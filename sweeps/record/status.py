@@ -108,11 +108,22 @@ def best(record: Record) -> str:
 
 
 def not_ended(record: Record, trial: TrialRow) -> str:
-    """`still training` of a trial of a sweep that runs, `unfinished` of one of a sweep that does not; "" of a
-    trial that has ended."""
+    """`still training` of a trial of a sweep that runs, `not ended yet` where it may be paused, `unfinished`
+    of one of a sweep that does not run; "" of a trial that has ended."""
     if trial.status != "unfinished":
         return ""
-    return "still training" if status(record) in RUNNING and not record.is_held else "unfinished"
+    if (of_sweep := status(record)) not in RUNNING or record.is_held:
+        return "unfinished"
+    never_pauses = record.info.settings.scheduler in (None, "none", "asha")
+    return "still training" if of_sweep == "running" and never_pauses else "not ended yet"
+
+
+def no_score(record: Record) -> str:
+    """Why there is no best trial, while some have not ended."""
+    if not record.has_epochs:
+        return "No trial has a score: none has ended its first epoch."
+    missed = "miss a constraint or " if record.objectives.constraints else ""
+    return f"No trial has a score that counts: epochs that {missed}have no finite score do not count."
 
 
 def in_words(record: Record, values: Sequence[float] | None) -> str:

@@ -35,7 +35,7 @@ def result(sweep: Sweep) -> str:
     if best is None:
         reasons = Counter(trial.reason for trial in record.trials if trial.reason)
         most = f" The most common reason: {reasons.most_common(1)[0][0]}." if reasons else ""
-        return f"{'No trial has a score yet.' if record.live else 'No trial has ended well.'}{most}"
+        return f"{record_status.no_score(record) if record.live else 'No trial has ended well.'}{most}"
     if record.objectives.are_several:
         return _front(record) + _on_test(record, best)
     metric = record.info.metric

@@ -172,3 +172,16 @@ def test_a_best_trial_that_has_not_ended_is_said_to_be_so(tmp_path: Path) -> Non
     (tmp_path / ".lock").touch()
     with lock.held(tmp_path):
         assert status.best(record) == "acc 0.9 (trial 0, epoch 1, still training)"
+        record.note("identity", {"settings": {"scheduler": "halving"}})
+        paused = Record.read(tmp_path)
+        assert status.best(paused) == "acc 0.9 (trial 0, epoch 1, not ended yet)", "it may wait at a rung"
+
+
+def test_why_no_trial_has_a_score_while_some_train(tmp_path: Path) -> None:
+    record = begun(tmp_path, objectives=["acc:max"], constraints=["size_m<=5"])
+    record.begin(Point("net", {"lr": 0.1}), OptunaPoint(), 1)
+    assert status.no_score(record) == "No trial has a score: none has ended its first epoch."
+    record.report(0, 1, 0.9, {"acc": 0.9, "size_m": 6.0}, 1.0)
+    assert status.no_score(record).startswith(
+        "No trial has a score that counts: epochs that miss a constraint or have no finite score"
+    )
