@@ -13,7 +13,6 @@ import types
 import typing
 from collections import abc
 from collections.abc import Mapping
-from contextlib import suppress
 from enum import Enum
 from functools import cache
 from pathlib import PurePath
@@ -39,6 +38,11 @@ CONTAINERS: dict[Any, Any] = {
 }
 """Type of a field to that of the value that it gets."""
 BY_NAME = "Choose it by a name, which is text, and look that name up in build_model"
+TEXTS_OF_NONE = ("none", "None")
+
+
+class WrongElementError(ValueError):
+    """An element of a list or a dict does not fit, and why."""
 
 
 @cache
@@ -102,7 +106,7 @@ def given(params_class: Any, params: Mapping[str, Any]) -> tuple[dict[str, Param
     for name, value in params.items():
         if name not in hints:
             faults.append(f"--params {name}: {unknown(name, hints).replace(' of Params', '')}")
-        elif fault := type_fault(value, hints[name]):
+        elif fault := given_fault(value, hints[name]):
             faults.append(f"--params {name}={shown(value)}: {fault}")
         else:
             values[name] = held(value, hints[name])
@@ -159,15 +163,17 @@ def typed(value: Any, hint: Any) -> Any:
     Raises:
         ValueError: it does not fit, and why.
     """
-    found, each_of = plain(value), members(hint)
-    if found in ("none", "None") and NoneType in each_of and found not in literals(hint):
-        raise ValueError("must be null for None; to choose this text, give the field a Literal type")
+    found, each_of, wrong = plain(value), members(hint), ""
     marked = [each for each in each_of if _choices(each) or _container(each)]
     exact = [each for each in each_of if each is type(found) and each is not str]
     for member in dict.fromkeys([*marked, *exact, *each_of]):
-        with suppress(ValueError, TypeError):
+        try:
             return _as_member(found, member)
-    raise ValueError(_requirement(found, hint))
+        except WrongElementError as error:
+            wrong = str(error)
+        except (ValueError, TypeError):
+            continue
+    raise ValueError(wrong or _requirement(found, hint))
 
 
 def type_fault(value: Any, hint: Any) -> str:
@@ -177,6 +183,25 @@ def type_fault(value: Any, hint: Any) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def given_fault(value: Any, hint: Any) -> str:
+    """The same of a value that a user gives. A record may hold the text none, where None can be meant."""
+    if not (fault := type_fault(value, hint)) and _may_mean_none(plain(value), hint):
+        return "must be null for None; to choose this text, give the field a Literal type"
+    return fault
+
+
+def _may_mean_none(found: Any, hint: Any) -> bool:
+    """Whether a plain value, or an element of it, is the text none in a field that takes None, and does not
+    list this text."""
+    each_of = members(hint)
+    if isinstance(found, list | dict):
+        elements = found.values() if isinstance(found, dict) else found
+        hints = [of for member in each_of for of in typing.get_args(member)]
+        return any(_may_mean_none(element, of) for element in elements for of in hints)
+    takes_it = {Any, object} & {*each_of} or found in [name for of in each_of for name, _ in _choices(of)]
+    return found in TEXTS_OF_NONE and NoneType in each_of and not takes_it
 
 
 def plain(value: Any) -> Any:
@@ -244,7 +269,9 @@ def _filled(container: Any, content: Any, member: Any) -> Any:
     of = typing.get_args(member)
     if isinstance(content, dict):
         if dataclasses.is_dataclass(container):
-            return build_params(container, content)
+            made: Any = container
+            hints = hints_of(made)
+            return made(**{name: _element(each, hints.get(name, Any)) for name, each in content.items()})
         return {typed(key, of[0]): _element(each, of[1]) for key, each in content.items()} if of else content
     if not of:
         return _as_tuples(content) if container is tuple else content
@@ -254,7 +281,10 @@ def _filled(container: Any, content: Any, member: Any) -> Any:
 
 
 def _element(value: Any, hint: Any) -> Any:
-    return value if hint is Any else typed(value, hint)
+    try:
+        return value if hint is Any else typed(value, hint)
+    except ValueError as error:
+        raise WrongElementError(f"{shown(value)}: {error}") from None
 
 
 def _as_tuples(content: Any) -> Any:

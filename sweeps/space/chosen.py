@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import short
-from sweeps.common.param_types import held, hints_of, refusal, shown, type_fault
+from sweeps.common.param_types import given_fault, held, hints_of, refusal, shown, type_fault
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace
@@ -109,7 +109,7 @@ class _Chosen(TrialProxy):
             self.names.append(name)
             if name not in self._values:
                 self.faults.append(f"{name}: missing; its values: {domain}")
-            elif fault := type_fault(self._values[name], hints[name]):
+            elif fault := given_fault(self._values[name], hints[name]):
                 self.faults.append(f"{name}={shown(self._values[name])}: {fault}")
             else:
                 found[name] = held(self._values[name], hints[name])

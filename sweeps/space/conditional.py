@@ -20,7 +20,16 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FixedTrial
 
 from sweeps.common.errors import UserError
-from sweeps.common.param_types import fixed_defaults, given, held, hints_of, refusal, type_fault, unknown
+from sweeps.common.param_types import (
+    fixed_defaults,
+    given,
+    given_fault,
+    held,
+    hints_of,
+    refusal,
+    type_fault,
+    unknown,
+)
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.space import branches
@@ -64,7 +73,7 @@ class _RecordingTrial(TrialProxy):
     def _choice(self, name: str, choices: list[Any]) -> Any:
         hint = self._hints[name]
         for value in choices:
-            if fault := type_fault(value, hint):
+            if fault := given_fault(value, hint):
                 raise InvalidPoint({name: f"{name}: {value!r}: {fault}"})
         of_sweep = [held(value, hint) for value in choices]
         return choices[of_sweep.index(self._recorded("suggest_categorical", name, of_sweep))]

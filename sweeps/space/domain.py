@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from ray import tune
 from ray.tune.search.sample import Categorical, Float, Function, Integer, Quantized
 
-from sweeps.common.param_types import held, plain, shown, type_fault
+from sweeps.common.param_types import given_fault, held, plain, shown
 from sweeps.space.numeric_range import Range, clean
 from sweeps.space.point import Suggests
 
@@ -122,7 +122,7 @@ def of_range(asked: Range) -> Domain:
 def _of_choices(domain: Any, choices: list[Any], hint: Any) -> Domain:
     if not choices:
         raise ValueError("no value to choose from")
-    if faults := [f"{value!r}: {fault}" for value in choices if (fault := type_fault(value, hint))]:
+    if faults := [f"{value!r}: {fault}" for value in choices if (fault := given_fault(value, hint))]:
         raise ValueError("\n".join(faults))
     distribution = CategoricalDistribution([held(value, hint) for value in choices])
     if len(set(distribution.choices)) < len(choices):

@@ -207,7 +207,7 @@ class Command:
 def _refuse_types(module: ModuleType, own: Mapping[str, ParamValue]) -> None:
     """Raises: UserError, with the flags of hyperparameters whose values have a wrong type."""
     hints = param_types.hints_of(module.Params)
-    faults = {name: param_types.type_fault(value, hints[name]) for name, value in own.items()}
+    faults = {name: param_types.given_fault(value, hints[name]) for name, value in own.items()}
     if any(faults.values()):
         shown = {name: param_types.shown(value) for name, value in own.items()}
         raise UserError("\n".join(f"{flag(n)} {shown[n]}: {fault}" for n, fault in faults.items() if fault))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
@@ -22,6 +23,7 @@ from sweeps.common.param_types import (
     type_fault,
     typed,
 )
+from sweeps.space.domain import of_choices
 
 
 class Activation(Enum):
@@ -99,9 +101,10 @@ class TooLarge(Exception): ...
         ("warmup", 100, ""),
         ("warmup", None, "must be a whole number or one of auto."),
         ("clip", None, ""),
-        ("clip", "none", "must be null for None; to choose this text, give the field a Literal type"),
+        ("clip", "none", "must be a number or null"),
         ("clip", "off", "must be a number or null"),
-        ("layers", [8, "x"], "must be a list such as [1, 2] (tuple[int, ...])"),
+        ("layers", [8, "x"], "x: must be a whole number"),
+        ("layers", 8, "must be a list such as [1, 2] (tuple[int, ...])"),
         ("activation", "rel", "must be one of relu, gelu. Did you mean 'relu'?"),
         ("optimizer", "adam", ""),
         ("optimizer", "adan", "must be one of sgd, adam. Did you mean 'adam'?"),
@@ -114,6 +117,61 @@ def test_a_value_that_does_not_fit_its_field_is_told_what_it_must_be(
     name: str, value: Any, fault: str
 ) -> None:
     assert type_fault(value, hints_of(Params)[name]) == fault
+
+
+class Norm(Enum):
+    none = "off"
+    batch = "batch_norm"
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("none", str | None),
+        ("None", str | Literal["auto"] | None),
+        (["batch", "none"], list[str | None]),
+        ({"norm": "none"}, dict[str, str | None]),
+    ],
+)
+def test_a_user_who_means_none_does_not_give_a_text_and_a_record_may_hold_it(value: Any, hint: Any) -> None:
+    params_class = dataclasses.make_dataclass("Chosen", [("norm", hint)])
+    (fault,) = given(params_class, {"norm": value})[1]
+    assert fault.endswith(": must be null for None; to choose this text, give the field a Literal type")
+    with pytest.raises(ValueError, match="must be null for None"):
+        of_choices([value], hint)
+    assert build_params(params_class, {"norm": held(value, hint)}).norm == value
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "made"),
+    [
+        ("none", Any | None, "none"),
+        ("none", Literal["none"] | None, "none"),
+        ("none", Norm | None, Norm.none),
+        (Norm.none, Norm | None, Norm.none),
+        (["none"], list[Norm | None], [Norm.none]),
+    ],
+)
+def test_the_text_none_is_given_where_a_type_lists_it_or_the_user_can_give_no_other(
+    value: Any, hint: Any, made: Any
+) -> None:
+    params_class = dataclasses.make_dataclass("Chosen", [("norm", hint, None)])
+    values, faults = given(params_class, {"norm": value})
+    assert (build_params(params_class, values).norm, faults) == (made, [])
+    assert of_choices([value], hint).choices == [values["norm"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "hint", "fault"),
+    [
+        ({"layers": [1, "x"]}, dict[str, list[int]], '[1, "x"]: x: must be a whole number'),
+        ({"lr": "high"}, Optimizer, "high: must be a number"),
+        ({"rl": 0.1}, Optimizer, "must be names and values such as {a: 1}"),
+        ([0.5], int | list[int], "0.5: must be a whole number"),
+    ],
+)
+def test_the_element_that_does_not_fit_is_named(value: Any, hint: Any, fault: str) -> None:
+    assert type_fault(value, hint) == fault
 
 
 @pytest.mark.parametrize(
