@@ -15,6 +15,7 @@ from typing import Any
 
 GB = 10**9
 _UNITS = {"kb": 10**3, "mb": 10**6, "gb": GB, "tb": 10**12}
+_shown_from: Path | None = None
 
 
 def short(value: Any) -> str:
@@ -50,9 +51,15 @@ def count(number: float, thing: str) -> str:
     return f"{number:,g} {thing}" + ("" if number == 1 else "s")
 
 
+def show_paths_from(folder: Path) -> None:
+    """Show paths relative to a folder, wherever this process goes."""
+    global _shown_from
+    _shown_from = folder
+
+
 def shown_path(path: Path) -> str:
-    """A path, relative when it is below the current folder."""
-    here = Path.cwd()
+    """A path, relative when it is below the folder in which the command was typed."""
+    here = _shown_from or Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 

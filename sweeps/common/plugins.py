@@ -24,7 +24,7 @@ from types import ModuleType
 
 from sweeps.common import imports, project, trainable_contract
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, pip_install
+from sweeps.common.formatting import command, pip_install, show_paths_from
 from sweeps.common.project import TRAINABLES
 from sweeps.common.stop_signals import STOPS
 from sweeps.common.yaml_values import nearest
@@ -261,6 +261,7 @@ def enter_folder_of(module: ModuleType) -> None:
     """Go where the import of a plug-in went, before its code reads files from there."""
     if (folder := _folders.get(module.__name__)) is not None:
         own = project.folder()
+        show_paths_from(Path.cwd())
         os.chdir(folder)
         project.use(own)
 

@@ -185,8 +185,9 @@ sys.argv = ["mine"]
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 """
 KEPT = """
-import logging, os, signal, sys
+import logging, os, pathlib, signal, sys
 from sweeps.common import plugins
+from sweeps.common.formatting import shown_path
 from sweeps.config import plugins as registry
 before = os.getcwd(), sys.argv, sys.stdin, signal.getsignal(signal.SIGINT)
 module = registry.find("trainable", "models/net.py")
@@ -195,6 +196,7 @@ assert before == (os.getcwd(), sys.argv, sys.stdin, signal.getsignal(signal.SIGI
 plugins.enter_folder_of(module)
 assert os.getcwd() == os.path.dirname(module.__file__)
 assert str(plugins.project.folder()) == before[0]
+assert shown_path(pathlib.Path(before[0], "results", "net")) == "results/net"
 """
 
 
