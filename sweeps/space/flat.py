@@ -97,12 +97,13 @@ class FlatSpace:
         """The point of these values, without rounding errors."""
         hints, params = hints_of(self.params_class), {}
         for name, value in values.items():
+            domain = self.domains[name]
             if isinstance(value, float):
-                value = clean(value, self.domains[name].step)
+                value = clean(value, domain.step)
             try:
                 params[name] = held(value, hints[name])
             except ValueError as error:
-                raise InvalidPoint({name: f"{name}: sample_from gave {value!r}: {error}"}) from None
+                raise InvalidPoint({name: f"{name}: {domain.form_name} gave {value!r}: {error}"}) from None
         return Point(self.trainable, params, self.fixed)
 
 
@@ -194,12 +195,13 @@ def _faults_of_domain(
             use = "grid_search([...]), choice([...]), randint or a quantized range, or --searcher random"
             use += f"; with --ranges {name}=A,B,C or {name}=LOW..HIGH:STEP"
         return [f"searcher {searcher} can't take {domain.form_name}. Use {use}."]
-    if domain.range is None:
+    if domain.range is None and domain.form != "normal":
         return []
     wanted, field = plain_types(hint), f"Params.{name} is {names_of(hint)}"
-    if not domain.range.is_whole and not {float, Any} & wanted:
+    is_whole = domain.range is not None and domain.range.is_whole
+    if not is_whole and not {float, Any} & wanted:
         return [f"the space gives fractions, {field}; use tune.randint or tune.qrandint"]
-    if domain.range.is_whole and not {int, float, Any} & wanted:
+    if is_whole and not {int, float, Any} & wanted:
         return [f"the space gives whole numbers, {field}"]
     return []
 
