@@ -153,6 +153,11 @@ def shown(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
+def are_same(first: Any, second: Any) -> bool:
+    """Whether two values are equal, of which true is not 1."""
+    return isinstance(first, bool) is isinstance(second, bool) and bool(first == second)
+
+
 def typed(value: Any, hint: Any) -> Any:
     """A value in the type of a field.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import short
-from sweeps.common.param_types import given_fault, held, hints_of, refusal, shown, type_fault
+from sweeps.common.param_types import are_same, given_fault, held, hints_of, refusal, shown, type_fault
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace
@@ -69,7 +69,7 @@ def _faults_of_others(own: OneSpace, values: Mapping[str, ParamValue], names: Se
     """Names that are no hyperparameters of this point."""
     faults = []
     for name, value in values.items():
-        if name in names or (name in own.fixed and own.fixed[name] == value):
+        if name in names or (name in own.fixed and are_same(own.fixed[name], value)):
             continue
         if name in own.fixed:
             faults.append(f"{name}={shown(value)}: fixed at {shown(own.fixed[name])} in this sweep")
@@ -128,7 +128,7 @@ class _Chosen(TrialProxy):
     def _choice(self, name: str, choices: list[Any]) -> Any:
         value = self._values.get(name)
         for choice in choices:
-            if name in self._values and (choice == value or str(choice) == str(value)):
+            if name in self._values and (are_same(choice, value) or str(choice) == str(value)):
                 return choice
         listed = [*map(shown, choices)]
         among = f"one of {', '.join(listed)}"

@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from ray import tune
 from ray.tune.search.sample import Categorical, Float, Function, Integer, Quantized
 
-from sweeps.common.param_types import given_fault, held, plain, shown
+from sweeps.common.param_types import given_fault, held, plain, shown, typed
 from sweeps.space.numeric_range import Range, clean
 from sweeps.space.point import Suggests
 
@@ -128,7 +128,8 @@ def _of_choices(domain: Any, choices: list[Any], hint: Any) -> Domain:
     if len(set(distribution.choices)) < len(choices):
         raise ValueError(f"a value occurs twice in {choices}")
     is_grid = isinstance(domain, Mapping)
-    exactly = f"{'grid of' if is_grid else 'one of'} {', '.join(repr(plain(value)) for value in choices)}"
+    values = [repr(plain(typed(value, hint))) for value in choices]
+    exactly = f"{'grid of' if is_grid else 'one of'} {', '.join(values)}"
     return Domain("grid_search" if is_grid else "finite", exactly, domain, distribution)
 
 
@@ -137,7 +138,7 @@ def _of_numbers(domain: Any) -> Domain:
     step: float | None = 1 if is_whole else None
     if isinstance(sampler, Quantized):
         sampler, step = sampler.get_sampler(), sampler.q
-    by = f" in steps of {step}" if step else ""
+    by = f" in steps of {step if is_whole else float(step)}" if step else ""
     if not math.isfinite(domain.upper - domain.lower):
         return Domain("normal", f"normal {vars(sampler)}{by}", domain, step=step)
     if domain.lower > domain.upper:
@@ -157,5 +158,5 @@ def _of_numbers(domain: Any) -> Domain:
         distribution = IntDistribution(int(low), int(high), log=is_log, step=1 if is_log else int(step or 1))
     else:
         distribution = FloatDistribution(float(low), float(high), log=is_log, step=None if is_log else step)
-    exactly = f"{low} to {high}{by}{', log scale' if is_log else ''}"
+    exactly = f"{distribution.low} to {distribution.high}{by}{', log scale' if is_log else ''}"
     return Domain("continuous" if step is None else "finite", exactly, domain, distribution, step)

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from sweeps.common.errors import UserError
-from sweeps.common.param_types import held, plain_types, shown, type_fault, unknown
+from sweeps.common.param_types import are_same, held, plain_types, shown, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue, hyperparameter, load_yaml, nearest
 from sweeps.space.domain import Domain, Form, of_choices, of_range
 from sweeps.space.numeric_range import Range, range_of_grid
@@ -129,7 +129,7 @@ def _among(choices: Sequence[Any], value: Any, hint: Any) -> ParamValue:
         value = held(value, hint)
     listed = list(map(shown, choices))
     for choice, text in zip(choices, listed, strict=True):
-        if choice == value or text == shown(value):
+        if are_same(choice, value) or text == shown(value):
             return choice  # type: ignore[no-any-return]
     if isinstance(value, str) and any(isinstance(choice, str) for choice in choices):
         raise ValueError(f"{value} is not one of its choices: {', '.join(listed)}.{nearest(value, listed)}")

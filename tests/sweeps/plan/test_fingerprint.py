@@ -168,7 +168,7 @@ def test_another_process_that_has_imported_other_modules_finds_the_same(package:
 
 DOMAINS: dict[str, tuple[Any, Any, str]] = {
     "bounds": (tune.uniform(0.1, 1.0), tune.uniform(0.1, 2.0), "0.1 to 1.0 -> 0.1 to 2.0"),
-    "a bound by little": (tune.uniform(0, 1), tune.uniform(0, 1.0000001), "0 to 1 -> 0 to 1.0000001"),
+    "a bound by little": (tune.uniform(0, 1), tune.uniform(0, 1.0000001), "0.0 to 1.0 -> 0.0 to 1.0000001"),
     "a bound by little of much": (
         tune.randint(0, 10_000_001),
         tune.randint(0, 10_000_002),
@@ -180,7 +180,7 @@ DOMAINS: dict[str, tuple[Any, Any, str]] = {
         tune.quniform(0, 1, 0.5),
         "0.0 to 1.0 in steps of 0.1 -> 0.0 to 1.0 in steps of 0.5",
     ),
-    "whole numbers": (tune.uniform(0, 10), tune.randint(0, 11), "0 to 10 -> 0 to 10 in steps of 1"),
+    "whole numbers": (tune.uniform(0, 10), tune.randint(0, 11), "0.0 to 10.0 -> 0 to 10 in steps of 1"),
     "choices": (tune.choice([1, 2]), tune.choice([1, 2, 3]), "one of 1, 2 -> one of 1, 2, 3"),
     "order of choices": (tune.choice([1, 2]), tune.choice([2, 1]), "one of 1, 2 -> one of 2, 1"),
     "a grid": (tune.grid_search([1, 2]), tune.grid_search([1]), "grid of 1, 2 -> grid of 1"),

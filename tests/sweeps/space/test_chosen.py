@@ -37,9 +37,10 @@ SPACE = {
     "batch_size": tune.choice([32, 64]),
     "width": tune.qlograndint(8, 64, 8),
     "kind": tune.choice(["a", "b"]),
+    "depth": tune.choice([0, 1]),
 }
 FLAT = flat.check(SPACE, Params, {"drop": 0.5}, ALL, "random", "net")
-GOOD = {"lr": 0.01, "batch_size": 64, "width": 16, "kind": "b"}
+GOOD = {"lr": 0.01, "batch_size": 64, "width": 16, "kind": "b", "depth": 1}
 
 
 def suggest(trial: optuna.Trial) -> None:
@@ -69,6 +70,7 @@ def test_it_is_a_point_of_the_space() -> None:
         ({"lr": "fast"}, "lr=fast: must be a number, 0.001 to 0.1, log scale"),
         ({"lr": True}, "lr=True: must be a number, 0.001 to 0.1, log scale"),
         ({"batch_size": 48}, "batch_size=48: must be one of 32, 64"),
+        ({"depth": True}, "depth=True: must be one of 0, 1"),
         ({"width": 20}, "width=20: must be 8 to 64 in steps of 8, log scale; the nearest is 16"),
         ({"width": 20.5}, "width=20.5: must be 8 to 64, log scale; the nearest is 20"),
         ({"kind": "bb"}, "kind=bb: must be one of a, b. Did you mean 'b'?"),
@@ -76,7 +78,7 @@ def test_it_is_a_point_of_the_space() -> None:
         (
             {"widht": 8},
             "widht: no hyperparameter of this search space. Did you mean 'width'? "
-            "Hyperparameters: lr, batch_size, width, kind",
+            "Hyperparameters: lr, batch_size, width, kind, depth",
         ),
         ({"width": 64}, "width must not be the batch size"),
     ],
@@ -93,6 +95,7 @@ def test_all_that_is_missing_is_named_at_once() -> None:
         "batch_size: missing; one of 32, 64",
         "width: missing; 8 to 64, log scale",
         "kind: missing; one of a, b",
+        "depth: missing; one of 0, 1",
     ]
 
 

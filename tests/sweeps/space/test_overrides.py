@@ -59,6 +59,29 @@ def test_a_range_keeps_scale_steps_and_type(domain: Any, given: Any, expected: A
     assert fixed == {}
 
 
+@pytest.mark.parametrize(
+    ("own", "hint", "given", "same"),
+    [
+        (tune.choice([(8, 8), (16,)]), tuple[int, ...], "[8, 8],[4]", tune.choice([[8, 8], [4]])),
+        (tune.choice([1, 2]), float, "1,3", tune.choice([1, 3.0])),
+        (tune.choice([1, 2]), float, "1,2", tune.choice([1, 2])),
+        (tune.choice([1, 2, 3]), int, "1,2", tune.choice([1, 2])),
+        (tune.uniform(0.0, 1.0), float, "0..1", tune.uniform(0.0, 1.0)),
+        (tune.quniform(0.0, 4.0, 1.0), float, "0..2:1", tune.quniform(0, 2, 1)),
+    ],
+)
+def test_the_same_values_are_the_same_domain_in_whatever_words(
+    own: Any, hint: Any, given: str, same: Any
+) -> None:
+    domains, _ = overrides.applied({"x": converted(own, hint)}, {"x": given}, ALL, {"x": hint})
+    assert domains["x"] == converted(same, hint)
+
+
+def test_true_is_not_1_in_a_range() -> None:
+    with pytest.raises(UserError, match=r"--ranges x=true,2: True: must be a whole number"):
+        overrides.applied({"x": converted(tune.choice([0, 1, 2]), int)}, {"x": "true,2"}, ALL, {"x": int})
+
+
 def test_a_grid_stays_one_where_it_can() -> None:
     domains, _ = applied({"x": tune.grid_search([1, 2, 3])}, {"x": [1, 2]}, ALL)
     assert domains["x"] == converted(tune.grid_search([1, 2]))
@@ -132,7 +155,7 @@ def test_a_range_that_does_not_fit_is_refused(domain: Any, given: Any, expected:
         ("lr", "1e-4..1e-1:log", tune.loguniform(1e-4, 1e-1)),
         ("lr", "0..1", tune.uniform(0, 1)),
         ("lr", "0.1..0.5:0.1", tune.quniform(0.1, 0.5, 0.1)),
-        ("lr", "0.1,1", tune.choice([0.1, 1])),
+        ("lr", "0.1,1", tune.choice([0.1, 1.0])),
         ("rows", "8..64", tune.randint(8, 65)),
         ("rows", "8..64:8", tune.qrandint(8, 64, 8)),
         ("rows", "1..1000:log", tune.lograndint(1, 1001)),
