@@ -24,6 +24,7 @@ from sweeps.analysis.top_trials import (
     ranked,
     trainables,
 )
+from sweeps.common.param_types import shown
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.numeric_range import Range, Side, choices_of, range_of
@@ -67,7 +68,7 @@ class DeadRegion:
 
     def __str__(self) -> str:
         sign = {"high": ">", "low": "<", None: "="}[self.side]
-        value = f"{self.limit:g}" if isinstance(self.limit, float) else self.limit
+        value = f"{self.limit:g}" if isinstance(self.limit, float) else shown(self.limit)
         return f"{self.hyperparameter} {sign} {value}"
 
     def holds(self, trial: TrialRow) -> bool:

@@ -11,7 +11,8 @@ from sweeps.analysis.failure_regions import DeadRegion, dead_regions
 from sweeps.analysis.influence import influence
 from sweeps.analysis.range_edges import Edge, edges
 from sweeps.analysis.top_trials import SIDES, Ranked, distributions_of, ranked, trainables, trials_of
-from sweeps.common.formatting import short
+from sweeps.common.formatting import short_value
+from sweeps.common.param_types import shown
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.numeric_range import Range, Side, choices_of, range_of, range_of_grid
@@ -95,8 +96,8 @@ def _in_words(asked: Any) -> str:
     if isinstance(asked, Range):
         return str(asked)
     if isinstance(asked, list) and len(asked) > 1:
-        return f"one of {', '.join(map(str, asked))}"
-    return f"fixed at {short(asked[0] if isinstance(asked, list) else asked)}"
+        return f"one of {', '.join(map(shown, asked))}"
+    return f"fixed at {short_value(asked[0] if isinstance(asked, list) else asked)}"
 
 
 def new_value(
@@ -179,7 +180,7 @@ def _fewer(
         choice for choice in choices if values and choice not in good and tried.count(choice) >= NEVER_GOOD
     }
     kept = [choice for choice in choices if choice not in dead | never] or list(choices)
-    dropped = [short(choice) for choice in choices if choice not in kept]
+    dropped = [short_value(choice) for choice in choices if choice not in kept]
     whys = [f"never good: {', '.join(dropped)}"] if dropped else []
     for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):
         # The choices may be those of another space than the trials had, with more beyond the end.

@@ -55,7 +55,8 @@ def trials_table(record: Record) -> pa.Table:
     metric M, seconds (trained) and the costs of `epochs_table` over all its epochs, pc, pid, gpu, start, end
     (UTC), seed, confirms (of a rerun: id of the trial that was trained again with this seed), origin (of an
     anchor: the trial of an earlier sweep that it runs again; else ""), on_front (with several objectives).
-    A hyperparameter that a trial did not have is null.
+    A hyperparameter that a trial did not have is null, as is a value that is null; a column of values of
+    several kinds is text.
     """
     trials = record.trials
     costs = [mean_costs((row.seconds, row.costs) for row in trial.epochs.values()) for trial in trials]

@@ -27,9 +27,16 @@ def short(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def short_value(value: Any) -> str:
+    """The value of a hyperparameter, or values in a list, in few characters."""
+    if isinstance(value, list):
+        return ", ".join(map(short_value, value))
+    return "null" if value is None else short(value)
+
+
 def cell(params: Mapping[str, Any], name: str) -> str:
     """The value of a hyperparameter, "" where a trial does not have it."""
-    return "" if name not in params else "null" if params[name] is None else short(params[name])
+    return short_value(params[name]) if name in params else ""
 
 
 def pairs(params: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sweeps.analysis.new_ranges import Learnt, learn, new_value
 from sweeps.analysis.top_trials import FEW, SIDES
-from sweeps.common.formatting import short
+from sweeps.common.formatting import short_value
 from sweeps.common.param_types import hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
@@ -87,7 +87,7 @@ def _new_ranges(
             continue
         own = before.get(hyperparameter)
         if (old := base.get(hyperparameter)) is None:  # fixed in the parent
-            yield hyperparameter, [None] if own is None else own, f"stays {short(own)}"
+            yield hyperparameter, [None] if own is None else own, f"stays {short_value(own)}"
             continue
         # Data is prepared for each value of some hyperparameters: these get no continuous range.
         is_prepared = hyperparameter in getattr(trainable, "PREPARE_PARAMS", ())
@@ -112,7 +112,7 @@ def _in_words(
     # A space must keep at least one hyperparameter; this one is no field of Params.
     other = of_choices([0, 1])
     found, fixed = applied({**domains, "": other}, {name: new}, takes, hints)
-    return f"fixed at {short(fixed[name])}" if name in fixed else str(found[name])
+    return f"fixed at {short_value(fixed[name])}" if name in fixed else str(found[name])
 
 
 def _change(old: Domain, words: str, why: str) -> str:

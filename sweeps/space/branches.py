@@ -11,7 +11,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from sweeps.common.formatting import short
+from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
 from sweeps.space.numeric_range import range_of
 
@@ -93,5 +93,5 @@ def _values(which: str, samples: Sequence[Sample]) -> str:
     """`sgd or adam`, `2, 4 or 8`."""
     values = dict.fromkeys(sample[which][0] for sample in samples if which in sample)
     is_of_numbers = all(isinstance(value, int | float) for value in values)
-    *others, last = map(short, sorted(values) if is_of_numbers else values)
+    *others, last = map(short_value, sorted(values) if is_of_numbers else values)
     return f"{', '.join(others)} or {last}" if others else last

@@ -14,6 +14,7 @@ from sweeps.analysis.fidelity import Tried, tried
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count
+from sweeps.common.param_types import shown
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 
 LEAST = 3
@@ -94,7 +95,7 @@ def _marks(label: str, trials: Sequence[TrialRow], mark: style.Mark, name: str, 
     values = [space.params[trial.number][name] for trial in there]
     is_choice = isinstance(space.ranges[name], CategoricalDistribution)
     return go.Box(
-        x=[str(value) for value in values] if is_choice else values,
+        x=[shown(value) for value in values] if is_choice else values,
         y=[f"{label} ({len(there)})"] * len(there),
         text=[f"trial {trial.number}" for trial in there],
         orientation="h",

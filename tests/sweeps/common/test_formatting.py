@@ -10,12 +10,14 @@ import pytest
 
 from sweeps.common.formatting import (
     bytes_of,
+    cell,
     command,
     count,
     duration,
     rough,
     rough_range,
     short,
+    short_value,
     shortest,
     shown_path,
     size,
@@ -79,6 +81,11 @@ def test_one_of_a_thing_has_no_s_and_many_have_commas() -> None:
         "12,345 trials",
     ]
     assert (count(0.5, "GPU"), count(1.0, "GPU")) == ("0.5 GPUs", "1 GPU")
+
+
+def test_a_hyperparameter_that_is_null_is_named_so_and_one_that_is_missing_is_empty() -> None:
+    assert [short_value(value) for value in (None, [None, 0.123456])] == ["null", "null, 0.1235"]
+    assert (cell({"clip": None}, "clip"), cell({}, "clip")) == ("null", "")
 
 
 def test_a_value_is_short() -> None:

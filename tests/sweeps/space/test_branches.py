@@ -20,6 +20,7 @@ class Params:
     momentum: float = 0.0
     layers: int = 1
     width: int = 8
+    clip: float | None = None
 
 
 def by_choice(trial: Any) -> None:
@@ -30,6 +31,11 @@ def by_choice(trial: Any) -> None:
         trial.suggest_float("lr", 0.01, 1.0, log=True)
     else:
         trial.suggest_float("lr", 1e-4, 1e-2, log=True)
+
+
+def by_null(trial: Any) -> None:
+    if trial.suggest_categorical("clip", [None, 0.5]) is None:
+        trial.suggest_int("width", 1, 9)
 
 
 def by_number(trial: Any) -> None:
@@ -69,6 +75,7 @@ SGD, OTHERS = "only with optimizer sgd (N % of points)", "optimizer adam or lion
                 "lr": f"0.0001 to 0.01, log scale with {OTHERS}; 0.01 to 1, log scale with optimizer sgd",
             },
         ),
+        (by_null, {"clip": "one of null, 0.5", "width": "1 to 9; only with clip null (N % of points)"}),
         (by_number, {"width": "8 to 16 with layers 8; 9 to 18 with layers 9; 10 to 20 with layers 10"}),
         (by_many_numbers, {"width": "within 1 to 18, depending on layers"}),
         (by_a_fraction, {"width": "1 to 9, in N % of points"}),

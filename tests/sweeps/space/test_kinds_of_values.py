@@ -70,6 +70,17 @@ def test_a_sweep_with_values_of_all_kinds_is_refined_and_resumed(tmp_path: Path)
     check(build_params(Params, {**(point := plan.space.draw((0, 0))).fixed, **point.params}))
 
 
+def test_a_choice_of_null_is_named_so(tmp_path: Path) -> None:
+    def only_without(params: Mapping[str, Any]) -> float:
+        return params["width"] / 100 + (params["clip"] is not None)
+
+    found = searched(tmp_path, "s", only_without, trainable=NAME, num_trials=30, scheduler="none")
+    plan = make_plan(cli.parse(["--refine", str(found.folder), "--results-dir", str(tmp_path / "next")]))
+    assert plan.lineage is not None
+    (line,) = (text for _, text in plan.lineage.lines if text.startswith("clip: "))
+    assert line.startswith("clip: one of null, 0.5, 1.0 -> one of 0.5, 1.0 (never good: null")
+
+
 @pytest.mark.parametrize(
     ("ranges", "described"),
     [
