@@ -47,7 +47,10 @@ def load_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: it is not YAML.
     """
-    return yaml.load(text, _Loader)
+    try:
+        return yaml.load(text, _Loader)
+    except (ValueError, TypeError, LookupError, AttributeError):  # of PyYAML's constructors, and not its own
+        raise yaml.constructor.ConstructorError(None, None, "a value does not fit its tag (!!...)") from None
 
 
 def dump_yaml(content: Any) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, make_dataclass
 import pytest
 import yaml
 
-from sweeps.common.yaml_values import dump_yaml, field_docs, load_yaml, nearest
+from sweeps.common.yaml_values import dump_yaml, field_docs, hyperparameter, load_yaml, nearest
 
 
 def test_the_nearest_spelling_is_offered_only_when_it_is_near() -> None:
@@ -52,6 +52,16 @@ def test_a_class_without_source_has_no_docs() -> None:
 )
 def test_what_only_yaml_1_1_takes_for_a_number_or_a_truth_value_is_text(text: str) -> None:
     assert load_yaml(f"a: {text}") == {"a": text}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["!!int 0x10", "!!int [1]", "!!float x", "!!bool maybe", "!!timestamp x"],
+)
+def test_a_value_that_does_not_fit_its_tag_is_no_yaml(text: str) -> None:
+    with pytest.raises(yaml.YAMLError, match="a value does not fit its tag"):
+        load_yaml(f"a: {text}")
+    assert hyperparameter(text) == text
 
 
 @pytest.mark.parametrize(
