@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.cluster import package_versions
 from sweeps.common import source_files
-from sweeps.common.formatting import short
+from sweeps.common.formatting import count, short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
 from sweeps.plan.models import Model
@@ -36,7 +36,7 @@ SCORING = (
 )
 """Settings that the score at an epoch depends on; a learning rate may depend on the last epoch."""
 MOST_FILES = 5
-"""Changed files of this program that are listed by name."""
+"""Changed files that are listed by name, of this program and of the user."""
 NOT_SCORING = ("ray", "optuna")
 """Packages in the record that no score depends on."""
 
@@ -85,9 +85,10 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
     other_searcher = before["settings"].get("searcher") != now["settings"].get("searcher")
     code = [name for name, _, _ in _differing(before["code"], now["code"])]
     program = [name for name in code if name.startswith("sweeps/")]
-    lines += [
-        f"{name}: its {'code' if name.endswith('.py') else 'content'}" for name in code if name not in program
-    ]
+    others = [name for name in code if name not in program]
+    lines += [f"{name}: its {'code' if name.endswith('.py') else 'content'}" for name in others[:MOST_FILES]]
+    if (rest := len(others) - MOST_FILES) > 0:
+        lines.append(f"and {count(rest, 'more file')}")
     if other_searcher:
         program = [name for name in program if not name.startswith("sweeps/searchers/")]
     if len(program) > MOST_FILES:  # another version, not a line that was edited

@@ -122,6 +122,13 @@ def test_another_version_of_this_program_is_one_line_beside_the_users_files(pack
     assert program == f"the program sweeps: another version ({moved} of its files differ)"
 
 
+def test_many_changed_files_of_the_user_are_counted(package: Path) -> None:
+    now = identity(plan_of(package))
+    former = now["code"] | {f"net/layer_{number}.py": "then" for number in range(8)}
+    listed = [f"net/layer_{number}.py: its code" for number in range(5)]
+    assert changes({**now, "code": former}, now) == [*listed, "and 3 more files"]
+
+
 def test_a_changed_file_that_the_trainable_does_not_use_is_not_named(package: Path) -> None:
     plan = plan_of(package)
     before = identity(plan)
