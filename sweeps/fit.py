@@ -20,6 +20,7 @@ from sweeps.training.run_settings import SingleRun
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
+    launch.enter_folder_of_first()
     try:
         status = status_of(lambda: _fit(*run_settings.parse(arguments)))
     except Exception as error:  # of any kind: it is only printed sooner than by the interpreter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,7 @@ from sweeps.training.run_settings import LOGS, SingleRun
 def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
     """Train, and if that does not fit in memory, print the largest micro-batch that does; the exit status."""
     run = run.changed(results_dir=str(Path(run.results_dir).expanduser().absolute()))
+    os.environ[launch.STARTED_IN] = str(Path.cwd())
     plugins.enter_folder_of(module)
     run = _with_data(run, module)
     prepared = build.of_trial(run.trainable, module, run.params)

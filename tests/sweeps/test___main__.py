@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,29 @@ def test_each_way_to_type_fit_starts_all_its_workers(
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(torch.load(tmp_path / "run" / "best" / WEIGHTS_FILE, weights_only=True))
+
+
+GOES_ELSEWHERE = """
+import os
+os.chdir(os.path.dirname(os.path.abspath(__file__)))
+from trainables.digits_mlp import METRIC, MODE, Params, build_data, build_model
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", ["1", "2"])
+def test_paths_are_those_of_the_folder_of_the_command_wherever_the_users_file_goes(
+    devices: str, tmp_path: Path
+) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "net.py").write_text(GOES_ELSEWHERE)
+    settings = ("--max-epochs", "1", "--devices", devices, "--threads", "1")
+    command = [*WAYS["sweeps fit"], "models/net.py", *settings, "--results-dir", "out", "--name", "run"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Weights    out/run/best\n" in done.stdout
+    assert (tmp_path / "out" / "run" / "best" / WEIGHTS_FILE).is_file()
 
 
 def test_an_unknown_command_is_answered_with_the_nearest() -> None:

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+STARTED_IN = "SWEEPS_STARTED_IN"
+"""Variable of the folder in which the command was typed."""
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -53,6 +56,12 @@ def is_first(environment: Mapping[str, str] = os.environ) -> bool:
     if found(environment) is not None:
         return int(environment["SLURM_PROCID"]) == 0
     return all(int(environment.get(name) or 0) == 0 for name in ("NODE_RANK", "LOCAL_RANK"))
+
+
+def enter_folder_of_first() -> None:
+    """Go where the command was typed: Lightning starts the other workers where the first one is by then."""
+    if found() is None and not is_first():
+        os.chdir(os.environ.get(STARTED_IN, "."))
 
 
 def say(text: str) -> None:
