@@ -7,9 +7,10 @@ import io
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import lightning.pytorch as pl
 import numpy as np
@@ -139,9 +140,10 @@ def timed(
         return built
 
     return SimpleNamespace(
+        __name__=module.__name__,
         METRIC=module.METRIC,
         MODE=module.MODE,
-        Params=lambda **given: module.Params(**{**hyperparameters, **given}),
+        Params=_with_defaults(module.Params, hyperparameters),
         build_model=build_model,
         build_data=build_data,
         describe_data=module.describe_data,
@@ -211,3 +213,11 @@ def _validate(net: Any, batches: Any) -> dict[str, float]:
             right += (logits.argmax(dim=1) == labels).sum()
             rows += len(labels)
     return {"val_loss": float(loss) / rows, "val_acc": float(right) / rows}
+
+
+def _with_defaults(params_class: type, defaults: Mapping[str, Any]) -> type:
+    """The class with other defaults."""
+    hints = get_type_hints(params_class)
+    body = {"__annotations__": {name: hints[name] for name in defaults}, **defaults}
+    found = type("Params", (params_class,), body)
+    return dataclass(frozen=True, kw_only=True)(found)

@@ -23,6 +23,13 @@ ALLOWED = {
     # The checkpoint of a sweep, written by `save`, in the folder that the user named or that we just made.
     "sweeps.training.fit_loop: "
     "self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)",
+    # The files of a trained model beside it, of the same folder: what the model's own hooks put there.
+    "sweeps.training.weights: torch.load(folder / WEIGHTS_FILE, weights_only=False, map_location='cpu')",
+    "sweeps.training.weights: torch.load(folder / HOOKS_FILE, weights_only=False, map_location='cpu')",
+    # What was written into memory in the line before, and a checkpoint that was made of those two files.
+    "sweeps.training.weights: torch.load(content, weights_only=False, map_location='cpu')",
+    "sweeps.training.held_out: tester.test(model, data, ckpt_path=file, weights_only=False, verbose=False)",
+    "sweeps.training.held_out: loader.fit(model, data, ckpt_path=file, weights_only=False)",
 }
 
 

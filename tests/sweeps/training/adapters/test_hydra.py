@@ -115,7 +115,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
             (*RUN, "--ranges", "model.lrr=0.1..1"),
             "--ranges model.lrr: no such hyperparameter. Did you mean 'model.lr'",
         ),
-        ((*RUN, "--ranges", "model.lr=a,b"), "model.lr: 'a': must be a number"),
+        ((*RUN, "--ranges", "model.lr=a,b"), "model.lr=a,b: 'a': must be a number"),
         (
             (*RUN, "--ranges", "data.batch_size=a,b"),
             "data.batch_size: 'a': must be a number, as 64 in the settings",

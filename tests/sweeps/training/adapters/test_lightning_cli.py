@@ -252,7 +252,7 @@ def test_a_program_without_subcommands_and_data_modules_trains_too() -> None:
     )
     fit = trained(plan, **{"model.init_args.lr": 0.5})
     assert fit.best_score > 0.5
-    assert not fit.has_test
+    assert fit.why_no_test
 
 
 def test_settings_that_are_computed_from_others_follow_them() -> None:
