@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.analysis.dashboard import PORT, THIS_PC, listen
+from sweeps.analysis.dashboard import COUNTED, PORT, THIS_PC, listen
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.command import status_of
 from sweeps.common.errors import UserError
@@ -68,8 +68,8 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
         raise UserError(str(error)) from None
     finished = sum(trial.status == "finished" for trial in record.searched)
     print(
-        f": of all trials, the best is {status.best(record)}; the best trial, history and importance of the "
-        f"page are of those that trained to the end ({finished:,} of {len(record.searched):,})"
+        f": of all trials, the best is {status.best(record)}. Of the page, {COUNTED} "
+        f"({finished:,} of {len(record.searched):,})"
     )
     with listen(host, port) as server:
         if port is None and server.server_port != PORT:

@@ -24,6 +24,10 @@ THIS_PC = ("127.0.0.1", "localhost")
 Reply = Iterable[bytes]
 
 
+COUNTED = "its best trial, history and importance are of those that trained to the end"
+"""What optuna-dashboard leaves out, since it counts complete trials only."""
+
+
 @contextlib.contextmanager
 def beside(folder: Path, is_wanted: bool) -> Iterator[None]:
     """Serve from a process of its own while the sweep of a folder runs; a failure costs a line."""
@@ -32,7 +36,7 @@ def beside(folder: Path, is_wanted: bool) -> Iterator[None]:
             try:
                 with listen(THIS_PC[0], None) as server:
                     child = stack.enter_context(_child(folder, server.socket))
-                    print(f"dashboard  {server.url}", flush=True)
+                    print(f"dashboard  {server.url} ({COUNTED})", flush=True)
             except (OSError, UserError) as error:
                 print(f"The dashboard could not start: {error}", flush=True)
             else:
