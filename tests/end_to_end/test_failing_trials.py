@@ -176,7 +176,7 @@ def test_of_two_equals_the_first_wins_and_its_weights_are_there(sweep: Command, 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Best       trial 0: score 3 in epoch 3" in done.stdout
     assert (tmp_path / "sweep" / "best" / "weights.pt").is_file()
-    assert told(tmp_path)["SWEEP_TEXT"] == "sweep: finished; best score 3 (trial 0)"
+    assert told(tmp_path)["SWEEP_TEXT"] == "sweep: finished; best score 3 (trial 0, epoch 3)"
     assert told(tmp_path)["SWEEP_STATUS"] == "0"
 
 
