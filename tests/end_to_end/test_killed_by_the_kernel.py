@@ -52,7 +52,8 @@ def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
         said, trained = sweep.printed, epochs(lost := sweep.record(), 0)
         sweep.start()
         sweep.wait_until("it is resumed", lambda record: epochs(record, 0) > trained)
-    assert f"The sweep stopped: Ray on this PC has ended (its process {name} is gone" in said
+    # Where the PC is busy, another of Ray's processes may be gone by the time of the look.
+    assert "The sweep stopped: Ray on this PC has ended (its process " in said, said
     assert "All results so far are recorded." in said
     assert re.search(r"Resume +\S*sweeps run --resume ", said)
     assert "Raylet is terminated" not in said, "its log"
