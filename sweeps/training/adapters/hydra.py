@@ -7,12 +7,10 @@ those that are computed from others, by `${...}` or by the program, follow them.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import importlib.util
 import io
 import json
-import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +22,24 @@ from typing import Any
 import yaml
 
 from sweeps.common import project
-from sweeps.common.errors import UserError, causes, first_line
+from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import pip_install
-from sweeps.common.yaml_values import nearest
 from sweeps.training.adapters import settings_tree
 from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, of_fit, spec_of, why_owned
+from sweeps.training.adapters.hydra_settings import (
+    DATA,
+    TARGET,
+    compose_settings,
+    find_programs,
+    find_settings,
+    path_from_project,
+    plain,
+    resolved,
+    why_lost,
+)
 from sweeps.training.trainer_options import FREE
 
 NEEDS = "hydra"
-TARGET = "_target_"
-DATA = ("data", "datamodule", "data_module")
-"""Names of the section of the data module, the first one that is there."""
-DEFAULT_NAMES = ("config", "train")
 BEST_FILE = "best.yaml"
 NOT_SWEPT = ("hydra", "paths", "logger", "callbacks", "trainer", "seed", "ckpt_path", "defaults")
 """Sections that this program sets, that say where files are, or of which only a part is swept."""
@@ -85,14 +89,14 @@ def _found(flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
         if not programs[0].is_file():
             raise UserError(f"{flag}: no such file. Give a program, CONFIG_DIR or CONFIG_DIR/NAME")
     else:
-        place = _place(flag, given)
-        programs = _programs_of(*place)
+        place = find_settings(flag, given)
+        programs = find_programs(*place)
 
     def settings(path: str | None, name: str | None) -> Any:
         nonlocal place, composed
         if place is None:
-            place = _place(flag, str(programs[0].parent / (path or "") / (name or "")))
-        composed = _composed(flag, *place, overrides)
+            place = find_settings(flag, str(programs[0].parent / (path or "") / (name or "")))
+        composed = compose_settings(flag, *place, overrides)
         return composed.copy()
 
     here, program, computed, why = str(project.folder()), "", {}, ""
@@ -102,61 +106,29 @@ def _found(flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 run = captured_hydra.run(program, settings)
-            computed = _changed(_plain(composed), _plain(run.config))
+            computed = _changed(plain(composed), plain(run.config))
         except captured_hydra.ProgramFailed as error:
             if place is None or given.endswith(".py"):
                 raise UserError(f"{flag}: {error}") from None
             program, why = "", f"not run: {error}"
     elif programs:
-        listed = [str(_shown(file)) for file in programs]
+        listed = [str(path_from_project(file)) for file in programs]
         why = f"not run, since there are several: {', '.join(listed)}; give one, as --hydra {listed[0]}"
     assert place is not None
     if composed is None:
         try:
-            composed = _composed(flag, *place, overrides)
+            composed = compose_settings(flag, *place, overrides)
         except UserError as error:
             raise UserError(f"{error}. The program is {why}" if why else str(error)) from None
     file = place[0] / f"{place[1]}.yaml"
-    return HydraProject(_plain(composed), (str(_shown(file)),), program, computed, here, why)
-
-
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Path to value of what is another one, or new."""
-    known = dict(settings_tree.leaves(before))
-    return {path: value for path, value in settings_tree.leaves(after) if known.get(path, MISSING) != value}
-
-
-def _programs_of(folder: Path, name: str) -> list[Path]:
-    """The programs of the project with these settings in their `hydra.main`, or else with this folder."""
-    here = project.folder()
-    files = {
-        file
-        for place, pattern in ((folder.parent, "*.py"), (here, "*.py"), (here, "*/*.py"), (here, "*/*/*.py"))
-        for file in place.glob(pattern)
-        if file.is_relative_to(here)
-        and all(part.isidentifier() for part in file.relative_to(here).with_suffix("").parts)
-    }
-    found = {
-        file: own
-        for file in sorted(files)
-        for path, own in _settings_of(file)
-        if (file.parent / path).resolve() == folder.resolve()
-    }
-    return [file for file, own in found.items() if own == name] or list(found)
-
-
-def _settings_of(file: Path) -> Iterator[tuple[str, str]]:
-    """The folder and the name in each `hydra.main` of a program, as far as they are written out."""
-    text = file.read_text(errors="replace")
-    with contextlib.suppress(SyntaxError):
-        for node in ast.walk(ast.parse(text) if "hydra" in text else ast.Module([], [])):
-            for call in getattr(node, "decorator_list", ()):
-                if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("main"):
-                    given = dict(zip(("config_path", "config_name"), call.args, strict=False))
-                    given |= {str(each.arg): each.value for each in call.keywords}
-                    texts = {key: each.value for key, each in given.items() if isinstance(each, ast.Constant)}
-                    if isinstance(path := texts.get("config_path"), str):
-                        yield path, str(texts.get("config_name")).removesuffix(".yaml")
+    return HydraProject(
+        plain(composed),
+        (str(path_from_project(file)),),
+        program,
+        computed,
+        here,
+        why,
+    )
 
 
 def _overrides(parts: Sequence[str]) -> list[str]:
@@ -170,62 +142,10 @@ def _overrides(parts: Sequence[str]) -> list[str]:
     return found
 
 
-def _place(flag: str, given: str) -> tuple[Path, str]:
-    """The folder of the settings, absolute, and the name of the primary file."""
-    path = (project.folder() / Path(given).expanduser()).absolute()
-    if path.is_dir():
-        names = sorted(file.stem for file in path.glob("*.yaml"))
-        found = [name for name in DEFAULT_NAMES if name in names] or (names if len(names) == 1 else [])
-        if not found:
-            listed = ", ".join(f"{given}/{name}" for name in names) or "none is there"
-            raise UserError(f"{flag}: give the primary file too: {listed}")
-        return path, found[0]
-    path = path.with_suffix("") if path.suffix == ".yaml" else path
-    if path.with_suffix(".yaml").is_file():
-        return path.parent, path.name
-    names = [file.stem for file in path.parent.glob("*.yaml")]
-    if not path.parent.is_dir():
-        raise UserError(f"{flag}: no such folder: {path.parent}. Give CONFIG_DIR or CONFIG_DIR/NAME")
-    hint = nearest(path.name, names)
-    raise UserError(
-        f"{flag}: {path.parent} has no {path.name}.yaml.{hint} Files: {', '.join(names) or 'none'}"
-    )
-
-
-def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> Any:
-    """The settings."""
-    import hydra
-    from hydra.core.global_hydra import GlobalHydra
-
-    def compose(given: Sequence[str]) -> Any:
-        GlobalHydra.instance().clear()
-        with hydra.initialize_config_dir(str(folder), version_base=None):
-            return hydra.compose(name, [*given])
-
-    try:
-        config = compose(overrides)
-    except Exception as error:  # Hydra's and OmegaConf's have several classes
-        wrong = flag
-        with contextlib.suppress(Exception):
-            compose(())
-            wrong = f"--hydra-overrides {' '.join(overrides)}" if overrides else flag
-        raise UserError(f"{wrong}: {type(error).__name__}: {' '.join(str(error).split())}") from None
-    found = _plain(config)
-    sections = ("model", *DATA, "trainer", "callbacks")
-    if faults := [n for n in sections if found.get(n) is not None and not isinstance(found[n], Mapping)]:
-        raise UserError("\n".join(f"{flag}: {n} is {found[n]!r}, and must be a section" for n in faults))
-    lacking = [
-        part for part in (("model",), DATA) if not any(TARGET in (found.get(each) or {}) for each in part)
-    ]
-    if lacking:
-        words = ", and none of ".join(", ".join(part) for part in lacking)
-        raise UserError(f"{flag}: no section of {words} with a {TARGET}: it has {', '.join(map(str, found))}")
-    return config
-
-
-def _shown(path: Path) -> Path:
-    here = project.folder()
-    return path.relative_to(here) if path.is_relative_to(here) else path
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Path to value of what is another one, or new."""
+    known = dict(settings_tree.leaves(before))
+    return {path: value for path, value in settings_tree.leaves(after) if known.get(path, MISSING) != value}
 
 
 class HydraProject(Adapted):
@@ -318,7 +238,7 @@ class HydraProject(Adapted):
             built[name] if name in built else captured_hydra.instantiated(config[name])
             for name in (data, "model")
         ]
-        of_trainer = _resolved({name: config.trainer[name] for name in FREE if name in self.trainer})
+        of_trainer = resolved({name: config.trainer[name] for name in FREE if name in self.trainer})
         kept = [name for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))]
         callbacks = [captured_hydra.instantiated(config.callbacks[name]) for name in kept]
         return Built(made[1], made[0], {**of_trainer, "callbacks": callbacks})
@@ -352,7 +272,7 @@ class HydraProject(Adapted):
         }
         for path, value in settings_tree.leaves(built):
             is_class = path.rpartition(".")[2] == TARGET and not settings_tree.is_reference(value)
-            if is_class and (why := _why_lost(str(value))):
+            if is_class and (why := why_lost(str(value))):
                 yield f"{path} {value}: {why}"
 
     def faults_of_references(self) -> Iterator[str]:
@@ -406,34 +326,3 @@ class HydraProject(Adapted):
     def _callbacks(self) -> dict[str, Mapping[str, Any]]:
         given = self.tree.get("callbacks") or {}
         return {name: each for name, each in given.items() if isinstance(each, Mapping) and TARGET in each}
-
-
-def _why_lost(target: str) -> str:
-    """Why a class or function can't be imported; "" where it can."""
-    import hydra
-
-    logging.disable(logging.ERROR)  # Hydra would log the error, too
-    try:
-        hydra.utils.get_object(target)
-    except Exception as error:  # whatever the module raises
-        first = next((each for each in causes(error) if isinstance(each, ImportError)), error)
-        return " ".join(str(first).split())
-    finally:
-        logging.disable(logging.NOTSET)
-    return ""
-
-
-def _plain(config: Any) -> dict[str, Any]:
-    """Settings with lists and dicts in place of OmegaConf's, whose references to others are not resolved."""
-    from omegaconf import OmegaConf
-
-    found: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
-    return dict(found)
-
-
-def _resolved(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with lists and dicts in place of OmegaConf's."""
-    from omegaconf import OmegaConf
-
-    found: Any = OmegaConf.to_container(OmegaConf.create(dict(values)), resolve=True)
-    return dict(found)
