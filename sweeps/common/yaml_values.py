@@ -28,7 +28,7 @@ and `1e-3` as text (yaml/pyyaml#173)."""
 
 
 class _Loader(yaml.SafeLoader):
-    yaml_implicit_resolvers = {}  # noqa: RUF012
+    yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's own, of instances: this class begins without any)
 
 
 class _Dumper(yaml.SafeDumper):

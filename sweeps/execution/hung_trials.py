@@ -62,10 +62,8 @@ class HungTrials(DriverCallback):
         for process in self._processes.training():
             process.silent_s += passed
             number = process.trial.config["number"]
-            is_to_stop, is_silent = (
-                self._driver.record.is_to_stop(number),
-                process.silent_s > process.told_at_s,
-            )
+            is_to_stop = self._driver.record.is_to_stop(number)
+            is_silent = process.silent_s > process.told_at_s
             if is_to_stop and process.leaves_in_s is None and is_silent:
                 process.leaves_in_s = config.stop_grace  # it hangs in an epoch that is trained again
             if is_to_stop and process.leaves_in_s is not None:

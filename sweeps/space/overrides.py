@@ -123,14 +123,14 @@ def _is_range(text: str, hint: Any, choices: Sequence[Any] | None) -> bool:
     return bool({int, float, Any} & plain_types(hint)) or _parts(text) is not None
 
 
-def _among(choices: Sequence[Any], value: Any, hint: Any) -> ParamValue:
+def _among(choices: Sequence[ParamValue], value: Any, hint: Any) -> ParamValue:
     """A value as the space spells it. A number may be another one than the space's: Params checks it."""
     if isinstance(value, str) and not type_fault(value, hint):
         value = held(value, hint)
     listed = list(map(shown, choices))
     for choice, text in zip(choices, listed, strict=True):
         if are_same(choice, value) or text == shown(value):
-            return choice  # type: ignore[no-any-return]
+            return choice
     if isinstance(value, str) and any(isinstance(choice, str) for choice in choices):
         raise ValueError(f"{value} is not one of its choices: {', '.join(listed)}.{nearest(value, listed)}")
     kept: ParamValue = value

@@ -140,7 +140,7 @@ def random_states() -> dict[str, Any]:
     """The random numbers to come of Python, NumPy and PyTorch, for a checkpoint."""
     states = {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}
     # Where nothing has used the GPU, to ask it would start it.
-    is_started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    is_started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
     return states | ({"cuda": torch.cuda.get_rng_state()} if is_started else {})
 
 

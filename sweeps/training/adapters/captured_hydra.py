@@ -64,7 +64,7 @@ class Run:
         """Call the function that is decorated with `hydra.main`."""
         try:
             self.config = self._settings(path, name)
-        except Exception as error:
+        except Exception as error:  # `run` raises it: the program might catch it here
             self.fail(error)
         return task(self.config)
 
@@ -78,7 +78,7 @@ class Run:
         with _running(None):  # what it builds may build further objects
             try:
                 found = instantiated(config, *arguments, **options)
-            except Exception as error:
+            except Exception as error:  # of the user's code; `run` raises it, as above
                 self.fail(error)
         self.built |= {name: found for name in self._sections if config is self.config.get(name)}
         if len(self.built) == len(self._sections):

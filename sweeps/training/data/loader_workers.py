@@ -45,6 +45,7 @@ def ignore_stops() -> None:
                 worker.terminate = worker.kill  # type: ignore[method-assign]  # it ignores SIGTERM
                 _workers.add(worker)
 
+    # A loader is started anywhere, also by the user's code: only its class sees all of them.
     DataLoader.__iter__ = iterate  # type: ignore[method-assign]
     atexit.register(_end_workers)
 
