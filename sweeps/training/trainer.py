@@ -72,9 +72,7 @@ class Trainer(pl.Trainer):
                     self.behind_order = epoch_position.random_states()
                 finally:
                     epoch_position.restore_random_states(before)
-        except (
-            Exception
-        ) as error:  # of the user's loaders; it comes again where they are read
+        except Exception as error:  # of the user's loaders; it comes again where they are read
             self._say(
                 "the model asks for the steps of the run before its data can be read, and is told -1 "
                 f"({type(error).__name__}: {error}). Ask in configure_optimizers"
