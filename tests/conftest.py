@@ -8,6 +8,7 @@ import faulthandler
 import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,10 @@ from tests.support.lab import Lab
 from tests.support.sweep_on_pcs import Sweep
 
 MODE = "RAY_AUTH_MODE"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a script's `make test &` starts it: each program that a test starts would ignore Ctrl-C, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:

@@ -36,7 +36,6 @@ def started(folder: Path, *arguments: str, step_s: float = 0.0) -> subprocess.Po
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever started pytest
     )
 
 

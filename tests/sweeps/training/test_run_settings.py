@@ -243,7 +243,6 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whatever started pytest
     )
     epochs = tmp_path / "results" / "mine" / "epochs.jsonl"
     until = time.monotonic() + 120
