@@ -48,7 +48,7 @@ def driver_costs(trials: int) -> dict[str, Any]:
 def usual_tables(trials: int) -> dict[str, Any]:
     """What the tables of a usual sweep cost, of so many trials that are pruned by halving."""
     from sweeps.analysis.tables import write_tables
-    from sweeps.execution import recorder
+    from sweeps.execution.driver import tune_callback
     from sweeps.record.record import Record
     from sweeps.space.point import OptunaPoint, Point
     from sweeps.training.profiling.time_breakdown import COSTS
@@ -66,7 +66,7 @@ def usual_tables(trials: int) -> dict[str, Any]:
         began = time.perf_counter()
         write_tables(record, Path(base))
         cost_s = time.perf_counter() - began
-    pause_s = max(recorder.TABLES_EVERY_S, cost_s / recorder.TABLES_SHARE)
+    pause_s = max(tune_callback.TABLES_EVERY_S, cost_s / tune_callback.TABLES_SHARE)
     return {"trials": trials, "tables_ms": 1000 * cost_s, "tables_percent": 100 * cost_s / (cost_s + pause_s)}
 
 

@@ -146,10 +146,10 @@ def through_clock(problem: Problem, slots: int, plan: Plan, record: Record) -> I
 def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
     from sweeps.cluster import session
     from sweeps.cluster.nodes import PC
-    from sweeps.execution import tuner as execution_tuner
-    from sweeps.execution.driver import Driver
+    from sweeps.execution.driver import tuner as execution_tuner
+    from sweeps.execution.run_context import RunContext
 
-    driver = Driver.of(plan, record, session.Cluster((PC(asked.slots, 0),), None))
+    driver = RunContext.of(plan, record, session.Cluster((PC(asked.slots, 0),), None))
     execution_tuner.fit(driver)
     end = driver.end
     if end.outcome != "finished":

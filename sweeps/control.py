@@ -19,7 +19,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.config import steering
 from sweeps.config.sweep_folder import no_sweep
-from sweeps.record import requests
+from sweeps.record import control_requests
 
 KEPT = "It keeps the command, and will take it up; its screen says what it did."
 
@@ -89,7 +89,7 @@ def _control(asked: Asked) -> int:
         raise UserError(fault)
     try:
         answer = _ask(folder, asked.words)
-    except requests.NotTaken:
+    except control_requests.NotTaken:
         raise UserError(
             f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its screen "
             "says why it can't be steered"
@@ -106,16 +106,16 @@ def _control(asked: Asked) -> int:
     return 0
 
 
-def _ask(folder: Path, words: Sequence[str]) -> requests.Answer | None:
-    """What `requests.ask` returns.
+def _ask(folder: Path, words: Sequence[str]) -> control_requests.Answer | None:
+    """What `control_requests.ask` returns.
 
     Raises:
         UserError: no process runs the sweep; why, and what to do.
     """
     while True:
         try:
-            return requests.ask(folder.resolve(), words)
-        except requests.NotRunning:
+            return control_requests.ask(folder.resolve(), words)
+        except control_requests.NotRunning:
             if why := _why_not_running(folder):
                 raise UserError(why) from None
         except FileNotFoundError:  # its start has failed meanwhile

@@ -11,8 +11,10 @@ from sweeps.cluster import environment, session
 from sweeps.cluster.local_ray import LocalRay
 from sweeps.common import source_files
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import data_delivery, notify, storage_check, summary, tuner, winner
-from sweeps.execution.driver import Driver
+from sweeps.execution import data_delivery, storage_check
+from sweeps.execution.driver import tuner
+from sweeps.execution.output import notify, summary, winner
+from sweeps.execution.run_context import RunContext
 from sweeps.loggers._follower import catch_up, following
 from sweeps.plan import build, describe, folder, resume
 from sweeps.plan.plan import Plan
@@ -65,7 +67,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRa
                 environment.note(plan.folder, cluster, in_cluster=config.address is not None)
                 resume.begin_run(plan, record)
                 notice.begin()
-                driver = Driver.of(plan, record, cluster)
+                driver = RunContext.of(plan, record, cluster)
                 tuner.fit(driver)
                 test_scores = winner.keep(driver)
             resume.end_run(record, driver.end.outcome)

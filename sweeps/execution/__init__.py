@@ -1,1 +1,1 @@
-"""Tune's loop and its end: tuner, recorder, requeue, console, quarantine, winner, notification."""
+"""The run of a planned sweep: Tune's loop, what may go wrong in it, what is shown of it."""

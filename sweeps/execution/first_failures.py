@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sweeps.execution.driver import Driver
+from sweeps.execution.run_context import RunContext
 
 LEAST = 3
 """Trials that must have failed, or as many as run at a time."""
@@ -12,7 +12,7 @@ UNDECIDED = ("unfinished", "infeasible")
 """Such a trial says nothing of the others, unless it has trained further than those that failed."""
 
 
-def why_to_stop(driver: Driver) -> str:
+def why_to_stop(driver: RunContext) -> str:
     """The error with which all trials so far have failed; "" where one has not, or too few have."""
     reasons, furthest, furthest_of_others = list[str](), 0, 0
     for trial in driver.record.searched if not driver.config.keep_going else ():

@@ -15,8 +15,8 @@ from ray.tune.experiment import Trial
 
 from sweeps.cluster import broadcast
 from sweeps.common.formatting import command, duration, shown_path
-from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Process, Processes
+from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.trial import stop_signal
 
 TOLD_AFTER_S, TOLD_AFTER_EPOCHS = 300.0, 10.0
@@ -38,7 +38,7 @@ class HungTrials(DriverCallback):
     """
 
     def __init__(
-        self, driver: Driver, processes: Processes, clock: Callable[[], float] = time.monotonic
+        self, driver: RunContext, processes: Processes, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._driver, self._processes, self._clock = driver, processes, clock
         self._turned_at, self._longest_epoch_s = clock(), 0.0

@@ -18,8 +18,8 @@ from ray.tune.experiment import Trial
 
 from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
-from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Process, Processes
+from sweeps.execution.run_context import DriverCallback, RunContext
 
 IDLE_S = 1.0
 """For Tune to give a process that it keeps the next trial."""
@@ -28,7 +28,7 @@ IDLE_S = 1.0
 class Mover(DriverCallback):
     """Ends processes on PCs where nothing is to run, each when the least is lost by it."""
 
-    def __init__(self, driver: Driver, membership: Membership, processes: Processes) -> None:
+    def __init__(self, driver: RunContext, membership: Membership, processes: Processes) -> None:
         self._driver, self._membership, self._processes = driver, membership, processes
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:

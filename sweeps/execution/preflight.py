@@ -16,8 +16,8 @@ from ray.tune.experiment import Trial
 from sweeps.common.formatting import GB, count, duration, pairs, size
 from sweeps.common.param_types import refusal
 from sweeps.common.yaml_values import ParamValue
-from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Asked, Process, Processes
+from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.plan import disk
 from sweeps.space import largest
 from sweeps.space.point import Point
@@ -39,7 +39,7 @@ class Preflight(DriverCallback):
         processes: of its trials.
     """
 
-    def __init__(self, driver: Driver, processes: Processes) -> None:
+    def __init__(self, driver: RunContext, processes: Processes) -> None:
         self._driver, self._processes = driver, processes
         is_known = KEY in driver.record.about or driver.record.has_epochs
         spaces = {model.name: model.space for model in driver.plan.models}
@@ -142,7 +142,7 @@ class Preflight(DriverCallback):
         return "; ".join([*named, *more])
 
 
-def lines(driver: Driver, found: Sequence[Finding]) -> Iterator[str]:
+def lines(driver: RunContext, found: Sequence[Finding]) -> Iterator[str]:
     """What was found on one kind of device, and what it says of the sweep."""
     several, on_pc = len(driver.config.trainables) > 1, driver.cluster.membership is not None
     for each in found:
@@ -160,7 +160,7 @@ def lines(driver: Driver, found: Sequence[Finding]) -> Iterator[str]:
         yield f"            Disk: {disk.describe(driver.plan, largest_bytes)}"
 
 
-def _at_a_time(driver: Driver) -> int:
+def _at_a_time(driver: RunContext) -> int:
     """Trials that train at the same time."""
     slots = driver.slots(driver.gpus_per_trial)
     return min(slots, driver.config.num_trials or slots)

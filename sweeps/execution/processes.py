@@ -15,7 +15,7 @@ import ray
 from ray.tune.experiment import Trial
 
 from sweeps.cluster import broadcast
-from sweeps.execution.driver import DriverCallback
+from sweeps.execution.run_context import DriverCallback
 from sweeps.trial import stop_signal
 
 AGAIN_S = 1.0

@@ -21,10 +21,10 @@ from ray.util import remove_placement_group
 from sweeps.cluster import nodes
 from sweeps.common.formatting import count, pairs
 from sweeps.execution import lost_process
-from sweeps.execution.driver import Driver
 from sweeps.execution.lost_process import EARLIER_ERROR, Loss
 from sweeps.execution.processes import Process, Processes
 from sweeps.execution.quarantine import Quarantine
+from sweeps.execution.run_context import RunContext
 from sweeps.execution.starts import NOTHING_STARTS
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import StorageError
@@ -53,7 +53,7 @@ class Requeue:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: RunContext,
         searcher: RecordSearcher,
         processes: Processes,
         quarantine: Quarantine | None = None,

@@ -21,9 +21,9 @@ from sweeps.config.sweep_folder import SWEEP_FILE, no_sweep
 from sweeps.plan.fingerprint import identity
 from sweeps.plan.plan import Plan
 from sweeps.record import lock
+from sweeps.record.control_requests import Inbox
 from sweeps.record.journal import RecordLost, RecordUnreadable
 from sweeps.record.record import Record
-from sweeps.record.requests import Inbox
 from sweeps.record.trials import NO_EARLIER
 from sweeps.storage import scratch
 

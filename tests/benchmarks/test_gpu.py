@@ -402,6 +402,6 @@ def test_what_auto_chose_is_read_from_the_words_of_the_sweep(
 
 
 def test_the_words_of_the_sweep_are_still_those() -> None:
-    from sweeps.execution import gpu_sharing
+    from sweeps.execution.driver import gpu_sharing
 
     assert "on each from now on" in Path(gpu_sharing.__file__).read_text()

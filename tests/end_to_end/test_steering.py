@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from sweeps.control import KEPT
+from sweeps.record.control_requests import CONTROL_FOLDER, REQUESTS_FOLDER
 from sweeps.record.record import Record
-from sweeps.record.requests import CONTROL_FOLDER, REQUESTS_FOLDER
 from tests.support.steered import RunningSweep, epochs, is_alive, running
 
 TOY = (

@@ -16,7 +16,7 @@ import pynvml
 import pytest
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.execution.summary import INTERRUPTED
+from sweeps.execution.output.summary import INTERRUPTED
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from tests.conftest import ROOT, Command

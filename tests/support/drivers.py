@@ -11,7 +11,7 @@ from rich.console import Console
 from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver import Driver
+from sweeps.execution.run_context import RunContext
 from sweeps.execution.stopping import End
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
@@ -30,15 +30,15 @@ def driver_of(
     cluster: Cluster = ALONE,
     width: int = 1000,
     models: tuple[Model, ...] = (),
-) -> Driver:
+) -> RunContext:
     """A driver whose words are kept, for `said`."""
     no_space: Any = None
     plan = Plan(config, models, random, none, no_space, folder)
     console = Console(file=io.StringIO(), width=width)
-    return Driver(plan, record, cluster, End(None), Disk(folder, 0.0, 1), console)
+    return RunContext(plan, record, cluster, End(None), Disk(folder, 0.0, 1), console)
 
 
-def said(driver: Driver) -> list[str]:
+def said(driver: RunContext) -> list[str]:
     """The lines that it has said."""
     assert isinstance(driver.console.file, io.StringIO)
     return driver.console.file.getvalue().splitlines()

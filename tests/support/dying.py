@@ -22,7 +22,7 @@ if __name__ == "__main__":  # Ray reads it when it is imported
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
-from sweeps.execution.recorder import Recorder  # noqa: E402
+from sweeps.execution.driver.tune_callback import Recorder  # noqa: E402
 from sweeps.plan import resume  # noqa: E402
 from sweeps.record.record import Record  # noqa: E402
 

@@ -9,7 +9,7 @@ import pytest
 from sweeps import control
 from sweeps.control import Asked, parse
 from sweeps.record import lock
-from sweeps.record.requests import Inbox
+from sweeps.record.control_requests import Inbox
 from tests.support.searched import peak, searched
 
 
@@ -61,7 +61,7 @@ def test_a_command_that_is_kept_is_said_to_be(
 ) -> None:
     """Nobody looks into the inbox of this process."""
     folder = searched(tmp_path, "busy", peak(0.03), num_trials=2).record.folder
-    monkeypatch.setattr("sweeps.record.requests.ask.__defaults__", (0.0,))
+    monkeypatch.setattr("sweeps.record.control_requests.ask.__defaults__", (0.0,))
     with lock.held(folder):
         inbox = Inbox(folder)
         inbox.open()

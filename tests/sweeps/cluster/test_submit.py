@@ -20,8 +20,8 @@ from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import lock
+from sweeps.record.control_requests import Inbox
 from sweeps.record.record import Record
-from sweeps.record.requests import Inbox
 from tests.conftest import ROOT
 from tests.support import project
 from tests.support.heads import Head, head, with_token, write_token

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.console import STATUS_EVERY_S, RerunReporter, SweepReporter
+from sweeps.execution.output.console import STATUS_EVERY_S, RerunReporter, SweepReporter
 from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said

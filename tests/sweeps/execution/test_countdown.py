@@ -10,9 +10,9 @@ import pytest
 
 from sweeps.analysis.time_left import TimeLeft
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import countdown
-from sweeps.execution.countdown import Countdown
-from sweeps.execution.driver import Driver
+from sweeps.execution.output import countdown
+from sweeps.execution.output.countdown import Countdown
+from sweeps.execution.run_context import RunContext
 from sweeps.execution.stopping import End
 from sweeps.record.record import Record
 from tests.conftest import propose
@@ -22,29 +22,29 @@ CONFIG = SweepConfig.of(num_trials=4, max_epochs=9, metric="val_acc", mode="max"
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Driver:
+def driver(tmp_path: Path) -> RunContext:
     record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
     propose(record, {})
     return driver_of(tmp_path, record, CONFIG)
 
 
-def test_before_the_first_epoch_it_says_when_it_will_be_known(driver: Driver) -> None:
+def test_before_the_first_epoch_it_says_when_it_will_be_known(driver: RunContext) -> None:
     assert Countdown(driver, lambda: 1).in_words() == "time left: known after the first epoch"
 
 
-def test_after_an_epoch_it_is_a_guess_and_a_range(driver: Driver) -> None:
+def test_after_an_epoch_it_is_a_guess_and_a_range(driver: RunContext) -> None:
     driver.record.report(0, 1, 0.5, {}, 60.0)
     words = Countdown(driver, lambda: 1).in_words()
     assert words.startswith("about ")
     assert " min left (" in words or " h left (" in words
 
 
-def test_at_the_very_end_it_is_less_than_a_second(driver: Driver) -> None:
+def test_at_the_very_end_it_is_less_than_a_second(driver: RunContext) -> None:
     left = Countdown(driver, lambda: 1, estimate=lambda *given: TimeLeft(0.0, 0.1, 0.4))
     assert left.in_words() == "less than 1 s left"
 
 
-def test_a_trial_that_hangs_at_the_very_end_is_not_said_to_end_soon(driver: Driver) -> None:
+def test_a_trial_that_hangs_at_the_very_end_is_not_said_to_end_soon(driver: RunContext) -> None:
     now = [0.0]
     left = Countdown(driver, lambda: 1, lambda: now[0], lambda *given: TimeLeft(0.0, 0.1, 0.4))
     said = [left.in_words()]
@@ -53,7 +53,7 @@ def test_a_trial_that_hangs_at_the_very_end_is_not_said_to_end_soon(driver: Driv
     assert said == ["less than 1 s left", "time left: not known, the last epochs take longer than before"]
 
 
-def test_more_slots_take_less_time(driver: Driver) -> None:
+def test_more_slots_take_less_time(driver: RunContext) -> None:
     driver.record.report(0, 1, 0.5, {}, 60.0)
     alone, four = Countdown(driver, lambda: 1)(), Countdown(driver, lambda: 4)()
     assert alone is not None
@@ -61,7 +61,7 @@ def test_more_slots_take_less_time(driver: Driver) -> None:
     assert four.best_s < alone.best_s / 2
 
 
-def test_it_is_computed_anew_only_when_that_takes_little_of_the_time(driver: Driver) -> None:
+def test_it_is_computed_anew_only_when_that_takes_little_of_the_time(driver: RunContext) -> None:
     now, costs_s, computed = [0.0], 0.2, []
 
     def compute(*given: object) -> TimeLeft:
@@ -78,7 +78,7 @@ def test_it_is_computed_anew_only_when_that_takes_little_of_the_time(driver: Dri
     assert 80 < found.best_s < 100, "it counts down meanwhile"
 
 
-def test_the_end_of_the_time_budget_bounds_it(driver: Driver) -> None:
+def test_the_end_of_the_time_budget_bounds_it(driver: RunContext) -> None:
     def words(budget_s: float) -> str:
         limited = dataclasses.replace(driver, end=End(budget_s / 3600))
         left = Countdown(limited, lambda: 1, estimate=lambda *given: TimeLeft(1200.0, 900.0, 1500.0))
@@ -90,7 +90,7 @@ def test_the_end_of_the_time_budget_bounds_it(driver: Driver) -> None:
     assert words(600) == "10 min left until --time-budget-hours ends it"
 
 
-def test_a_range_whose_ends_read_the_same_is_left_out(driver: Driver) -> None:
+def test_a_range_whose_ends_read_the_same_is_left_out(driver: RunContext) -> None:
     left = Countdown(driver, lambda: 1, estimate=lambda *given: TimeLeft(2.0, 1.9, 2.1))
     assert left.in_words() == "about 2 s left"
 

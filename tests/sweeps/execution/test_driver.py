@@ -12,7 +12,7 @@ from ray.tune import Callback
 from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver import DriverCallback
+from sweeps.execution.run_context import DriverCallback
 from sweeps.record.record import Record
 from tests.support.drivers import driver_of, said
 

@@ -23,8 +23,8 @@ from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.common.errors import UserError
 from sweeps.config import cli
-from sweeps.execution.driver import Driver
-from sweeps.execution.gpu_sharing import ALONE, Sharing
+from sweeps.execution.driver.gpu_sharing import ALONE, Sharing
+from sweeps.execution.run_context import RunContext
 from sweeps.record.record import Record
 from tests.conftest import ROOT, propose
 from tests.support.drivers import driver_of, said
@@ -34,7 +34,7 @@ from tests.sweeps.cluster.test_gpus import FAKE
 CARD_BYTES = 8e9
 
 
-def driver(record: Record, first: int = 1, given: Sequence[str] = ()) -> Driver:
+def driver(record: Record, first: int = 1, given: Sequence[str] = ()) -> RunContext:
     config = cli.parse(["--trials-per-gpu", "auto", "--num-trials", "9", *given])
     return driver_of(record.folder, record, config, Cluster((PC(9, first),), None, card_bytes=CARD_BYTES))
 

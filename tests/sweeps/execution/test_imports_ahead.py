@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.imports_ahead import OF_MODELS, ImportsAhead, of_sweep
+from sweeps.execution.driver.imports_ahead import OF_MODELS, ImportsAhead, of_sweep
 from tests.sweeps.common.plug_in_files import Write
 
 

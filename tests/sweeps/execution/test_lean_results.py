@@ -9,7 +9,7 @@ from ray.train._internal.session import _TrainingResult
 from ray.tune import Checkpoint
 from ray.tune.experiment import Trial
 
-from sweeps.execution.lean_results import READ_NO_MORE, LeanResults
+from sweeps.execution.driver.lean_results import READ_NO_MORE, LeanResults
 
 ENDS = {"done": True, "epoch": 3, "status": "failed", "reason": "why", "traceback": "where", "trial_id": "t"}
 """What is read once more when the trial has ended."""

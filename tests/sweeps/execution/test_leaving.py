@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.leaving import Leaving
+from sweeps.execution.driver.leaving import Leaving
 from sweeps.record.record import Record
 from tests.support.drivers import driver_of, said
 

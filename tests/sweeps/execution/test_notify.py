@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import UserError
-from sweeps.execution import notify
+from sweeps.execution.output import notify
 from sweeps.record.journal import RecordLost
 from tests.conftest import told
 from tests.sweeps.plan.test_resume import Sweep

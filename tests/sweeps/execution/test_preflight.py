@@ -20,10 +20,10 @@ from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver import Driver
 from sweeps.execution.preflight import KEY, Preflight, lines
 from sweeps.execution.processes import Processes
 from sweeps.execution.requeue import MOST_INSTANT, Requeue
+from sweeps.execution.run_context import RunContext
 from sweeps.execution.stopping import End
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
@@ -102,7 +102,7 @@ class Sweep:
         self.record = Record.create(folder, "s", "max", {"metric": "score"})
         cluster = Cluster((PC(32, 0),), None, membership=membership)
         console = Console(file=io.StringIO(), width=1000)
-        self.driver = Driver(plan, self.record, cluster, End(None), Disk(folder, 0.0, 1), console)
+        self.driver = RunContext(plan, self.record, cluster, End(None), Disk(folder, 0.0, 1), console)
         self.processes = Processes()
         if membership is not None:
             self.processes.mailbox = "as in a cluster"

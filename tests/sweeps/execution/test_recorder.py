@@ -15,8 +15,8 @@ import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.driver.tune_callback import Recorder
 from sweeps.execution.processes import Processes
-from sweeps.execution.recorder import Recorder
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Steered
 from sweeps.schedulers import none

@@ -10,10 +10,10 @@ import pytest
 from ray.exceptions import RayActorError
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver import Driver
 from sweeps.execution.lost_process import EARLIER_ERROR, Loss
 from sweeps.execution.processes import Process, Processes
 from sweeps.execution.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, MOST_SPLITS, Requeue
+from sweeps.execution.run_context import RunContext
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.training import checkpoint_store
@@ -53,7 +53,7 @@ class Begun:
         config = SweepConfig.of(num_trials=1)
         self.searcher = RecordSearcher(record, no_space, lambda nth: iter(()), config)
         self.searcher.suggest("first")
-        self.driver: Driver = driver_of(folder, record, config)
+        self.driver: RunContext = driver_of(folder, record, config)
         self.processes = Processes()
         self.requeue = Requeue(self.driver, self.searcher, self.processes, quarantine)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.status_lines import ended, summary
+from sweeps.execution.output.status_lines import ended, summary
 from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support.weighed import FRONT, new, weighed

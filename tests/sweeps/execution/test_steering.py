@@ -18,15 +18,15 @@ from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.yaml_files import read_yaml
-from sweeps.execution.console import STATUS_EVERY_S
-from sweeps.execution.driver import Driver
-from sweeps.execution.leaving import Leaving
-from sweeps.execution.steering import NO_WEIGHTS, Steerer, Steering
+from sweeps.execution.driver.leaving import Leaving
+from sweeps.execution.driver.steering import NO_WEIGHTS, Steerer, Steering
+from sweeps.execution.output.console import STATUS_EVERY_S
+from sweeps.execution.run_context import RunContext
 from sweeps.execution.stopping import End
 from sweeps.plan import folder, resume
 from sweeps.plan.build import make_plan
+from sweeps.record.control_requests import Inbox, ask
 from sweeps.record.record import Record
-from sweeps.record.requests import Inbox, ask
 from sweeps.record.trials import Ending
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
@@ -48,7 +48,7 @@ class Steered:
         console = Console(file=io.StringIO(), width=1000)
         end = End(None, lambda: record.elapsed_s)
         cluster = Cluster((PC(2, 0),), None)
-        self.driver = Driver(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
+        self.driver = RunContext(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
         self.now = 0.0
         self.steering = Steering(self.driver, lambda: self.now, lambda seconds: self.sleep(seconds))
         self.sleep: Callable[[float], None] = time.sleep

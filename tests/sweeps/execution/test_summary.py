@@ -17,7 +17,7 @@ from tests.support.weighed import FRONT, weighed
 
 
 def test_a_sweep_leaves_its_report(tmp_path: Path) -> None:
-    from sweeps.execution import summary
+    from sweeps.execution.output import summary
 
     record = Record.read(kinds.write("pruned", tmp_path / "sweep"))
     assert summary._report(record) == str(tmp_path / "sweep" / "report.html")
@@ -25,7 +25,7 @@ def test_a_sweep_leaves_its_report(tmp_path: Path) -> None:
 
 
 def test_a_report_that_can_not_be_written_costs_a_sweep_one_line(tmp_path: Path) -> None:
-    from sweeps.execution import summary
+    from sweeps.execution.output import summary
 
     record = Record.read(kinds.write("single", tmp_path / "sweep"))
     (tmp_path / "sweep" / "report.html").mkdir()
@@ -35,7 +35,7 @@ def test_a_report_that_can_not_be_written_costs_a_sweep_one_line(tmp_path: Path)
 
 
 def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wait(tmp_path: Path) -> None:
-    from sweeps.execution import summary
+    from sweeps.execution.output import summary
 
     plan = make_plan(
         SweepConfig.of(
@@ -64,7 +64,7 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
 
 
 def test_the_front_is_told_a_trial_a_line_and_the_knee_first(tmp_path: Path) -> None:
-    from sweeps.execution import summary
+    from sweeps.execution.output import summary
 
     record = weighed(tmp_path, [*FRONT, (0.5, 4.0)])
     plan = driver_of(tmp_path, record, SweepConfig()).plan

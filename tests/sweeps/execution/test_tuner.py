@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from sweeps.execution.tuner import _why_lost
+from sweeps.execution.driver.tuner import _why_lost
 from sweeps.record.journal import RecordLost
 
 

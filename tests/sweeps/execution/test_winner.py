@@ -12,8 +12,8 @@ import pytest
 from sweeps.analysis import best_model
 from sweeps.common.yaml_values import load_yaml
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import summary, winner
-from sweeps.execution.driver import Driver
+from sweeps.execution.output import summary, winner
+from sweeps.execution.run_context import RunContext
 from sweeps.plan.models import Model
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -55,7 +55,7 @@ NO_SPACE: Any = None
 NET = Model("net", toy, "slopes", NO_SPACE, "")
 
 
-def driver_with_net(folder: Path, record: Record, **config: Any) -> Driver:
+def driver_with_net(folder: Path, record: Record, **config: Any) -> RunContext:
     """The driver of a sweep of the trainable `net`, which has nothing to score on the test rows."""
     record.note_without_test("net")
     return driver_of(folder, record, SweepConfig.of(name="s", **config), models=(NET,))

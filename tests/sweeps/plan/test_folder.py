@@ -24,9 +24,9 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.folder import opened
 from sweeps.plan.plan import Plan
 from sweeps.record import lock
+from sweeps.record.control_requests import CONTROL_FOLDER, Inbox, NotRunning, ask
 from sweeps.record.lock import LOCK_FILE
 from sweeps.record.record import Record
-from sweeps.record.requests import CONTROL_FOLDER, Inbox, NotRunning, ask
 from tests.conftest import ROOT, propose
 from tests.support.lab import wait_until
 

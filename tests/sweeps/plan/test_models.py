@@ -16,8 +16,8 @@ from sweeps.analysis import tables
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.console import SweepReporter
-from sweeps.execution.driver import Driver
+from sweeps.execution.output.console import SweepReporter
+from sweeps.execution.run_context import RunContext
 from sweeps.execution.stopping import End
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
@@ -230,7 +230,7 @@ def test_the_screen_has_the_model_of_each_trial(tmp_path: Path) -> None:
     record = new_record(plan)
     play(plan, record, 4)
     console = Console(width=160, record=True)
-    driver = Driver(plan, record, ALONE, End(None), Disk(plan.folder, 0.0, 1), console)
+    driver = RunContext(plan, record, ALONE, End(None), Disk(plan.folder, 0.0, 1), console)
     SweepReporter(driver, lambda: 1).report([], True)
     text = console.export_text()
     assert "trainable" in text

@@ -12,7 +12,7 @@ import pytest
 from sweeps.common import plugins
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver import job_of
+from sweeps.execution.run_context import job_of
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import UserError
-from sweeps.record import lock, requests
-from sweeps.record.requests import Answer, Inbox, Request, ask
+from sweeps.record import control_requests, lock
+from sweeps.record.control_requests import Answer, Inbox, Request, ask
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_request_that_nobody_takes_up_is_withdrawn_by_ctrl_c(
         assert len(waiting(tmp_path)) == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(requests.time, "sleep", interrupted)
+    monkeypatch.setattr(control_requests.time, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt, match="Withdrawn: nothing has changed"):
         ask(tmp_path, ["pause"])
     assert inbox.take() == ([], [])
@@ -88,7 +88,7 @@ def test_a_request_that_nobody_takes_up_is_withdrawn_by_ctrl_c(
         assert taken(inbox) == [("pause",)]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(requests.time, "sleep", taken_up)
+    monkeypatch.setattr(control_requests.time, "sleep", taken_up)
     with pytest.raises(KeyboardInterrupt, match="has taken the command up already"):
         ask(tmp_path, ["pause"])
 
@@ -96,14 +96,14 @@ def test_a_request_that_nobody_takes_up_is_withdrawn_by_ctrl_c(
 def test_it_is_refused_where_no_process_runs_the_sweep(tmp_path: Path) -> None:
     with lock.held(tmp_path):
         Inbox(tmp_path).open()
-    with pytest.raises(requests.NotRunning):
+    with pytest.raises(control_requests.NotRunning):
         ask(tmp_path, ["pause"])
     assert waiting(tmp_path) == []
 
 
 def test_it_is_refused_where_the_sweep_takes_none(inbox: Inbox, tmp_path: Path) -> None:
     assert inbox.close()
-    with pytest.raises(requests.NotTaken):
+    with pytest.raises(control_requests.NotTaken):
         ask(tmp_path, ["pause"], wait_s=0)
 
 

@@ -18,20 +18,21 @@ from sweeps.analysis.tables import write_last
 from sweeps.common import project
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
-from sweeps.execution import imports_ahead, null_filesystem, status_lines
-from sweeps.execution.console import RerunReporter, SweepReporter
-from sweeps.execution.driver import Driver, job_of
-from sweeps.execution.gpu_sharing import Sharing
+from sweeps.execution.driver import imports_ahead, tune_state_stub
+from sweeps.execution.driver.gpu_sharing import Sharing
+from sweeps.execution.driver.imports_ahead import ImportsAhead
+from sweeps.execution.driver.lean_results import LeanResults
+from sweeps.execution.driver.leaving import Leaving
+from sweeps.execution.driver.steering import Steerer, Steering
+from sweeps.execution.driver.tune_callback import Recorder
 from sweeps.execution.hung_trials import HungTrials
-from sweeps.execution.imports_ahead import ImportsAhead
-from sweeps.execution.lean_results import LeanResults
-from sweeps.execution.leaving import Leaving
 from sweeps.execution.migration import Mover
+from sweeps.execution.output import status_lines
+from sweeps.execution.output.console import RerunReporter, SweepReporter
 from sweeps.execution.preflight import Preflight
 from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
-from sweeps.execution.recorder import Recorder
-from sweeps.execution.steering import Steerer, Steering
+from sweeps.execution.run_context import RunContext, job_of
 from sweeps.execution.stopping import stops_on_signals
 from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost
@@ -56,7 +57,7 @@ class Phase:
     reporter: SweepReporter
 
 
-def fit(driver: Driver) -> None:
+def fit(driver: RunContext) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     with Steering.of(driver) as steering, stops_on_signals(driver.end, driver.say):
         try:
@@ -86,7 +87,7 @@ def _has_search(record: Record) -> bool:
     return ended < next(reversed(record.planned_trials), 0)
 
 
-def _search(driver: Driver, steering: Steering) -> bool:
+def _search(driver: RunContext, steering: Steering) -> bool:
     """Train the trials of the search, up to a pause; whether it may be continued."""
     plan, record = driver.plan, driver.record
     searcher = plan.searcher.build(plan.config, plan.space, record)
@@ -104,7 +105,7 @@ def _search(driver: Driver, steering: Steering) -> bool:
     return driver.end.outcome == "paused" or was_raised
 
 
-def _say_why_none_trains(driver: Driver, begun: int) -> None:
+def _say_why_none_trains(driver: RunContext, begun: int) -> None:
     """Tell why no trial of the search is left to train, where so many had begun before."""
     refused = driver.record.searched[begun:]
     for trial in refused[:MOST_TOLD]:
@@ -119,7 +120,7 @@ def _say_why_none_trains(driver: Driver, begun: int) -> None:
     driver.say(f"{why}: no trial is left to train.")
 
 
-def _confirm(driver: Driver, steering: Steering) -> None:
+def _confirm(driver: RunContext, steering: Steering) -> None:
     """Rerun the best trials of the search with new seeds, where that was asked for."""
     for number in confirmation.give_up_others(driver.record):
         driver.plan.storage.remove(number)
@@ -131,7 +132,7 @@ def _confirm(driver: Driver, steering: Steering) -> None:
             break
 
 
-def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
+def _run(driver: RunContext, phase: Phase, steering: Steering) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
     are_several = membership is not None or any(pc.gpus > 1 for pc in driver.cluster.pcs)
@@ -160,7 +161,9 @@ def _run(driver: Driver, phase: Phase, steering: Steering) -> None:
             phase.reporter.close()
 
 
-def _tuner(driver: Driver, phase: Phase, callbacks: list[Callback], sharing: Sharing | None) -> tune.Tuner:
+def _tuner(
+    driver: RunContext, phase: Phase, callbacks: list[Callback], sharing: Sharing | None
+) -> tune.Tuner:
     config = driver.config
     resources: Any = driver.resources(driver.gpus_per_trial)
     if sharing is not None:
@@ -179,7 +182,7 @@ def _tuner(driver: Driver, phase: Phase, callbacks: list[Callback], sharing: Sha
         run_config=RunConfig(
             name=str(config.name),
             storage_path="/",
-            storage_filesystem=null_filesystem.file_system(),
+            storage_filesystem=tune_state_stub.file_system(),
             stop=driver.end,
             callbacks=[*callbacks, LeanResults()],
             progress_reporter=phase.reporter,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ray.tune.experiment import Trial
 
-from sweeps.execution.driver import DriverCallback
+from sweeps.execution.run_context import DriverCallback
 
 READ_NO_MORE = (
     "score", "metrics", "seconds", "costs", "place", "has_test", "failures", "notices", "output",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver import DriverCallback
+from sweeps.execution.run_context import DriverCallback
 
 OF_REPORT = ("sweeps.analysis.report.lean",)
 OF_MODELS = ("sklearn.gaussian_process",)

@@ -21,7 +21,7 @@ from sweeps.common.errors import reason_of
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import readable
 from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, OF_FRONT, PARAMS_FILE
-from sweeps.execution.driver import Driver, job_of
+from sweeps.execution.run_context import RunContext, job_of
 from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
@@ -34,7 +34,7 @@ from sweeps.training.config import FitConfig
 from sweeps.trial.test_score import test_winner
 
 
-def keep(driver: Driver) -> dict[str, float]:
+def keep(driver: RunContext) -> dict[str, float]:
     """Write `best/`; score the winner, and no other trial, on the test rows.
 
     Returns:
@@ -83,7 +83,7 @@ def again(plan: Plan, trial: TrialRow, within: str = "") -> tuple[str, ...]:
     return trial.trainable, "--params", shown_path(plan.folder / BEST_FOLDER / within / PARAMS_FILE)
 
 
-def _scores(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
+def _scores(driver: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
     """The winner's scores on the test rows: from the record where it has been scored before."""
     record, end = driver.record, driver.end
     known = next((test for test in record.info.tests if test.run == run.number), None)
@@ -157,7 +157,7 @@ def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best:
                 (into / name).write_text(text)
 
 
-def _test(driver: Driver, run: TrialRow, weights: Path) -> dict[str, float]:
+def _test(driver: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
     """Score in a process of its own, so that a user's test can't harm this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     files = {file.name: file.read_bytes() for file in params_file.files_of_weights(weights)}

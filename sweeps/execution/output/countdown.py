@@ -10,7 +10,7 @@ from sweeps.analysis.standing import Ahead
 from sweeps.analysis.time_left import TimeLeft
 from sweeps.common.formatting import rough, rough_range
 from sweeps.common.time_share import TimeShare
-from sweeps.execution.driver import Driver
+from sweeps.execution.run_context import RunContext
 from sweeps.search import cohorts
 from sweeps.search.cohorts import Cohort
 
@@ -32,7 +32,7 @@ class Countdown:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: RunContext,
         slots: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
         estimate: Callable[..., TimeLeft | None] = time_left.time_left,

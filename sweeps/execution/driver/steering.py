@@ -1,7 +1,7 @@
 """Take up the commands of `sweeps control`, from another terminal, while a sweep runs.
 
-A command is checked, carried out (`orders.py`), written to the record with its time, and answered. Those
-that a killed driver has taken up and not answered are taken up again by the resume, none of them twice.
+A command is checked, carried out (`control_apply.py`), written to the record with its time, and answered.
+Those that a killed driver has taken up and not answered are taken up again by the resume, none of them twice.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ray.tune.experiment import Trial
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, moment, shown_path
 from sweeps.config import steering as words
-from sweeps.execution import orders
-from sweeps.execution.console import STATUS_EVERY_S
-from sweeps.execution.driver import Driver, DriverCallback
+from sweeps.execution.driver import control_apply
+from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.processes import Process, Processes
+from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.plan import resume
 from sweeps.record import status
-from sweeps.record.requests import Answer, Inbox, Request
+from sweeps.record.control_requests import Answer, Inbox, Request
 from sweeps.record.sweep_info import Steered
 from sweeps.record.trials import STOPPED
 from sweeps.search.record_searcher import RecordSearcher
@@ -48,7 +48,7 @@ class Steering:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: RunContext,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -59,7 +59,7 @@ class Steering:
 
     @classmethod
     @contextlib.contextmanager
-    def of(cls, driver: Driver) -> Iterator[Steering]:
+    def of(cls, driver: RunContext) -> Iterator[Steering]:
         """Take commands for a block; those that come at its end are refused."""
         steering = cls(driver)
         try:
@@ -125,7 +125,7 @@ class Steering:
             if (outcome := driver.end.outcome) not in ("finished", "paused"):
                 raise UserError(f"the sweep is stopping ({outcome}). Resume it: {status.go_on(record)}")
             with record.together():
-                text, point = orders.carry_out(driver, words.parse(request.words))
+                text, point = control_apply.carry_out(driver, words.parse(request.words))
                 record.note_steered(Steered(list(request.words), text, time.time(), request.name, point))
                 resume.make_room(record)
         except (UserError, OSError) as error:
@@ -167,7 +167,7 @@ class Steerer(DriverCallback):
     """
 
     def __init__(
-        self, steering: Steering, driver: Driver, searcher: RecordSearcher, processes: Processes
+        self, steering: Steering, driver: RunContext, searcher: RecordSearcher, processes: Processes
     ) -> None:
         self._steering, self._driver = steering, driver
         self._searcher, self._processes = searcher, processes

@@ -11,8 +11,8 @@ from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, pairs, short, shown_path
 from sweeps.config.sweep_folder import BEST_FOLDER
-from sweeps.execution import winner
-from sweeps.execution.driver import Driver
+from sweeps.execution.output import winner
+from sweeps.execution.run_context import RunContext
 from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record import constraints, status
@@ -29,7 +29,7 @@ Line = tuple[str, str]
 """A title and a text."""
 
 
-def print_result(driver: Driver, test_scores: dict[str, float]) -> None:
+def print_result(driver: RunContext, test_scores: dict[str, float]) -> None:
     """Print the best trial, or why there is none, and why the sweep ended early.
 
     Raises:
@@ -58,7 +58,7 @@ def write_report(record: Record) -> None:
         _print([("Report", _report(record))])
 
 
-def print_next_step(driver: Driver) -> int:
+def print_next_step(driver: RunContext) -> int:
     """Print the command that repeats or resumes the sweep; the exit status."""
     plan, record, outcome = driver.plan, driver.record, driver.end.outcome
     if outcome == "finished":
@@ -74,7 +74,7 @@ def print_next_step(driver: Driver) -> int:
     return 0 if outcome != "lost" and record.best() else 1
 
 
-def _after_error(driver: Driver) -> Iterator[str]:
+def _after_error(driver: RunContext) -> Iterator[str]:
     """What to do after a mistake that showed before anything was trained."""
     anew = resume.anew(driver.plan)
     if driver.record.failed_untrained:

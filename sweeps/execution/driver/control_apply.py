@@ -16,7 +16,7 @@ from sweeps.common.formatting import command, count, duration, moment, shown_pat
 from sweeps.config.steering import Command
 from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
-from sweeps.execution.driver import Driver
+from sweeps.execution.run_context import RunContext
 from sweeps.record import status
 from sweeps.space.chosen import chosen_point
 
@@ -26,7 +26,7 @@ Done = tuple[str, Mapping[str, Any]]
 """What is answered, and the point of a `try`."""
 
 
-def carry_out(driver: Driver, order: Command) -> Done:
+def carry_out(driver: RunContext, order: Command) -> Done:
     """Carry out a command.
 
     Raises:
@@ -36,7 +36,7 @@ def carry_out(driver: Driver, order: Command) -> Done:
     return _ORDERS[order.name](driver, order)
 
 
-def _stop(driver: Driver, order: Command) -> Done:
+def _stop(driver: RunContext, order: Command) -> Done:
     record, number = driver.record, order.trial
     live = [trial.number for trial in record.live if trial.confirms is None]
     listed = ", ".join(map(str, live[:MOST_LISTED])) + (", ..." if len(live) > MOST_LISTED else "")
@@ -63,7 +63,7 @@ def _stop(driver: Driver, order: Command) -> Done:
     return f"Trial {number} stops {when}. Its scores so far count, and it is not tried again.", {}
 
 
-def _try(driver: Driver, order: Command) -> Done:
+def _try(driver: RunContext, order: Command) -> Done:
     record = driver.record
     _refuse_in_confirmation(driver, "try")
     point = chosen_point(driver.plan.space, order.values)
@@ -82,13 +82,13 @@ def _try(driver: Driver, order: Command) -> Done:
     return f"{text}.", vars(point)
 
 
-def _set(driver: Driver, order: Command) -> Done:
+def _set(driver: RunContext, order: Command) -> Done:
     texts = [_CHECKS[name](driver, value) for name, value in order.values.items()]
     apply(driver, order.values)
     return " ".join(texts), {}
 
 
-def _pause(driver: Driver, order: Command) -> Done:
+def _pause(driver: RunContext, order: Command) -> Done:
     if (paused_at := driver.record.info.paused_at) is not None:
         raise UserError(f"pause: the sweep has been paused {moment(paused_at)}")
     driver.end.stop("paused")
@@ -100,7 +100,7 @@ def _pause(driver: Driver, order: Command) -> Done:
     )
 
 
-def _go(driver: Driver, order: Command) -> Done:
+def _go(driver: RunContext, order: Command) -> Done:
     if driver.record.info.paused_at is None:
         raise UserError("go: the sweep is not paused")
     driver.end.outcome, driver.record.is_held = "finished", False
@@ -108,7 +108,7 @@ def _go(driver: Driver, order: Command) -> Done:
     return f"The sweep continues where it was left, with {count(unfinished, 'unfinished trial')}.", {}
 
 
-def _finish(driver: Driver, order: Command) -> Done:
+def _finish(driver: RunContext, order: Command) -> Done:
     record = driver.record
     _refuse_in_confirmation(driver, "finish")
     if not (begun := len(record.searched)):
@@ -127,7 +127,7 @@ def _finish(driver: Driver, order: Command) -> Done:
     return "".join(texts), {}
 
 
-_ORDERS: dict[str, Callable[[Driver, Command], Done]] = {
+_ORDERS: dict[str, Callable[[RunContext, Command], Done]] = {
     "stop": _stop,
     "try": _try,
     "set": _set,
@@ -137,7 +137,7 @@ _ORDERS: dict[str, Callable[[Driver, Command], Done]] = {
 }
 
 
-def apply(driver: Driver, settings: Mapping[str, Any]) -> None:
+def apply(driver: RunContext, settings: Mapping[str, Any]) -> None:
     """Change settings of the sweep, in its folder too: a resume finds them there."""
     record, plan = driver.record, driver.plan.changed(**settings)
     atomic_io.write(plan.folder / SWEEP_FILE, to_yaml(plan.config))
@@ -149,7 +149,7 @@ def apply(driver: Driver, settings: Mapping[str, Any]) -> None:
     driver.plan, driver.end.time_budget_hours = plan, plan.config.time_budget_hours
 
 
-def _check_num_trials(driver: Driver, most: int) -> str:
+def _check_num_trials(driver: RunContext, most: int) -> str:
     _refuse_in_confirmation(driver, "set num-trials")
     record, points = driver.record, driver.plan.space.size()
     begun, tries = len(record.searched), len(record.points_to_try())
@@ -166,7 +166,7 @@ def _check_num_trials(driver: Driver, most: int) -> str:
     return f"{count(most, 'trial')} in all: {most - begun:,} are still to begin.{withdrawn}"
 
 
-def _check_max_concurrent(driver: Driver, most: int | None) -> str:
+def _check_max_concurrent(driver: RunContext, most: int | None) -> str:
     if most is None:
         return "As many trials at a time as the resources allow."
     membership = driver.cluster.membership
@@ -178,7 +178,7 @@ def _check_max_concurrent(driver: Driver, most: int | None) -> str:
     return f"{text}. Trials that train now go on."
 
 
-def _check_time_budget_hours(driver: Driver, hours: float | None) -> str:
+def _check_time_budget_hours(driver: RunContext, hours: float | None) -> str:
     used_s = driver.record.elapsed_s
     if hours is None:
         return "No time limit."
@@ -190,14 +190,14 @@ def _check_time_budget_hours(driver: Driver, hours: float | None) -> str:
     return f"The sweep stops in {duration(hours * 3600 - used_s)}, if it has not ended by then."
 
 
-_CHECKS: dict[str, Callable[[Driver, Any], str]] = {
+_CHECKS: dict[str, Callable[[RunContext, Any], str]] = {
     "num_trials": _check_num_trials,
     "max_concurrent": _check_max_concurrent,
     "time_budget_hours": _check_time_budget_hours,
 }
 
 
-def _refuse_in_confirmation(driver: Driver, what: str) -> None:
+def _refuse_in_confirmation(driver: RunContext, what: str) -> None:
     if status.is_in_confirmation(driver.record):
         raise UserError(
             f"{what}: the search has ended, and its best trials are being confirmed. Afterwards, add trials "

@@ -21,9 +21,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.common.formatting import cell, count, short
-from sweeps.execution import status_lines
-from sweeps.execution.countdown import Countdown
-from sweeps.execution.driver import Driver
+from sweeps.execution.output import status_lines
+from sweeps.execution.output.countdown import Countdown
+from sweeps.execution.run_context import RunContext
 from sweeps.record.trials import BAD, TrialRow
 
 _COLOURS = {
@@ -49,7 +49,7 @@ class SweepReporter(CLIReporter):
 
     def __init__(
         self,
-        driver: Driver,
+        driver: RunContext,
         slots: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -22,8 +22,8 @@ from ray.tune import Callback, PlacementGroupFactory
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import GB, count, size
-from sweeps.execution.driver import Driver, DriverCallback
 from sweeps.execution.processes import Process, Processes
+from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.trial.job import CONTEXT_GB
 
 HEADROOM = 1.2
@@ -44,7 +44,7 @@ class Sharing(DriverCallback):
         processes: of its trials.
     """
 
-    def __init__(self, driver: Driver, processes: Processes) -> None:
+    def __init__(self, driver: RunContext, processes: Processes) -> None:
         self._driver, self._processes, record = driver, processes, driver.record
         self._card_bytes = driver.cluster.card_bytes
         gpus = sum(pc.gpus for pc in driver.cluster.pcs)

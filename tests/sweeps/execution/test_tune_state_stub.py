@@ -7,11 +7,11 @@ import pickle
 from pyarrow.fs import FileSelector, FileType
 from ray.tune import Checkpoint
 
-from sweeps.execution import null_filesystem
+from sweeps.execution.driver import tune_state_stub
 
 
 def test_a_copy_knows_the_names_and_no_contents() -> None:
-    system = null_filesystem.file_system()
+    system = tune_state_stub.file_system()
     system.create_dir("/sweep")
     with system.open_output_stream("/sweep/marker") as file:
         file.write(b"content")
@@ -24,13 +24,13 @@ def test_a_copy_knows_the_names_and_no_contents() -> None:
 
 def test_a_checkpoint_is_an_empty_folder_for_another_process() -> None:
     """Tune fetches it before a trial goes on: one that was not found would fail the trial."""
-    there = Checkpoint(path="/sweep/trial_0003/checkpoint_000001", filesystem=null_filesystem.file_system())
+    there = Checkpoint(path="/sweep/trial_0003/checkpoint_000001", filesystem=tune_state_stub.file_system())
     with pickle.loads(pickle.dumps(there)).as_directory() as folder:
         assert folder
 
 
 def test_copies_with_the_same_names_are_one_and_each_new_system_is_its_own() -> None:
-    system, other = null_filesystem.file_system(), null_filesystem.file_system()
+    system, other = tune_state_stub.file_system(), tune_state_stub.file_system()
     for each in (system, other):
         each.open_output_stream("/sweep/marker").close()
     system.open_output_stream("/sweep/more").close()

@@ -18,12 +18,12 @@ from sweeps.cluster import broadcast
 from sweeps.common.errors import reason_of
 from sweeps.common.time_share import TimeShare
 from sweeps.execution import first_failures
-from sweeps.execution.driver import Driver, DriverCallback
-from sweeps.execution.gpu_sharing import Sharing
+from sweeps.execution.driver.gpu_sharing import Sharing
+from sweeps.execution.output.trial_logs import TrialLogs
 from sweeps.execution.processes import Processes
 from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.requeue import Requeue, error_of
-from sweeps.execution.trial_logs import TrialLogs
+from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.record.journal import RecordLost
 from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_searcher import RecordSearcher
@@ -53,7 +53,7 @@ class Recorder(DriverCallback):
 
     def __init__(
         self,
-        driver: Driver,
+        driver: RunContext,
         searcher: RecordSearcher,
         scheduler: ModuleType,
         processes: Processes,

@@ -29,7 +29,7 @@ RUN = uuid.uuid4().hex
 
 
 @dataclass(eq=False)
-class Driver:
+class RunContext:
     """The context of a sweep that runs; its plan may be steered."""
 
     plan: Plan
@@ -40,7 +40,7 @@ class Driver:
     console: Console = field(default_factory=screen.console)
 
     @classmethod
-    def of(cls, plan: Plan, record: Record, cluster: Cluster) -> Driver:
+    def of(cls, plan: Plan, record: Record, cluster: Cluster) -> RunContext:
         """The context of a run that begins now."""
         config = plan.config
         disk = Disk(plan.folder, config.min_free_gb, placement.slots(config, cluster.pcs))

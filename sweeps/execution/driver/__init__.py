@@ -1,0 +1,1 @@
+"""Tune's loop over the trials of a sweep, and the callbacks that record and steer it."""

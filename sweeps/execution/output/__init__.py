@@ -1,0 +1,1 @@
+"""What a sweep shows while it runs, and what it leaves at its end."""
