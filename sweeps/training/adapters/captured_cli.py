@@ -20,9 +20,9 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.cli import LightningCLI
 
 from sweeps.common import imports
-from sweeps.common.errors import CannotTrain
+from sweeps.common.errors import CannotTrain, first_line, innermost
 from sweeps.common.yaml_values import load_yaml
-from sweeps.training.adapters import parser_errors, settings_tree
+from sweeps.training.adapters import settings_tree
 from sweeps.training.adapters.adapted import Built
 
 FIT = "fit"
@@ -67,7 +67,7 @@ class Parsed:
                 config = self.cli.parser.parse_object(arguments(tree, self.has_subcommands))
             return self._dumped(config, tree)
         except Exception as error:  # jsonargparse's ArgumentError, and whatever a type of the user's raises
-            raise ValueError(parser_errors.in_a_line(error, tree)) from None
+            raise ValueError(fault_of(error)) from None
 
     def _dumped(self, config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         with self._in_its_main():
@@ -117,6 +117,13 @@ def built(module: str, tree: Mapping[str, Any]) -> Built:
     found = _run(module, tree, is_built=True)
     assert isinstance(found, Built)
     return found
+
+
+def fault_of(error: BaseException) -> str:
+    """An error of the parser in a line: the setting and the innermost cause, without the types that it has
+    tried."""
+    setting, cause = first_line(error), first_line(innermost(error))
+    return cause if cause == setting else f"{setting} {cause}"
 
 
 def arguments(tree: Mapping[str, Any], has_subcommands: bool) -> dict[str, Any]:

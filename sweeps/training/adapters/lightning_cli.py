@@ -62,17 +62,16 @@ def find(rest: str) -> ModuleType:
 @cache
 def _found(module: str, files: tuple[str, ...], paths: tuple[str, ...], texts: tuple[str, ...]) -> ModuleType:
     """The trainable of files with this content."""
-    from sweeps.training.adapters import captured_cli, parser_errors
+    from sweeps.training.adapters import captured_cli
 
     where = f"--cli-config {' '.join(files)}" if files else f"--lightning-cli {module}"
-    given: dict[str, Any] = {}
     try:
         given = _merged(texts)
         parsed = captured_cli.parsed(module, paths)
     except CannotTrain as error:
         raise UserError(f"--lightning-cli {module}: {error}") from None
     except (Exception, SystemExit) as error:
-        said = parser_errors.in_a_line(error, given)
+        said = captured_cli.fault_of(error)
         is_of_parser = type(error).__name__ == "ArgumentError"
         raise UserError(f"{where}: {said if is_of_parser else f'{type(error).__name__}: {said}'}") from None
     tree = parsed.tree(given)

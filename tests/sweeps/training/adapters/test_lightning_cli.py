@@ -18,7 +18,6 @@ from sweeps.config.sweep_config import to_yaml
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training import run_settings
-from sweeps.training.adapters import parser_errors
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.trial_logger import TrialLogger
@@ -83,7 +82,7 @@ def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() 
             "model.init_args.lr=0.1..1",
             "--ranges model.init_args.lr: no such hyperparameter. Did you mean 'model.lr'?",
         ),
-        ("model.hidden=0.5..2", "model.hidden: Expected a <class 'int'>. Got value: 0.5"),
+        ("model.hidden=0.5..2", "model.hidden\": Expected a <class 'int'>. Got value: 0.5"),
         ("model.lr=fast,slow", "--ranges model.lr=fast,slow: 'fast': must be a number"),
         ("model.act=1,2", "Expected a <class 'str'>"),
         (
@@ -97,7 +96,7 @@ def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() 
         ("trainer.callbacks.0.init_args.mode=min,max", "it can't be taken, in place of this callback"),
         (
             "trainer.callbacks.1.init_args.patience=a,b",
-            "trainer.callbacks.1.init_args.patience: Expected a <class 'int'>. Got value: a",
+            "\"trainer.callbacks\": Expected a <class 'int'>. Got value: a",
         ),
     ],
 )
@@ -115,7 +114,7 @@ def test_the_value_of_a_fixed_one_is_given_by_params() -> None:
     assert "--params model.hiden: no such hyperparameter. Did you mean 'model.hidden'?" in fault(
         *RUN, *ranges, "--params", "model.hiden=8"
     )
-    assert "--params: model.hidden: Expected a <class 'int'>. Got value: x" in fault(
+    assert "--params model.hidden=x: Parser key \"model.hidden\": Expected a <class 'int'>." in fault(
         *RUN, *ranges, "--params", "model.hidden=x"
     )
 
@@ -208,19 +207,15 @@ def test_a_class_may_be_swept_where_the_given_arguments_fit_each() -> None:
         assert type(trainer.optimizers[0]).__name__ == name.rpartition(".")[2]
         assert trainer.optimizers[0].param_groups[0]["lr"] == 0.3
     wrong = fault(*ANY, "--ranges", "optimizer.class_path=torch.optim.Adam,torch.optim.Nothing")
-    assert "optimizer.class_path: module 'torch.optim' has no attribute 'Nothing'" in wrong
-    assert "Did you mean 'SGD'?" in fault(
-        *ANY, "--ranges", "optimizer.class_path=torch.optim.SGDD,torch.optim.Adam"
-    )
+    assert "\"optimizer\": module 'torch.optim' has no attribute 'Nothing'" in wrong
 
 
-def test_an_unknown_setting_of_a_class_is_told_with_the_nearest_one(here: Path) -> None:
+def test_an_unknown_setting_of_a_class_is_told_in_the_words_of_the_parser(here: Path) -> None:
     written = yaml.safe_load((here / "any.yaml").read_text())
     written["optimizer"] = {"class_path": "torch.optim.SGD", "init_args": {"momentun": 0.9}}
     (here / "any.yaml").write_text(yaml.safe_dump(written))
     assert fault(*ANY, "--ranges", "optimizer.init_args.lr=0.1..1") == (
-        "--cli-config any.yaml: optimizer.init_args: Option 'momentun' is not accepted. "
-        "Did you mean 'momentum'?"
+        "--cli-config any.yaml: Parser key \"optimizer\": Option 'momentun' is not accepted"
     )
     (here / "any.yaml").write_text("model: [")
     assert "--cli-config any.yaml: ParserError: while parsing" in fault(*ANY, "--ranges", "x=0.1..1")
@@ -232,17 +227,6 @@ def test_two_files_have_the_settings(here: Path) -> None:
     said = " ".join(describe(plan).split())
     assert "data as config.yaml and more.yaml have it" in said
     assert "fixed the rest as config.yaml and more.yaml have it" in said
-
-
-def test_an_error_of_another_structure_is_kept_as_it_is() -> None:
-    said = 'Parser key "model":\n  Does not validate against any type\n  at all'
-    assert parser_errors.in_a_line(ValueError(said)) == "model: Does not validate against any type at all"
-    union = (
-        'Parser key "model":\n  Does not validate against any of the Union subtypes\n  Subtypes: [a, b]\n'
-        "  Errors:\n    - No a\n    - No b\n  Given value type: c\n  Given value: d"
-    )
-    assert parser_errors.in_a_line(ValueError(union)) == " ".join(union.split())
-    assert parser_errors.in_a_line(ValueError()) == "ValueError"
 
 
 def test_a_program_without_subcommands_and_data_modules_trains_too() -> None:
