@@ -16,8 +16,8 @@ from ray.tune.experiment import Trial
 from sweeps.common.formatting import GB, count, duration, pairs, size
 from sweeps.common.param_types import refusal
 from sweeps.common.yaml_values import ParamValue
-from sweeps.execution.processes import Asked, Process, Processes
 from sweeps.execution.run_context import DriverCallback, RunContext
+from sweeps.execution.trial_actors import Asked, TrialActor, TrialActors
 from sweeps.plan import disk
 from sweeps.space import largest
 from sweeps.space.point import Point
@@ -39,7 +39,7 @@ class Preflight(DriverCallback):
         processes: of its trials.
     """
 
-    def __init__(self, driver: RunContext, processes: Processes) -> None:
+    def __init__(self, driver: RunContext, processes: TrialActors) -> None:
         self._driver, self._processes = driver, processes
         is_known = KEY in driver.record.about or driver.record.has_epochs
         spaces = {model.name: model.space for model in driver.plan.models}
@@ -55,7 +55,7 @@ class Preflight(DriverCallback):
         self._is_over = not points
         self._asked = 0
         """Processes."""
-        self._open: dict[Any, Process] = {}
+        self._open: dict[Any, TrialActor] = {}
         """By the Ray references to findings that are not there yet."""
         self._found: list[Finding] = []
         """All that was told."""

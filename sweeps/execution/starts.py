@@ -19,7 +19,7 @@ from ray.util.placement_group import PlacementGroup
 
 from sweeps.cluster import broadcast, placement
 from sweeps.cluster.membership import Membership
-from sweeps.execution.processes import Processes
+from sweeps.execution.trial_actors import TrialActors
 
 MOST_FAILED = 2
 """Starts in a row that may fail on a PC."""
@@ -66,7 +66,7 @@ class Starts:
     """
 
     def __init__(
-        self, membership: Membership, processes: Processes, clock: Callable[[], float] = time.monotonic
+        self, membership: Membership, processes: TrialActors, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._membership, self._processes, self._clock = membership, processes, clock
         self._failed: Counter[str] = Counter()

@@ -22,7 +22,7 @@ if __name__ == "__main__":  # Ray reads it when it is imported
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
-from sweeps.execution.driver.tune_callback import Recorder  # noqa: E402
+from sweeps.execution.driver.tune_callback import TuneCallback  # noqa: E402
 from sweeps.plan import resume  # noqa: E402
 from sweeps.record.record import Record  # noqa: E402
 
@@ -60,11 +60,11 @@ POINTS: dict[str, Callable[[], None]] = {
     "a run is noted, its trials are not in order": lambda: after(Record, "start_clock"),
     "an epoch is recorded": lambda: after(Record, "report"),
     "the last epoch is recorded, its weights are asked for": lambda: after(
-        Recorder, "on_trial_result", lambda *_, result, **__: bool(result.get(SHOULD_CHECKPOINT))
+        TuneCallback, "on_trial_result", lambda *_, result, **__: bool(result.get(SHOULD_CHECKPOINT))
     ),
-    "the weights are saved, the end is not recorded": lambda: before(Recorder, "on_trial_complete"),
+    "the weights are saved, the end is not recorded": lambda: before(TuneCallback, "on_trial_complete"),
     "half of the end is recorded": lambda: before(JournalStorage, "set_trial_state_values"),
-    "the end is recorded, the checkpoints are not dropped": lambda: before(Recorder, "_drop_checkpoints"),
+    "the end is recorded, the checkpoints are not dropped": lambda: before(TuneCallback, "_drop_checkpoints"),
     "the old best/ is gone, the new one is not there": lambda: before(
         Path, "replace", lambda path, *_: path.name == ".best.part"
     ),

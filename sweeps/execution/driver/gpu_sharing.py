@@ -22,8 +22,8 @@ from ray.tune import Callback, PlacementGroupFactory
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import GB, count, size
-from sweeps.execution.processes import Process, Processes
 from sweeps.execution.run_context import DriverCallback, RunContext
+from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.trial.job import CONTEXT_GB
 
 HEADROOM = 1.2
@@ -44,7 +44,7 @@ class Sharing(DriverCallback):
         processes: of its trials.
     """
 
-    def __init__(self, driver: RunContext, processes: Processes) -> None:
+    def __init__(self, driver: RunContext, processes: TrialActors) -> None:
         self._driver, self._processes, record = driver, processes, driver.record
         self._card_bytes = driver.cluster.card_bytes
         gpus = sum(pc.gpus for pc in driver.cluster.pcs)
@@ -106,7 +106,7 @@ class Sharing(DriverCallback):
         self._driver.record.notice(number, ALONE)
         return True
 
-    def _is_to_move(self, process: Process) -> bool:
+    def _is_to_move(self, process: TrialActor) -> bool:
         """Whether a trial has a GPU of its own and needs none, or the other way round. From one share to
         another it does not move: the number of trials on a GPU may change often."""
         number = process.trial.config["number"]

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 
 from sweeps.common.formatting import count, duration
-from sweeps.execution.processes import Processes
 from sweeps.execution.run_context import RunContext
+from sweeps.execution.trial_actors import TrialActors
 
 
 class Leaving:
@@ -25,7 +25,7 @@ class Leaving:
     """
 
     def __init__(
-        self, driver: RunContext, processes: Processes, clock: Callable[[], float] = time.monotonic
+        self, driver: RunContext, processes: TrialActors, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._driver, self._processes, self._clock = driver, processes, clock
         self._because = ""

@@ -18,8 +18,8 @@ from sweeps.common.formatting import command, moment, shown_path
 from sweeps.config import steering as words
 from sweeps.execution.driver import control_apply
 from sweeps.execution.output.console import STATUS_EVERY_S
-from sweeps.execution.processes import Process, Processes
 from sweeps.execution.run_context import DriverCallback, RunContext
+from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.plan import resume
 from sweeps.record import status
 from sweeps.record.control_requests import Answer, Inbox, Request
@@ -167,7 +167,7 @@ class Steerer(DriverCallback):
     """
 
     def __init__(
-        self, steering: Steering, driver: RunContext, searcher: RecordSearcher, processes: Processes
+        self, steering: Steering, driver: RunContext, searcher: RecordSearcher, processes: TrialActors
     ) -> None:
         self._steering, self._driver = steering, driver
         self._searcher, self._processes = searcher, processes
@@ -194,7 +194,7 @@ class Steerer(DriverCallback):
             if self._searcher.withdraw(number):
                 self._end(number, NO_WEIGHTS if is_lacking else "")
 
-    def _has_caught_up(self, process: Process) -> bool:
+    def _has_caught_up(self, process: TrialActor) -> bool:
         """Whether a process has trained its trial as far as the record has it: after a lost process or a
         resume, some epochs are trained again."""
         reported = len(self._driver.record.trials[process.trial.config["number"]].epochs)

@@ -1,5 +1,5 @@
 """Tune callback of the driver: writes epochs and ends of trials to the record, has trials requeued that can't
-go on (`execution/requeue.py`), decides which checkpoints stay."""
+go on (`execution/faults/requeue.py`), decides which checkpoints stay."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sweeps.analysis.tables import write_tables
 from sweeps.cluster import broadcast
 from sweeps.common.errors import reason_of
 from sweeps.common.time_share import TimeShare
-from sweeps.execution import first_failures
 from sweeps.execution.driver.gpu_sharing import Sharing
+from sweeps.execution.faults import first_failures
+from sweeps.execution.faults.quarantine import Quarantine
+from sweeps.execution.faults.requeue import Requeue, error_of
 from sweeps.execution.output.trial_logs import TrialLogs
-from sweeps.execution.processes import Processes
-from sweeps.execution.quarantine import Quarantine
-from sweeps.execution.requeue import Requeue, error_of
 from sweeps.execution.run_context import DriverCallback, RunContext
+from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.journal import RecordLost
 from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_searcher import RecordSearcher
@@ -38,7 +38,7 @@ NOT_THERE = "a checkpoint that it wrote is not there"
 """Said of a trial and of its PC, where neither has told that it could not be written."""
 
 
-class Recorder(DriverCallback):
+class TuneCallback(DriverCallback):
     """The one writer of the record while trials run.
 
     Args:
@@ -56,7 +56,7 @@ class Recorder(DriverCallback):
         driver: RunContext,
         searcher: RecordSearcher,
         scheduler: ModuleType,
-        processes: Processes,
+        processes: TrialActors,
         quarantine: Quarantine | None = None,
         sharing: Sharing | None = None,
         clock: Callable[[], float] = time.monotonic,

@@ -24,16 +24,16 @@ from sweeps.execution.driver.imports_ahead import ImportsAhead
 from sweeps.execution.driver.lean_results import LeanResults
 from sweeps.execution.driver.leaving import Leaving
 from sweeps.execution.driver.steering import Steerer, Steering
-from sweeps.execution.driver.tune_callback import Recorder
-from sweeps.execution.hung_trials import HungTrials
-from sweeps.execution.migration import Mover
+from sweeps.execution.driver.tune_callback import TuneCallback
+from sweeps.execution.faults.drain_trials import DrainTrials
+from sweeps.execution.faults.hung_trials import HungTrials
+from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.console import RerunReporter, SweepReporter
 from sweeps.execution.preflight import Preflight
-from sweeps.execution.processes import Processes
-from sweeps.execution.quarantine import Quarantine
 from sweeps.execution.run_context import RunContext, job_of
 from sweeps.execution.stopping import stops_on_signals
+from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
@@ -136,22 +136,22 @@ def _run(driver: RunContext, phase: Phase, steering: Steering) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
     are_several = membership is not None or any(pc.gpus > 1 for pc in driver.cluster.pcs)
-    processes, quarantine = Processes(has_mailbox=are_several), None
+    processes, quarantine = TrialActors(has_mailbox=are_several), None
     sharing = Sharing(driver, processes) if driver.config.trials_per_gpu == "auto" else None
     of_cluster: list[Callback] = []
     if membership is not None:
         quarantine = Quarantine(driver, membership, processes)
-        of_cluster = [quarantine, Mover(driver, membership, processes)]
+        of_cluster = [quarantine, DrainTrials(driver, membership, processes)]
     driver.end.let_leave = Leaving(driver, processes).go_on
-    recorder = Recorder(driver, searcher, phase.scheduler, processes, quarantine, sharing)
+    tune_callback = TuneCallback(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     steerer = Steerer(steering, driver, searcher, processes)
     ahead = ImportsAhead(imports_ahead.of_sweep(driver.config))
     hung = HungTrials(driver, processes)
-    callbacks = [processes, Preflight(driver, processes), recorder, *of_cluster, steerer, hung, ahead]
+    callbacks = [processes, Preflight(driver, processes), tune_callback, *of_cluster, steerer, hung, ahead]
     tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending():
         try:
-            with contextlib.closing(recorder), project.behind():  # Tune imports more of Ray, and W&B
+            with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
                 tuner.fit()
         except Exception as error:  # Tune wraps what a callback raises
             if (why := _why_lost(error, driver.plan.folder)) is None:
@@ -186,8 +186,8 @@ def _tuner(
             stop=driver.end,
             callbacks=[*callbacks, LeanResults()],
             progress_reporter=phase.reporter,
-            failure_config=FailureConfig(max_failures=0),  # the recorder requeues
-            # The recorder decides which trial is saved at its end; a failed one has nothing to save. Tune's
+            failure_config=FailureConfig(max_failures=0),  # the callback requeues
+            # The callback decides which trial is saved at its end; a failed one has nothing to save. Tune's
             # own checkpoint folders are empty; to bound their number, Tune would write its whole state again
             # and again.
             checkpoint_config=CheckpointConfig(checkpoint_at_end=False),

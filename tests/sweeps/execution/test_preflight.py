@@ -20,11 +20,11 @@ from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.faults.requeue import MOST_INSTANT, Requeue
 from sweeps.execution.preflight import KEY, Preflight, lines
-from sweeps.execution.processes import Processes
-from sweeps.execution.requeue import MOST_INSTANT, Requeue
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.stopping import End
+from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
@@ -103,7 +103,7 @@ class Sweep:
         cluster = Cluster((PC(32, 0),), None, membership=membership)
         console = Console(file=io.StringIO(), width=1000)
         self.driver = RunContext(plan, self.record, cluster, End(None), Disk(folder, 0.0, 1), console)
-        self.processes = Processes()
+        self.processes = TrialActors()
         if membership is not None:
             self.processes.mailbox = "as in a cluster"
         self.preflight = Preflight(self.driver, self.processes)
@@ -303,4 +303,4 @@ def test_its_findings_are_plain_values_of_the_record(tmp_path: Path) -> None:
     sweep.start([one])
     sweep.turn()
     assert Record.read(tmp_path).about[KEY] == [dataclasses.asdict(one)]
-    assert Preflight(dataclasses.replace(sweep.driver, record=Record.read(tmp_path)), Processes())._is_over
+    assert Preflight(dataclasses.replace(sweep.driver, record=Record.read(tmp_path)), TrialActors())._is_over

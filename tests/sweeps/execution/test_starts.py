@@ -19,22 +19,22 @@ from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import Node
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.processes import Process, Processes
-from sweeps.execution.requeue import of_text
+from sweeps.execution.faults.requeue import of_text
 from sweeps.execution.starts import LOOK_EVERY_S, MOST_FAILED, START_S, Starts
+from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.trial.trainable import Introduction
 
 ALONE = SweepConfig(cpus_per_trial=1, gpus_per_trial=0)
 
 
-class Known(Processes):
+class Known(TrialActors):
     """Those that a test tells of."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.of_now: list[Process] = []
+        self.of_now: list[TrialActor] = []
 
-    def all(self) -> list[Process]:
+    def all(self) -> list[TrialActor]:
         return self.of_now
 
 
@@ -63,9 +63,9 @@ def error_of(of: type) -> RayActorError:
     return raised.value
 
 
-def started_on(node: Node, group: Any = None) -> Process:
+def started_on(node: Node, group: Any = None) -> TrialActor:
     trial: Any = None
-    return Process(None, None, trial, "its name", node=node.id, group=group)
+    return TrialActor(None, None, trial, "its name", node=node.id, group=group)
 
 
 def a_trial(status: str) -> Trial:
@@ -153,7 +153,7 @@ def test_a_group_that_ray_does_not_know_is_on_no_pc(here: Node) -> None:
     assert placement.placed() == {known: here.id}
     begun: Any = None
     introduction = ray.put(Introduction(here.id, "actor", forgotten, 1, "", 0))
-    process = Process(None, introduction, begun, "its name")
+    process = TrialActor(None, introduction, begun, "its name")
     assert process.locate()
     assert process.nodes == {here.id}
     ray.util.remove_placement_group(known)

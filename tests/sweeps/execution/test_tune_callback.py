@@ -1,4 +1,4 @@
-"""What the recorder does when the weights of a trial could not be saved."""
+"""What the callback does when the weights of a trial could not be saved."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver.tune_callback import Recorder
-from sweeps.execution.processes import Processes
+from sweeps.execution.driver.tune_callback import TuneCallback
+from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Steered
 from sweeps.schedulers import none
@@ -32,7 +32,7 @@ END = 3
 
 
 class Keeping:
-    """A recorder, and what Tune tells it."""
+    """A callback, and what Tune tells it."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Keeping:
         no_space: Any = None
         self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), config)
         scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none
-        self.recorder = Recorder(self.driver, self.searcher, scheduler, Processes(), clock=clock)
+        self.tune_callback = TuneCallback(self.driver, self.searcher, scheduler, TrialActors(), clock=clock)
 
     def train(
         self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any
@@ -66,18 +66,18 @@ class Keeping:
                 "done": epoch == END,
                 **(more if epoch == END else {}),
             }
-            self.recorder.on_trial_result(epoch, [], trial, trial.last_result)
+            self.tune_callback.on_trial_result(epoch, [], trial, trial.last_result)
             asked = bool(trial.last_result.get(SHOULD_CHECKPOINT))
         if asked and save is not None:
             written = checkpoint_store.write(checkpoint_store.folder_of(self.folder, number), END, save)
             found = {"bytes": checkpoint_store.bytes_of(written)}
             trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: found})
-            self.recorder.on_trial_save(END, [], trial)
+            self.tune_callback.on_trial_save(END, [], trial)
         if asked and fault:
             found = {"reason": fault, "is_of_storage": fault == DISK_IS_FULL}
             trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: found})
-            self.recorder.on_trial_save(END, [], trial)
-        self.recorder.on_trial_complete(END, [], trial)
+            self.tune_callback.on_trial_save(END, [], trial)
+        self.tune_callback.on_trial_complete(END, [], trial)
         return asked
 
     def kept(self) -> list[str]:
@@ -189,7 +189,7 @@ def test_the_failures_of_a_trial_are_kept_where_a_process_does_not_know_them(kee
         ({"done": True, "unfit": "no PyTorch", "at": {"pc": "pc1", "node": "id1"}}, 2),
         ({"done": False, "failures": 0}, 0),
     ):
-        keeping.recorder.on_trial_result(1, [], trial, result)
+        keeping.tune_callback.on_trial_result(1, [], trial, result)
         assert Record.read(keeping.folder).trials[number].failures == failures
 
 
@@ -201,8 +201,8 @@ def test_a_trial_that_the_user_stops_while_it_goes_on_in_another_process_saves_n
     keeping.record.note_steered(Steered(["stop", str(number)]))
     assert keeping.record.is_to_stop(number)
     trial: Any = SimpleNamespace(config={"number": number}, last_result={"done": True, "left": ""})
-    keeping.recorder.on_trial_result(1, [], trial, trial.last_result)
-    keeping.recorder.on_trial_complete(1, [], trial)
+    keeping.tune_callback.on_trial_result(1, [], trial, trial.last_result)
+    keeping.tune_callback.on_trial_complete(1, [], trial)
     assert SHOULD_CHECKPOINT not in trial.last_result
     assert keeping.end.outcome == "finished"
     assert keeping.record.trials[number].status == "unfinished"
@@ -218,8 +218,8 @@ def test_a_sweep_that_stops_does_not_wait_for_space(outcome: str, keeping: Keepi
     keeping.driver.disk = Disk(keeping.folder, 1e9, 1)
     keeping.end.let_leave = let_leave
     keeping.end.stop(outcome)
-    keeping.recorder.on_step_begin(0, [])
-    keeping.recorder.close()
+    keeping.tune_callback.on_step_begin(0, [])
+    keeping.tune_callback.close()
     assert said(keeping.driver) == []
 
 
@@ -245,7 +245,7 @@ def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
     checkpoint_store.write(checkpoint_store.folder_of(tmp_path, number), 1, weights)
     paused: Any = SimpleNamespace(config={"number": number}, last_result={"epoch": 1, "done": False})
     monkeypatch.setattr(os, "fsync", refuse)
-    keeping.recorder.on_trial_complete(1, [], paused)
+    keeping.tune_callback.on_trial_complete(1, [], paused)
     assert keeping.end.outcome == "lost"
     assert "the record can't be written: Input/output error" in keeping.end.error
 
@@ -265,7 +265,7 @@ def test_tables_are_written_as_rarely_as_their_size_asks_for(tmp_path: Path) -> 
     keeping = Keeping(tmp_path, clock=clock)
     keeping.train(0.5)
     while now[0] < 1000:
-        keeping.recorder.on_step_end(0, [])
+        keeping.tune_callback.on_step_end(0, [])
         now[0] += 1
     assert [round(later - earlier) for earlier, later in itertools.pairwise([0.0, *written])] == [
         60,
@@ -280,15 +280,15 @@ def test_a_turn_of_tunes_loop_is_one_sync(keeping: Keeping, monkeypatch: pytest.
     monkeypatch.setattr(os, "fsync", synced.append)
     keeping.train(0.1)
     alone = len(synced)
-    keeping.recorder.on_step_begin(0, [])
+    keeping.tune_callback.on_step_begin(0, [])
     keeping.train(0.1)
     assert len(synced) == alone
     assert len(Record.read(keeping.folder).trials) == 2, "readers see it before"
-    keeping.recorder.on_step_end(0, [])
+    keeping.tune_callback.on_step_end(0, [])
     assert len(synced) == alone + 1
-    keeping.recorder.on_step_begin(1, [])
+    keeping.tune_callback.on_step_begin(1, [])
     keeping.train(0.1)
-    keeping.recorder.close()  # the turn was broken off
+    keeping.tune_callback.close()  # the turn was broken off
     assert len(synced) == alone + 2
     keeping.train(0.1)
     assert len(synced) == alone + 2 + alone
@@ -302,7 +302,7 @@ def test_a_stopped_leader_without_weights_saves_each_epoch(keeping: Keeping) -> 
     def asked(epoch: int) -> bool:
         result = {"epoch": epoch, "score": 0.5 - epoch / 10, "seconds": 1.0, "metrics": {}, "costs": {}}
         result |= {"has_test": True, "done": False}
-        keeping.recorder.on_trial_result(epoch, [], trial, result)
+        keeping.tune_callback.on_trial_result(epoch, [], trial, result)
         return bool(result.get(SHOULD_CHECKPOINT))
 
     assert not asked(1)

@@ -45,7 +45,7 @@ class Asked(NamedTuple):
 
 
 @dataclass
-class Process:
+class TrialActor:
     """A process that trains trials, one after another."""
 
     handle: Any
@@ -101,7 +101,7 @@ class Process:
         return bool(self.trial.temporary_state.ray_actor == self.handle)
 
 
-class Processes(DriverCallback):
+class TrialActors(DriverCallback):
     """The processes of a run, as Tune starts them.
 
     Args:
@@ -111,7 +111,7 @@ class Processes(DriverCallback):
 
     def __init__(self, has_mailbox: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._of: dict[Any, Process] = {}
+        self._of: dict[Any, TrialActor] = {}
         self.hung: dict[int, str] = {}
         """By trial, why its process was ended as one that hangs."""
         self.not_left: Counter[int] = Counter()
@@ -130,18 +130,18 @@ class Processes(DriverCallback):
         if (process := self._of.get(handle)) is None:
             name = uuid.uuid4().hex
             introduction = handle.introduce.remote(self.mailbox, name)
-            process = self._of[handle] = Process(handle, introduction, trial, name)
+            process = self._of[handle] = TrialActor(handle, introduction, trial, name)
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
 
-    def all(self) -> list[Process]:
+    def all(self) -> list[TrialActor]:
         """All that may be there."""
         return [process for process in self._of.values() if not process.is_gone]
 
-    def of(self, trial: Trial) -> Process | None:
+    def of(self, trial: Trial) -> TrialActor | None:
         """The process that trains a trial."""
         return self._of.get(trial.temporary_state.ray_actor)
 
-    def last_of(self, trial: Trial, actor: str | None = None) -> Process | None:
+    def last_of(self, trial: Trial, actor: str | None = None) -> TrialActor | None:
         """The process that trained a trial last, or was to train it, and may be gone.
 
         Args:
@@ -162,11 +162,11 @@ class Processes(DriverCallback):
         process = self.of(trial)
         return process.nodes if process is not None and process.locate() else frozenset()
 
-    def training(self) -> list[Process]:
+    def training(self) -> list[TrialActor]:
         """Those that have begun a trial."""
         return [process for process in self.all() if process.has_trial and process.locate()]
 
-    def ask_to_leave(self, asked: Iterable[Process]) -> None:
+    def ask_to_leave(self, asked: Iterable[TrialActor]) -> None:
         """Ask processes to leave their trials at the next step; each one every `AGAIN_S` until it has."""
         now, here = self._clock(), broadcast.here()
         for process in asked:

@@ -10,10 +10,10 @@ import pytest
 from ray.exceptions import RayActorError
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.lost_process import EARLIER_ERROR, Loss
-from sweeps.execution.processes import Process, Processes
-from sweeps.execution.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, MOST_SPLITS, Requeue
+from sweeps.execution.faults.lost_process import EARLIER_ERROR, Loss
+from sweeps.execution.faults.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, MOST_SPLITS, Requeue
 from sweeps.execution.run_context import RunContext
+from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.training import checkpoint_store
@@ -54,7 +54,7 @@ class Begun:
         self.searcher = RecordSearcher(record, no_space, lambda nth: iter(()), config)
         self.searcher.suggest("first")
         self.driver: RunContext = driver_of(folder, record, config)
-        self.processes = Processes()
+        self.processes = TrialActors()
         self.requeue = Requeue(self.driver, self.searcher, self.processes, quarantine)
 
     @property
@@ -62,7 +62,7 @@ class Begun:
         """The number of the trial that is handed out next; None for none."""
         return (self.searcher.suggest("next") or {}).get("number")
 
-    def end_process_of(self, moved: Any) -> Process:
+    def end_process_of(self, moved: Any) -> TrialActor:
         """A process of a trial that was ended to move the trial."""
         moved.temporary_state.ray_actor = Actor()
         self.processes.on_trial_start(0, [], moved)

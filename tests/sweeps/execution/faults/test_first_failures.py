@@ -10,7 +10,7 @@ import pytest
 from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import first_failures
+from sweeps.execution.faults import first_failures
 from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support.drivers import driver_of

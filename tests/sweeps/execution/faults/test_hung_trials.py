@@ -12,9 +12,9 @@ import pytest
 import ray
 from ray.exceptions import RayActorError
 
-from sweeps.execution.hung_trials import MOST_BETWEEN_TURNS_S, TOLD_AT_FIRST_S, HungTrials
-from sweeps.execution.processes import Process
-from sweeps.execution.requeue import Requeue
+from sweeps.execution.faults.hung_trials import MOST_BETWEEN_TURNS_S, TOLD_AT_FIRST_S, HungTrials
+from sweeps.execution.faults.requeue import Requeue
+from sweeps.execution.trial_actors import TrialActor
 from sweeps.record.sweep_info import Steered
 from sweeps.search.record_searcher import RecordSearcher
 from tests.conftest import propose
@@ -60,7 +60,7 @@ class Silent(Sweep):
         self.trial = self.begin(0)
         process = self.processes.of(self.trial)
         assert process is not None
-        self.process: Process = process
+        self.process: TrialActor = process
         ray.get(process.introduction)
 
     def begin(self, number: int) -> Any:

@@ -15,8 +15,8 @@ from ray.tune.experiment import Trial
 
 from sweeps.cluster import broadcast
 from sweeps.common.formatting import command, duration, shown_path
-from sweeps.execution.processes import Process, Processes
 from sweeps.execution.run_context import DriverCallback, RunContext
+from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.trial import stop_signal
 
 TOLD_AFTER_S, TOLD_AFTER_EPOCHS = 300.0, 10.0
@@ -38,7 +38,7 @@ class HungTrials(DriverCallback):
     """
 
     def __init__(
-        self, driver: RunContext, processes: Processes, clock: Callable[[], float] = time.monotonic
+        self, driver: RunContext, processes: TrialActors, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._driver, self._processes, self._clock = driver, processes, clock
         self._turned_at, self._longest_epoch_s = clock(), 0.0
@@ -86,7 +86,7 @@ class HungTrials(DriverCallback):
             process.silent_s, process.leaves_in_s = 0.0, None
             process.told_at_s = max(TOLD_AFTER_S, TOLD_AFTER_EPOCHS * longest) if longest else TOLD_AT_FIRST_S
 
-    def _tell(self, process: Process) -> None:
+    def _tell(self, process: TrialActor) -> None:
         process.told_at_s = 2 * process.silent_s
         number = process.trial.config["number"]
         stop = command("control", shown_path(self._driver.plan.folder), "stop", str(number))
@@ -95,7 +95,7 @@ class HungTrials(DriverCallback):
             f"{stop} (--epoch-timeout-minutes ends such trials)"
         )
 
-    def _end(self, process: Process, why: str) -> None:
+    def _end(self, process: TrialActor, why: str) -> None:
         """End a process at once, whatever it does."""
         process.is_gone = process.was_ended = True
         self._driver.say(f"Trial {process.trial.config['number']} {why}: its process is ended")

@@ -12,9 +12,9 @@ import ray
 from sweeps.cluster import nodes
 from sweeps.cluster.nodes import Node
 from sweeps.common import ray_connection
-from sweeps.execution import lost_process
-from sweeps.execution.lost_process import EARLIER_ERROR, loss_of
-from sweeps.execution.processes import Process
+from sweeps.execution.faults import lost_process
+from sweeps.execution.faults.lost_process import EARLIER_ERROR, loss_of
+from sweeps.execution.trial_actors import TrialActor
 from sweeps.trial import post_mortem
 from sweeps.trial.failures import UNUSABLE
 from sweeps.trial.output import EXIT
@@ -32,7 +32,7 @@ def test_what_the_kernel_has_killed_is_told_of_one_process(here: Node, tmp_path:
     """Others began before that, here and on another PC; they are ended later, by something else."""
     before, nothing = post_mortem.oom_kills(), None
     killed, other, far = (
-        Process(None, None, nothing, name, node=node, output_file=str(tmp_path / name), oom_kills=before)
+        TrialActor(None, None, nothing, name, node=node, output_file=str(tmp_path / name), oom_kills=before)
         for name, node in (("killed", here.id), ("other", here.id), ("far", "id of another PC"))
     )
     memory_groups.exhaust()

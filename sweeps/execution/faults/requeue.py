@@ -20,12 +20,12 @@ from ray.util import remove_placement_group
 
 from sweeps.cluster import nodes
 from sweeps.common.formatting import count, pairs
-from sweeps.execution import lost_process
-from sweeps.execution.lost_process import EARLIER_ERROR, Loss
-from sweeps.execution.processes import Process, Processes
-from sweeps.execution.quarantine import Quarantine
+from sweeps.execution.faults import lost_process
+from sweeps.execution.faults.lost_process import EARLIER_ERROR, Loss
+from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.starts import NOTHING_STARTS
+from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import StorageError
 
@@ -55,7 +55,7 @@ class Requeue:
         self,
         driver: RunContext,
         searcher: RecordSearcher,
-        processes: Processes,
+        processes: TrialActors,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._driver, self._searcher, self._quarantine = driver, searcher, quarantine
@@ -96,7 +96,7 @@ class Requeue:
             f"{loss.last_words.rstrip()}\n[its process on {pc} ended: {loss.why}; {then}]\n".lstrip(),
         )
 
-    def _was_in_preflight(self, number: int, process: Process, why: str, loss: Loss) -> bool:
+    def _was_in_preflight(self, number: int, process: TrialActor, why: str, loss: Loss) -> bool:
         """Requeue a trial whose process ended before it began the trial, and say so; whether it was so."""
         asked = process.preflight
         if loss.is_of_the_pc or number in self._lost_a_preflight or not process.node:

@@ -13,7 +13,7 @@ from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import HEAD
 from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.quarantine import Quarantine
+from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.record.record import Record
 from sweeps.trial.job import SAVED
 from tests.conftest import propose

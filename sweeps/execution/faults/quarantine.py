@@ -8,9 +8,9 @@ from ray.tune.experiment import Trial
 
 from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
-from sweeps.execution.processes import Processes
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.starts import Starts
+from sweeps.execution.trial_actors import TrialActors
 from sweeps.trial.job import SAVED
 
 MOST_UNSAVED = 2
@@ -24,7 +24,7 @@ class Quarantine(DriverCallback):
     hence found its checkpoints and data, or it wrote a checkpoint.
     """
 
-    def __init__(self, driver: RunContext, membership: Membership, processes: Processes) -> None:
+    def __init__(self, driver: RunContext, membership: Membership, processes: TrialActors) -> None:
         self._driver, self._membership, self._processes = driver, membership, processes
         self.starts = Starts(membership, processes)
         self._begun: set[int] = set()

@@ -5,7 +5,7 @@ checkpoint that it writes. Its process is ended when it has had no trial for a m
 for the next trial), or at the deadline: Tune then finds it lost, and starts the trial again from the
 checkpoint before. No scheduler sees a pause, so this works with any of them.
 
-A PC lost without notice: `recorder.on_trial_error`.
+A PC lost without notice: `tune_callback.on_trial_error`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ray.tune.experiment import Trial
 
 from sweeps.cluster import placement
 from sweeps.cluster.membership import Membership
-from sweeps.execution.processes import Process, Processes
 from sweeps.execution.run_context import DriverCallback, RunContext
+from sweeps.execution.trial_actors import TrialActor, TrialActors
 
 IDLE_S = 1.0
 """For Tune to give a process that it keeps the next trial."""
 
 
-class Mover(DriverCallback):
+class DrainTrials(DriverCallback):
     """Ends processes on PCs where nothing is to run, each when the least is lost by it."""
 
-    def __init__(self, driver: RunContext, membership: Membership, processes: Processes) -> None:
+    def __init__(self, driver: RunContext, membership: Membership, processes: TrialActors) -> None:
         self._driver, self._membership, self._processes = driver, membership, processes
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -59,7 +59,7 @@ class Mover(DriverCallback):
             elif process.has_trial:
                 self._processes.ask_to_leave([process])
 
-    def _may_end(self, process: Process) -> bool:
+    def _may_end(self, process: TrialActor) -> bool:
         if not process.has_trial:
             now = time.monotonic()
             process.idle_since = process.idle_since or now
@@ -68,7 +68,7 @@ class Mover(DriverCallback):
         is_late = any(0 < time_s < time.time() for time_s in ends_at)
         return is_late or bool(process.nodes & process.away_then)
 
-    def _end(self, process: Process) -> None:
+    def _end(self, process: TrialActor) -> None:
         """Remove its placement group, with which Ray ends it: a process that Tune keeps holds the group."""
         process.is_gone = process.was_ended = True
         ray.util.remove_placement_group(process.group)

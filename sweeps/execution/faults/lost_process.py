@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sweeps.cluster import nodes
-from sweeps.execution.processes import Process
+from sweeps.execution.trial_actors import TrialActor
 from sweeps.trial import output, post_mortem
 from sweeps.trial.failures import UNUSABLE
 
@@ -39,7 +39,7 @@ class Loss:
     """Whether the PC was lost with it."""
 
 
-def loss_of(process: Process | None, others: Iterable[Process] = ()) -> Loss:
+def loss_of(process: TrialActor | None, others: Iterable[TrialActor] = ()) -> Loss:
     """Why a process was lost. What the kernel has killed by then ends none of the others later."""
     if process is None or not process.locate():
         return Loss("it ended while it started")
