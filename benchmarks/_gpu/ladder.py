@@ -23,7 +23,7 @@ LEAST_UTIL_PCT = 90.0
 
 
 def measure(notes: Notes) -> None:
-    """Once: each rung is already a median of three parts of its time."""
+    """Once: the first rung is measured again at the end."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     trainable = "fashion_vit" if missing or notes.is_rehearsal else "faces"
     why = f"faces lacks {', '.join(missing)} here" if missing else ""
@@ -64,7 +64,7 @@ def _figures(result: Run) -> Run:
     speed = result["speed"]
     if speed is None:
         return {"skipped" if result["note"].startswith("skipped") else "failed": result["note"]}
-    names = ("samples_s", "epoch_rows", "batch_rows", "data_wait_pct", "gpu_util_pct", "loader_rows_s")
+    names = ("samples_s", "epoch_rows", "batch_rows", "data_wait_pct", "gpu_util_pct")
     return {
         **{name: speed[name] for name in names},
         "times": result["times"],

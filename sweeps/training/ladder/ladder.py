@@ -21,7 +21,7 @@ from sweeps.training.data import build, dataset
 from sweeps.training.distributed import gradient_accumulation
 from sweeps.training.ladder import measure, report, rungs
 from sweeps.training.ladder.measure import Result
-from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig, Setup
+from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
 
 LEAST_SPEEDUP = 1.02
 """Speed-up over the fastest setup so far from which a rung is kept; less is noise."""
@@ -33,8 +33,6 @@ def climb(config: LadderConfig) -> int:
     # Raises where the raw data is missing.
     dataset.describe_data(config.trainable, config.module, build_params(config.module.Params, config.params))
     has = _capabilities(config)
-    if notice := report.notice(measure.busy_cores()):
-        print(f"Notice     {notice}: the figures may allow no verdict")
     print(f"\n{report.HEAD}", flush=True)
     results: list[Result] = []
     try:
@@ -60,35 +58,20 @@ def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
         if isinstance(setup, str):
             yield Result(name, None, None, f"skipped: {setup}", False)
             continue
-        busy_cores = measure.busy_cores()
         speed, reason = measure.measure(config.trainable, config.params, setup, config.seconds)
         if speed is None:
             yield Result(name, None, None, f"failed: {reason}", False)
             continue
         first_speed = first_speed or speed.samples_s
-        is_kept, note = _judged(name, setup, fastest, speed.samples_s / best_speed if best_speed else None)
-        yield Result(name, speed, speed.samples_s / first_speed, note, is_kept, setup, busy_cores)
-        if is_kept:
+        is_faster = not best_speed or speed.samples_s / best_speed > LEAST_SPEEDUP
+        note = rungs.changes(fastest, setup)
+        if name == AGAIN:
+            is_faster, note = False, "the first rung once more"
+        elif not is_faster:
+            note = f"left out: {note}"
+        yield Result(name, speed, speed.samples_s / first_speed, note, is_faster)
+        if is_faster:
             best_speed, fastest = speed.samples_s, setup
-
-
-def _judged(name: str, setup: Setup, fastest: Setup, times: float | None) -> tuple[bool, str]:
-    """Whether a measured rung is kept, and its note.
-
-    Args:
-        name: of the rung.
-        setup: its setup.
-        fastest: the fastest setup so far.
-        times: how many times as fast as that it is; None of the first rung.
-    """
-    changed, most = rungs.changes(fastest, setup), setup.fit.devices / fastest.fit.devices
-    if name == AGAIN:
-        return False, "the first rung once more"
-    if times is not None and 1 < most < times:
-        return False, f"left out: over {most:g}x by {setup.fit.devices} devices can't be: {changed}"
-    if times is not None and times <= LEAST_SPEEDUP:
-        return False, f"left out: {changed}"
-    return True, changed
 
 
 def _capabilities(config: LadderConfig) -> Capabilities:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import lightning.pytorch as pl
 import psutil
+import torch
+from lightning.pytorch.utilities.data import extract_batch_size
 
 from sweeps.common import atomic_io, plugins, project
 from sweeps.common.cli.command import TRAINABLE
@@ -29,17 +32,15 @@ from sweeps.training.data import build, dataset
 from sweeps.training.distributed import launch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.ladder.rungs import Setup
-from sweeps.training.ladder.throughput import Timed
+from sweeps.training.profiling.step_profiler import Meter
 
 WARM_UP_STEPS = 3
-BLOCKS = 3
-"""Parts of the time, each with its own rate; the median of the rates is the speed."""
-LOADER_S = 3.0
-"""Seconds in which the loader is measured alone."""
+COMPILED_WARM_UP_STEPS = 50
+"""The most steps of warm-up that wait for the last batch of an epoch, where torch.compile runs."""
+TIMED_SHARE = 0.9
+"""Share of the given time after which the measurement may end."""
 TIMEOUT_S = 3600
 """Enough for some steps on the slowest raw data; a worker that waits for another one may wait for ever."""
-BUSY_S = 1.0
-"""Seconds in which the load of other processes is measured."""
 SPEED_FILE = "speed.json"
 
 
@@ -48,8 +49,7 @@ class Speed:
     """The measured speed of a setup, of all its workers together."""
 
     samples_s: float
-    """Rows trained in a second; the median of `blocks`."""
-    blocks: list[float]
+    """Rows trained in a second."""
     epoch_rows: int
     batch_rows: int
     data_wait_pct: float
@@ -58,8 +58,6 @@ class Speed:
     """Utilization by NVML; None on a CPU, or without NVML."""
     cores_busy_pct: float
     """Share of all the PC's cores."""
-    loader_rows_s: float | None
-    """Rows that the loader of one worker reads in a second when nothing else runs."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,6 @@ class Result:
     note: str
     """The change of the rung, or why it was skipped or failed."""
     is_kept: bool
-    setup: Setup | None = None
-    busy_cores: float = 0.0
-    """Cores that other programs kept busy before it."""
 
 
 def measure(
@@ -99,17 +94,111 @@ def measure(
     return None, in_a_line(failure)
 
 
-def busy_cores() -> float:
-    """Number of cores that other programs keep busy, measured for `BUSY_S`."""
-    return psutil.cpu_percent(BUSY_S) / 100 * (psutil.cpu_count() or 1)
-
-
 def in_a_line(failure: str) -> str:
     """The line of a traceback that names the error (its message may have more lines), or the last line."""
     lines = failure.splitlines()
     frames = [number for number, line in enumerate(lines) if line.startswith('  File "')]
     below = lines[frames[-1] + 1 :] if frames else []
     return next((line for line in below if not line.startswith("  ")), lines[-1])
+
+
+class Timed(pl.Callback):
+    """Times the steps of a training, and ends the training after that time.
+
+    Args:
+        seconds: time to measure.
+        is_compiled: whether torch.compile runs in the first steps.
+    """
+
+    def __init__(self, seconds: float, *, is_compiled: bool = False) -> None:
+        self._seconds, self._is_compiled = seconds, is_compiled
+        self._meter = Meter(threads=1)
+        self._steps, self._began_after, self._looks_at = 0, 0, WARM_UP_STEPS
+        self._ended_at = 0.0
+        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
+        self._epoch_rows, self._batch_rows = 0, 0
+        self._speed: Speed | None = None
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Shorten the validation, which is not measured."""
+        trainer.limit_val_batches = 1
+
+    def on_train_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Warm up for a whole epoch: its last batch has fewer rows, for which code is compiled again."""
+        if self._is_compiled:
+            whole = min(int(trainer.num_training_batches) + 1, COMPILED_WARM_UP_STEPS)
+            self._looks_at = max(self._looks_at, whole)
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        """Leave out the time between epochs, but not the start of the loader."""
+        self._ended_at = time.perf_counter()
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        """Add the wait for the batch."""
+        self._wait_s += time.perf_counter() - self._ended_at
+
+    def on_train_batch_end(self, trainer: pl.Trainer, _: Any, __: Any, batch: Any, *___: Any) -> None:
+        """Count a step; begin the measurement after the warm-up, and end it when its time is over."""
+        if self._speed is not None:
+            return
+        self._meter.look()
+        rows = extract_batch_size(batch)
+        self._steps += 1
+        is_look = self._steps == self._looks_at
+        if is_look and torch.cuda.is_available():
+            torch.cuda.synchronize()
+        now = time.perf_counter()
+        self._rows += rows
+        self._time_s += now - self._ended_at
+        self._ended_at = now
+        if is_look and not self._began_after:
+            self._begin(trainer, rows)
+        elif is_look:
+            self._end_if_over(trainer)
+
+    def speed(self, devices: int) -> Speed:
+        """The speed of all devices, each of which has trained as this one."""
+        assert self._speed is not None, "the training has ended by itself"
+        each = self._speed
+        return dataclasses.replace(
+            each,
+            samples_s=each.samples_s * devices,
+            epoch_rows=each.epoch_rows * devices,
+            batch_rows=each.batch_rows * devices,
+        )
+
+    def _begin(self, trainer: pl.Trainer, rows: int) -> None:
+        self._batch_rows, self._epoch_rows = rows, rows * int(trainer.num_training_batches)
+        self._began_after, self._looks_at = self._steps, self._steps + 1
+        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
+        psutil.cpu_percent()
+        self._meter.begin()
+        self._ended_at = time.perf_counter()
+
+    def _end_if_over(self, trainer: pl.Trainer) -> None:
+        """By the first worker's clock, so that all workers end after the same step."""
+        to_go = steps_to_go(self._steps - self._began_after, self._time_s, self._seconds)
+        if to_go := int(trainer.strategy.broadcast(to_go)):
+            self._looks_at = self._steps + to_go
+            self._ended_at = time.perf_counter()
+            return
+        self._speed = Speed(
+            samples_s=self._rows / self._time_s,
+            epoch_rows=self._epoch_rows,
+            batch_rows=self._batch_rows,
+            data_wait_pct=100 * self._wait_s / self._time_s,
+            gpu_util_pct=self._meter.end()[1].get("gpu_util_pct"),
+            cores_busy_pct=psutil.cpu_percent(),
+        )
+        trainer.should_stop = True
+
+
+def steps_to_go(steps: int, time_s: float, seconds: float) -> int:
+    """Steps until the next look at the clock, for which the GPU must have ended its work; 0 where the time is
+    over. At most as many again: the first steps may be faster, on batches that the loader had ready."""
+    if time_s >= TIMED_SHARE * seconds:
+        return 0
+    return min(steps, max(1, round((seconds - time_s) * steps / max(time_s, 1e-9))))
 
 
 def main(file: Path) -> None:
@@ -122,27 +211,13 @@ def main(file: Path) -> None:
     prepared = None if setup.is_raw else build.of_trial(given["trainable"], module, params)
     if setup.loader_workers is not None and not setup.is_raw:
         params = {**params, "loader_workers": setup.loader_workers}
-    timed = Timed(given["seconds"], WARM_UP_STEPS, BLOCKS, is_compiled=setup.fit.compile)
+    timed = Timed(given["seconds"], is_compiled=setup.fit.compile)
     config = dataclasses.replace(setup.fit, max_epochs=10**6, metric=module.METRIC, mode=module.MODE)
     trainable = _with_data_of(setup, module, prepared)
     Fit(trainable, build_params(module.Params, params), config).run(lambda epoch: True, timed)
     if launch.is_first():
-        atomic_io.write(file.with_name(SPEED_FILE), json.dumps(_speed(timed, setup.fit.devices)))
-
-
-def _speed(timed: Timed, devices: int) -> dict[str, Any]:
-    rates = [rate * devices for rate in timed.rates]
-    speed = Speed(
-        samples_s=statistics.median(rates),
-        blocks=rates,
-        epoch_rows=timed.epoch_rows * devices,
-        batch_rows=timed.batch_rows * devices,
-        data_wait_pct=timed.data_wait_pct,
-        gpu_util_pct=timed.gpu_util_pct,
-        cores_busy_pct=timed.cores_busy_pct,
-        loader_rows_s=timed.loader_alone(LOADER_S) if devices == 1 else None,
-    )
-    return dataclasses.asdict(speed)
+        speed = dataclasses.asdict(timed.speed(setup.fit.devices))
+        atomic_io.write(file.with_name(SPEED_FILE), json.dumps(speed))
 
 
 def _with_data_of(setup: Setup, module: Any, prepared: Path | None) -> Any:

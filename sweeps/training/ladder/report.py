@@ -1,4 +1,4 @@
-"""The ladder as a table, a JSON file and a chart, beside published figures."""
+"""The ladder as a table, a JSON file and a chart."""
 
 from __future__ import annotations
 
@@ -16,31 +16,15 @@ import torch
 from matplotlib.figure import Figure
 
 from sweeps.common import atomic_io
-from sweeps.common.formatting import count
-from sweeps.training.ladder.measure import Result, Speed
+from sweeps.training.ladder.measure import Result
 from sweeps.training.ladder.rungs import AGAIN, LadderConfig
 from sweeps.training.profiling.time_breakdown import bound
 
-PUBLISHED = {
-    "as given": ("1x", "35 %"),
-    "more loader workers": ("", "55 %"),
-    "prepared Parquet": ("13.29x", "70 %"),
-    "larger batch": ("", "85 %"),
-    "DDP on all devices": ("3.63x", ""),
-    "ZeRO 2 on all devices": ("21.53x", ""),
-}
-"""Speed-up and GPU-Util, from the sources that `NOTE` names."""
-NOTE = (
-    "Published  Speed-ups: a thesis on face video with 4 PCs (DDP alone 3.63x, with Parquet 13.29x, with\n"
-    "           ZeRO 2, fp16 and larger batches 21.53x). GPU-Util: an article on another model. There,\n"
-    "           shuffling brought GPU-Util to 95 %; here rows are shuffled when they are prepared."
-)
-_TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up", "published", "GPU-Util")
-_WIDTHS = (22, 9, 8, 9, 5, 9, 9, 8)
+_TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up")
+_WIDTHS = (22, 9, 8, 9, 5, 9)
 HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
-MOST_BUSY_PCT = 20.0
-"""Share of all cores that other programs may keep busy, and by which the speed of the first rung may change
-until the end."""
+MOST_CHANGE = 0.2
+"""Share by which the speed of the first rung may change until the end."""
 KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
 
 
@@ -50,14 +34,6 @@ def machine() -> str:
     return f"{os.cpu_count()} cores ({platform.machine()}), {', '.join(gpus) or 'no GPU'}"
 
 
-def notice(busy_cores: float) -> str:
-    """That other programs keep too many cores busy; else ""."""
-    cores = os.cpu_count() or 1
-    if busy_cores / cores * 100 <= MOST_BUSY_PCT:
-        return ""
-    return f"other programs keep {busy_cores:.1f} of {cores} cores busy"
-
-
 def number(value: float, digits: int = 4) -> str:
     """A figure with so many significant digits and no exponent: 17,580, never 1.758e+04."""
     return f"{Decimal(f'{value:.{digits}g}'):,f}"
@@ -65,9 +41,9 @@ def number(value: float, digits: int = 4) -> str:
 
 def cells(result: Result) -> tuple[str, ...]:
     """A row of the table."""
-    speed, published = result.speed, PUBLISHED.get(result.rung, ("", ""))
+    speed = result.speed
     if speed is None or result.times is None:
-        return result.rung, "-", "-", "-", "-", "-", *published
+        return result.rung, "-", "-", "-", "-", "-"
     busy_pct = speed.cores_busy_pct if speed.gpu_util_pct is None else speed.gpu_util_pct
     return (
         result.rung,
@@ -76,7 +52,6 @@ def cells(result: Result) -> tuple[str, ...]:
         f"{speed.data_wait_pct:.0f} %",
         f"{busy_pct:.0f} %",
         f"{result.times:,.2f}x" if result.is_kept else f"({result.times:,.2f}x)",
-        *published,
     )
 
 
@@ -88,70 +63,25 @@ def line(result: Result) -> str:
 
 def doubt(results: Sequence[Result]) -> str:
     """Why the figures allow no verdict; "" where they do."""
-    if said := notice(max(result.busy_cores for result in results)):
-        return said
     last = results[-1]
-    if last.rung != AGAIN or (last.times is not None and abs(last.times - 1) <= MOST_BUSY_PCT / 100):
+    if last.rung != AGAIN or (last.times is not None and abs(last.times - 1) <= MOST_CHANGE):
         return ""
     found = last.note if last.times is None else f"was {last.times:,.2f}x as fast as at the start"
     return f"the first rung, measured again at the end, {found}"
 
 
 def summary(results: Sequence[Result]) -> str:
-    """The speed-up of all rungs, the loader alone, and what limits the fastest setup; or why that is not
-    known."""
+    """The speed-up of all rungs, and what limits the fastest setup; or why that is not known."""
     if why := doubt(results):
         return f"Verdict    none: {why}. Measure again while the PC does nothing else"
     kept = [result for result in results if result.is_kept and result.speed is not None]
-    total = f"Speed-up   {kept[-1].times:,.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'no rung'}"
-    return "\n".join([total, *_loader_alone(results), *_limit(kept), NOTE])
-
-
-def _limit(kept: Sequence[Result]) -> tuple[str, str]:
-    first, last = kept[0].speed, kept[-1].speed
-    assert first is not None
-    assert last is not None
-    costs = {"data_wait_pct": last.data_wait_pct}
-    if last.gpu_util_pct is not None:
-        costs["gpu_util_pct"] = last.gpu_util_pct
-    (waits, computes), (waits_now, computes_now) = _ms_of_a_row(first), _ms_of_a_row(last)
-    return (
-        f"Limit      {': '.join(bound(costs))}",
-        f"Each row   waiting {number(waits, 3)} -> {number(waits_now, 3)} ms, "
-        f"computing {number(computes, 3)} -> {number(computes_now, 3)} ms"
-        + (" (measured on the CPU, which runs ahead of the GPU)" if last.gpu_util_pct is not None else ""),
-    )
-
-
-def _ms_of_a_row(speed: Speed) -> tuple[float, float]:
-    """Milliseconds of waiting and of computing."""
-    whole, waits = 1000 / speed.samples_s, speed.data_wait_pct / 100
-    return whole * waits, whole * (1 - waits)
-
-
-def _loader_alone(results: Sequence[Result]) -> list[str]:
-    """Prepared rows compared with the fastest rung before them, which reads raw data."""
-    names = [result.rung for result in results]
-    if "prepared Parquet" not in names:
-        return []
-    at = names.index("prepared Parquet")
-    raw, prepared = next((r for r in reversed(results[:at]) if r.is_kept), None), results[at]
-    before = raw.speed.loader_rows_s if raw is not None and raw.speed is not None else None
-    after = prepared.speed.loader_rows_s if prepared.speed is not None else None
-    if raw is None or not before or not after:
-        return []
-    return [
-        f"Loader     {number(before)} -> {number(after)} rows/s, {number(after / before, 3)}x, "
-        f"measured alone: {_read_by(raw)} -> {_read_by(prepared)}"
-    ]
-
-
-def _read_by(result: Result) -> str:
-    assert result.setup is not None
-    data = "raw data" if result.setup.is_raw else "prepared rows"
-    workers = result.setup.loader_workers
-    by = "the loader workers of Params" if workers is None else count(workers, "loader worker")
-    return f"{data} by {by}"
+    last = kept[-1]
+    assert last.speed is not None
+    costs = {"data_wait_pct": last.speed.data_wait_pct}
+    if last.speed.gpu_util_pct is not None:
+        costs["gpu_util_pct"] = last.speed.gpu_util_pct
+    total = f"Speed-up   {last.times:,.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'no rung'}"
+    return f"{total}\nLimit      {': '.join(bound(costs))}"
 
 
 def write(config: LadderConfig, results: Sequence[Result]) -> None:
@@ -196,11 +126,7 @@ def chart(trainable: str, results: Sequence[Result]) -> Figure:
         label = f" {number(result.speed.samples_s)}/s, {result.times:,.2f}x{left_out}"
         axes.text(result.speed.samples_s, row, label, va="center", fontsize=9)
     speeds = [result.speed.samples_s for result in results if result.speed is not None]
-    if max(speeds) > 20 * min(speeds):
-        axes.set_xscale("log")
-        axes.set_xlim(min(speeds) / 2, max(speeds) * 4)
-    else:
-        axes.set_xlim(0, max(speeds) * 1.35)
+    axes.set_xlim(0, max(speeds) * 1.35)
     axes.xaxis.set_major_formatter(lambda samples_s, _: number(samples_s))
     axes.set(yticks=range(len(results)), yticklabels=[result.rung for result in results])
     axes.set(xlabel="training speed (samples/s)", title=f"{trainable} on {machine()}")

@@ -7,18 +7,15 @@ from sweeps.training.ladder.measure import Speed
 
 def fake(
     samples_s: float,
-    loader_rows_s: float | None = None,
     data_wait_pct: float = 5.0,
     gpu_util_pct: float | None = None,
     cores_busy_pct: float = 90.0,
 ) -> Speed:
     return Speed(
         samples_s=samples_s,
-        blocks=[samples_s],
         epoch_rows=1000,
         batch_rows=64,
         data_wait_pct=data_wait_pct,
         gpu_util_pct=gpu_util_pct,
         cores_busy_pct=cores_busy_pct,
-        loader_rows_s=loader_rows_s,
     )

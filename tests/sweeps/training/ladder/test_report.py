@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import torch
 
 from sweeps.training.ladder import report
 from sweeps.training.ladder.measure import Result, Speed
-from sweeps.training.ladder.rungs import LadderConfig, Setup
+from sweeps.training.ladder.rungs import LadderConfig
 from tests.sweeps.training.ladder.measured import fake
 
-RAW = Setup(is_raw=True, loader_workers=0)
 
-
-def rung(name: str, speed: Speed, setup: Setup, *, is_kept: bool = True) -> Result:
-    return Result(name, speed, 1.0, "", is_kept, setup)
+def rung(name: str, speed: Speed, *, is_kept: bool = True) -> Result:
+    return Result(name, speed, 1.0, "", is_kept)
 
 
 @pytest.mark.parametrize(
@@ -39,9 +36,9 @@ def test_a_figure_has_commas_and_no_exponent(value: float, digits: int, said: st
 
 
 def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp_path: Path) -> None:
-    fast = Result("larger batch", fake(17583.2, 31234.0), 1758.32, "", True, Setup())
-    slow = Result("as given", fake(0.5, 0.002), 1.0, "", True, RAW)
-    parquet = Result("prepared Parquet", fake(900.0, 45678.0), 90.0, "", True, Setup())
+    fast = Result("larger batch", fake(17583.2), 1758.32, "", True)
+    slow = Result("as given", fake(0.5), 1.0, "", True)
+    parquet = Result("prepared Parquet", fake(900.0), 90.0, "", True)
     results = [slow, parquet, fast]
     report.write(LadderConfig("toy", torch, {}, 1.0, tmp_path), results)
     axes = report.chart("toy", results).axes[0]
@@ -59,47 +56,19 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
 
 
 @pytest.mark.parametrize(
-    ("is_kept", "said"),
-    [
-        (
-            True,
-            "80 -> 5,000 rows/s, 62.5x, measured alone: "
-            "raw data by 4 loader workers -> prepared rows by 4 loader workers",
-        ),
-        (
-            False,
-            "20 -> 5,000 rows/s, 250x, measured alone: "
-            "raw data by 0 loader workers -> prepared rows by 0 loader workers",
-        ),
-    ],
-)
-def test_data_alone_is_compared_with_as_many_loader_workers(is_kept: bool, said: str) -> None:
-    more = dataclasses.replace(RAW, loader_workers=4)
-    prepared = dataclasses.replace(more if is_kept else RAW, is_raw=False)
-    results = [
-        rung("as given", fake(10, 20.0), RAW),
-        rung("more loader workers", fake(40, 80.0), more, is_kept=is_kept),
-        rung("prepared Parquet", fake(90, 5000.0), prepared),
-    ]
-    assert f"Loader     {said}\n" in report.summary(results)
-
-
-@pytest.mark.parametrize(
     ("wait_pct", "gpu_pct", "said"),
     [
         (
             10.0,
             None,
-            "Limit      compute-bound: training waits 10 % of the time for data\n"
-            "Each row   waiting 80 -> 1 ms, computing 20 -> 9 ms\n",
+            "Limit      compute-bound: training waits 10 % of the time for data",
         ),
         (
             60.0,
             None,
-            "Limit      data-bound: training waits 60 % of the time for data\n"
-            "Each row   waiting 80 -> 6 ms, computing 20 -> 4 ms\n",
+            "Limit      data-bound: training waits 60 % of the time for data",
         ),
-        (75.0, 97.0, "Limit      compute-bound: the GPU is busy 97 % of the time\n"),
+        (75.0, 97.0, "Limit      compute-bound: the GPU is busy 97 % of the time"),
         (
             5.0,
             35.0,
@@ -111,24 +80,20 @@ def test_what_holds_it_back_is_said_with_its_figures(
     wait_pct: float, gpu_pct: float | None, said: str
 ) -> None:
     results = [
-        rung("as given", fake(10, data_wait_pct=80.0), RAW),
-        rung("larger batch", fake(100, data_wait_pct=wait_pct, gpu_util_pct=gpu_pct), RAW),
-        rung("compile", fake(50, data_wait_pct=0.0), RAW, is_kept=False),
+        rung("as given", fake(10, data_wait_pct=80.0)),
+        rung("larger batch", fake(100, data_wait_pct=wait_pct, gpu_util_pct=gpu_pct)),
+        rung("compile", fake(50, data_wait_pct=0.0), is_kept=False),
     ]
     assert said in report.summary(results)
 
 
 def test_a_gpu_whose_util_is_unknown_is_not_called_by_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and no NVML
-    only = rung("as given", fake(10, cores_busy_pct=7.0), RAW)
+    only = rung("as given", fake(10, cores_busy_pct=7.0))
     assert "compute-bound: training waits 5 % of the time" in report.summary([only])
     assert "GPU is busy" not in report.summary([only])
 
 
 def test_how_busy_it_was_is_told_of_the_gpu_where_that_is_known() -> None:
     found = [fake(10, cores_busy_pct=7.0), fake(10, gpu_util_pct=0.0, cores_busy_pct=7.0)]
-    assert [report.cells(rung("as given", speed, RAW))[4] for speed in found] == ["7 %", "0 %"]
-
-
-def test_the_published_figure_of_shuffling_is_in_the_summary() -> None:
-    assert "shuffling brought GPU-Util to 95 %" in report.summary([rung("as given", fake(10), RAW)])
+    assert [report.cells(rung("as given", speed))[4] for speed in found] == ["7 %", "0 %"]
