@@ -12,10 +12,10 @@ import torch
 from benchmarks import _measure
 from benchmarks._gpu.line import Run
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
+from sweeps.training.report import Report
 
 COSTS = ("data_wait_pct", "gpu_util_pct", "gpu_memory_gb", "cpu_busy_pct")
 
@@ -52,10 +52,10 @@ def epochs(
         COSTS: medians over the epochs that count; of memory the largest.
     """
     config = FitConfig(max_epochs=1 + counted, metric=module.METRIC, mode=module.MODE, **settings)
-    seen: list[Epoch] = []
+    seen: list[Report] = []
 
-    def on_epoch(epoch: Epoch | Position) -> bool:
-        assert isinstance(epoch, Epoch)
+    def on_epoch(epoch: Report | Position) -> bool:
+        assert isinstance(epoch, Report)
         seen.append(epoch)
         return len(seen) < 2 or has_time()
 
@@ -79,7 +79,7 @@ def epochs(
     }
 
 
-def _over(seen: Sequence[Epoch], name: str) -> float | None:
+def _over(seen: Sequence[Report], name: str) -> float | None:
     values = [epoch.costs[name] for epoch in seen if name in epoch.costs]
     return max(values, default=None) if name == "gpu_memory_gb" else _measure.median(values)
 

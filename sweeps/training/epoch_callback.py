@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -26,51 +25,11 @@ from sweeps.training.epoch_position import Position
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.report import Report
 from sweeps.training.torch_state import seed_epoch
 from sweeps.training.trainer import Trainer
 
-
-@dataclass(frozen=True)
-class Epoch:
-    """One trained and validated epoch."""
-
-    epoch: int
-    """1-based."""
-    score: float
-    """The metric that trials are compared by."""
-    metrics: Mapping[str, float]
-    """All metrics that the model logged."""
-    seconds: float
-    """Wall time of the epoch, training and validation."""
-    costs: Mapping[str, float] = field(default_factory=dict)
-    """Some of `time_breakdown.COSTS`."""
-    notice: str = ""
-    """A warning for the user; mostly empty."""
-
-    @classmethod
-    def of(
-        cls,
-        epoch: int,
-        metric: str,
-        metrics: Mapping[str, float],
-        seconds: float = 0.0,
-        costs: Mapping[str, float] = MappingProxyType({}),
-        notice: str = "",
-    ) -> Epoch:
-        """An epoch as it is reported. Here tensors of 32 bits become decimal numbers, without the digits that
-        come of their rounding.
-
-        Args:
-            epoch: its number.
-            metric: that trials are compared by.
-            metrics: as Lightning has them; schedules that go by a metric need them to the last bit.
-            seconds: as the field, like the others.
-        """
-        known = {name: shortest(value) for name, value in metrics.items()}
-        return cls(epoch, known[metric], known, seconds, costs, notice)
-
-
-OnEpoch = Callable[[Epoch | Position], bool]
+OnEpoch = Callable[[Report | Position], bool]
 """Called with each finished epoch, and with the position where a run is left inside an epoch. False ends the
 training; after a position nothing is trained on, whatever it returns."""
 _Answer = TypeVar("_Answer")
@@ -269,7 +228,7 @@ class EpochEnd(Checkpoint):
         seconds, costs = self._fit.meter.end()
         seconds += self._seconds_before
         notice = "; ".join(filter(None, [*self._fit.new_notices(), self._growth.note(costs)]))
-        epoch = Epoch.of(trainer.current_epoch + 1, name, metrics, seconds, costs, notice)
+        epoch = Report.of(trainer.current_epoch + 1, name, metrics, seconds, costs, notice)
         # A callback may have added epochs to those that are asked for.
         if not self._on_epoch(epoch) or epoch.epoch >= self._fit.config.max_epochs:
             trainer.should_stop = True

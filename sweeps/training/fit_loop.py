@@ -32,10 +32,11 @@ from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import gradient_accumulation, strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.distributed.gradient_accumulation import MicroBatch
-from sweeps.training.epoch_callback import NO_BATCH, Epoch, EpochEnd, LeftInside, OnEpoch, ScoredWeights
+from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside, OnEpoch, ScoredWeights
 from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.report import Report
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
 from sweeps.training.weights import ModelState
@@ -141,11 +142,11 @@ class Fit:
             training_compile.compile_model(self._model)
 
     @property
-    def last_epoch(self) -> Epoch | None:
+    def last_epoch(self) -> Report | None:
         """The checkpoint's last epoch as it was reported, without its time."""
         if not self.first_epoch:
             return None
-        return Epoch.of(self.first_epoch, self.config.objective.metric, self.last_metrics)
+        return Report.of(self.first_epoch, self.config.objective.metric, self.last_metrics)
 
     @property
     def why_no_test(self) -> str:

@@ -27,12 +27,12 @@ from sweeps.training import checkpoint_store, weights
 from sweeps.training.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
 from sweeps.training.profiling.torch_trace import Trace
+from sweeps.training.report import Report
 from sweeps.training.run_settings import BEST, FIT_FILE, SingleRun
 
 PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
@@ -127,7 +127,7 @@ class RunFolder:
             except OSError as error:
                 raise UserError(f"{self._run.folder}: {error}") from None
 
-    def note(self, found: Epoch | Position, training: Fit) -> bool:
+    def note(self, found: Report | Position, training: Fit) -> bool:
         """Record and print an epoch that has ended; save a checkpoint when one is due, and where the run is
         left. Returns whether it trains on."""
         if isinstance(found, Position):
@@ -143,7 +143,7 @@ class RunFolder:
             self._save(found.epoch, training)
         return not self.has_left
 
-    def _note_epoch(self, epoch: Epoch, training: Fit) -> None:
+    def _note_epoch(self, epoch: Report, training: Fit) -> None:
         """Record and print an epoch."""
         if self._config.objective.is_better(epoch.score, self._best[0]):
             self._best = epoch.score, epoch.epoch
@@ -198,7 +198,7 @@ class RunFolder:
         say(f"Weights    {shown_path(self.best)}")
         return 0
 
-    def _write_line(self, epoch: Epoch) -> DiskIsFull | None:
+    def _write_line(self, epoch: Report) -> DiskIsFull | None:
         """Record and print an epoch; returns the error if the disk is full."""
         line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
         text, what = json.dumps(line) + "\n", f"the line of epoch {epoch.epoch}"

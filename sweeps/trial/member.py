@@ -20,10 +20,10 @@ from sweeps.common.param_types import build_params
 from sweeps.storage import folder_reader
 from sweeps.storage.folder_copy import File, Original
 from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
+from sweeps.training.report import Report
 from sweeps.trial import checkpoint_copy, output, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.failures import BROKEN, UNUSABLE, failed, give_up, unfit
@@ -182,7 +182,7 @@ class Member:
         caller = greenlet.getcurrent().parent
         assert caller is not None
 
-        def on_epoch(_found: Epoch | Position) -> bool:
+        def on_epoch(_found: Report | Position) -> bool:
             self._folders.clear()  # the copy of the checkpoint that it went on from
             return bool(caller.switch())
 

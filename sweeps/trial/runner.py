@@ -27,10 +27,10 @@ from sweeps.common.param_types import build_params
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
 from sweeps.training import checkpoint_store
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import CannotContinue, Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
+from sweeps.training.report import Report
 from sweeps.trial import output, place, stop_signal
 from sweeps.trial.failures import BROKEN, UNUSABLE, failed, give_up, unfit
 from sweeps.trial.job import CONTEXT_GB, SAVED, Job
@@ -178,12 +178,12 @@ class TrialRunner:
         self.end()
         self._group.end()
 
-    def _next_epoch(self) -> Epoch | Position | None:
+    def _next_epoch(self) -> Report | Position | None:
         """The next epoch (after a retry some are trained and reported again), the position where the run was
         left, or None when the training ended by itself."""
         if self._run is None:
             self._run = greenlet.greenlet(self._train)
-        found: Epoch | Position | None = self._run.switch(True)
+        found: Report | Position | None = self._run.switch(True)
         return found
 
     def _train(self, _go_on: bool) -> None:
@@ -225,7 +225,7 @@ class TrialRunner:
             self._place = {**self._place, "others": others}
         return self._fit
 
-    def _result(self, epoch: Epoch | Position | None) -> dict[str, Any]:
+    def _result(self, epoch: Report | Position | None) -> dict[str, Any]:
         if isinstance(epoch, Position):
             return self._left(str(epoch))
         if epoch is None:  # by EarlyStopping, for example
@@ -257,7 +257,7 @@ class TrialRunner:
             result[SHOULD_CHECKPOINT] = True
         return result
 
-    def _judged(self, epoch: Epoch) -> dict[str, float]:
+    def _judged(self, epoch: Report) -> dict[str, float]:
         """The metrics that the trial is judged by."""
         found = {self._job.fit.objective.metric: epoch.score}
         for name in self._job.other_metrics:

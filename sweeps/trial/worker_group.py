@@ -26,9 +26,10 @@ from sweeps.cluster import broadcast
 from sweeps.storage import folder_copy, folder_reader
 from sweeps.storage.folder_copy import File
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment, is_lost_connection
-from sweeps.training.epoch_callback import Epoch, OnEpoch
+from sweeps.training.epoch_callback import OnEpoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from sweeps.trial import checkpoint_copy
 from sweeps.trial.failures import WorkerFailed, WorkerUnfit, give_up
 from sweeps.trial.job import Job
@@ -92,7 +93,7 @@ class WorkerGroup:
             fit.run(on_epoch, Listening(), *callbacks)
             return
 
-        def each(found: Epoch | Position) -> bool:
+        def each(found: Report | Position) -> bool:
             members.results()
             trains_on = on_epoch(found)
             members.call("train", trains_on)

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier
 
@@ -48,9 +48,9 @@ def trained(
     params: Any,
     *callbacks: pl.Callback,
     checkpoint: Path | None = None,
-    until: Callable[[Epoch], bool] = lambda epoch: True,
+    until: Callable[[Report], bool] = lambda epoch: True,
     **settings: Any,
-) -> tuple[Fit, list[Epoch]]:
+) -> tuple[Fit, list[Report]]:
     """A run, and its epochs.
 
     Args:
@@ -61,10 +61,10 @@ def trained(
         until: whether to train on after an epoch.
         settings: of FitConfig.
     """
-    seen: list[Epoch] = []
+    seen: list[Report] = []
 
-    def on_epoch(epoch: Epoch | Position) -> bool:
-        assert isinstance(epoch, Epoch)
+    def on_epoch(epoch: Report | Position) -> bool:
+        assert isinstance(epoch, Report)
         seen.append(epoch)
         return until(epoch)
 
@@ -75,7 +75,7 @@ def trained(
 
 def digits(
     *callbacks: pl.Callback, params: digits_mlp.Params | None = None, **more: Any
-) -> tuple[Fit, list[Epoch]]:
+) -> tuple[Fit, list[Report]]:
     """A run of the MLP on digits."""
     return trained(digits_mlp, params or digits_mlp.Params(lr=0.02), *callbacks, **more)
 

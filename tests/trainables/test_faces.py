@@ -13,7 +13,8 @@ import torch
 
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Epoch, Fit
+from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from tests.support.prepared import prepare_small
 from trainables import faces
 from trainables._faces import boxes as _faces_boxes
@@ -461,7 +462,7 @@ def test_the_network_is_a_small_one_of_separable_convolutions() -> None:
 def test_a_trial_learns_the_few_rows_that_it_sees(prepared: Path) -> None:
     losses: list[float] = []
 
-    def on_epoch(epoch: Epoch) -> bool:
+    def on_epoch(epoch: Report) -> bool:
         losses.append(epoch.metrics["train_loss"])
         return True
 

@@ -21,8 +21,8 @@ from sweeps.space.multi_model import OneSpace
 from sweeps.training import held_out
 from sweeps.training.config import FitConfig
 from sweeps.training.data.dataset import has_preparation
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from tests.support.prepared import prepare_small
 from trainables import fashion_cnn, fashion_vit
 from trainables._shared import fashion_mnist
@@ -155,9 +155,9 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
     params = small_params(module)
     prepared = prepare_small(module, params, tmp_path / "rows") if has_preparation(module) else None
     training = Fit(module, params, fit_config(module), prepared=prepared)
-    epochs: list[Epoch] = []
+    epochs: list[Report] = []
 
-    def on_epoch(epoch: Epoch) -> bool:
+    def on_epoch(epoch: Report) -> bool:
         epochs.append(epoch)
         training.save(tmp_path)
         return True
@@ -177,7 +177,7 @@ def test_a_trainable_learns(name: str) -> None:
         pytest.skip("takes more rows than a quick test prepares: see its own tests")
     scores: list[float] = []
 
-    def on_epoch(epoch: Epoch) -> bool:
+    def on_epoch(epoch: Report) -> bool:
         scores.append(epoch.score)
         return True
 
@@ -343,7 +343,7 @@ def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_pat
     Fit(fashion_vit, params, config).run(lambda epoch: not whole.append(epoch.metrics["val_loss"]))
     first = Fit(fashion_vit, params, config)
 
-    def until_the_second(epoch: Epoch) -> bool:
+    def until_the_second(epoch: Report) -> bool:
         halves.append(epoch.metrics["val_loss"])
         if epoch.epoch == 2:
             first.save(tmp_path)

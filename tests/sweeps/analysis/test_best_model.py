@@ -20,8 +20,8 @@ from sweeps.common.errors import UserError
 from sweeps.record.record import Record
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from tests.conftest import propose
 from tests.support.weighed import FRONT, report, weighed
 
@@ -46,7 +46,7 @@ def train(record: Record, swept: dict[str, Any], fixed: dict[str, Any]) -> None:
     number = propose(record, swept, trainable="digits_mlp", fixed=fixed, seed=3).number
     fit = Fit(digits, digits.Params(**{**fixed, **swept}), dataclasses.replace(CONFIG, seed=3))
 
-    def heard(epoch: Epoch) -> bool:
+    def heard(epoch: Report) -> bool:
         record.report(number, epoch.epoch, epoch.score, epoch.metrics, epoch.seconds)
         return True
 

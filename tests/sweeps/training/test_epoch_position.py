@@ -17,9 +17,9 @@ from torch.utils.data import DataLoader, Dataset
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import ASK_EVERY_STEPS, Position, Questions
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from tests.sweeps.training.schedules import lowered_on_plateau
 
 ROWS, EPOCHS = 80, 3
@@ -89,12 +89,12 @@ def run(
     checkpoint: Path | None = None,
     leave_after: int = 10**9,
     save: Path | None = None,
-) -> tuple[list[Epoch | Position], Fit]:
+) -> tuple[list[Report | Position], Fit]:
     """What a run reports; it is asked to leave after so many questions, and saves itself where it does."""
     questions, reported = iter(range(10**9)), []
     training = Fit(what, None, fit, checkpoint, is_to_leave=lambda: next(questions) >= leave_after)
 
-    def on_epoch(found: Epoch | Position) -> bool:
+    def on_epoch(found: Report | Position) -> bool:
         reported.append(found)
         if isinstance(found, Position):
             assert save is not None
@@ -137,8 +137,8 @@ def test_it_trains_as_one_that_was_never_left(
     torch.rand(7), np.random.random(7)  # another trial used this process meanwhile
     after, resumed = run(what, config(micro_batch), tmp_path / "left")
     assert before.pop() == position
-    found = [(each.epoch, each.metrics) for each in [*before, *after] if isinstance(each, Epoch)]
-    assert found == [(each.epoch, each.metrics) for each in whole if isinstance(each, Epoch)]
+    found = [(each.epoch, each.metrics) for each in [*before, *after] if isinstance(each, Report)]
+    assert found == [(each.epoch, each.metrics) for each in whole if isinstance(each, Report)]
     expected = last_weights(uninterrupted, tmp_path / "whole")
     for name, tensor in last_weights(resumed, tmp_path / "resumed").items():
         assert torch.equal(tensor, expected[name]), name
@@ -154,8 +154,8 @@ def test_it_may_be_left_again_and_again(prepared: Path, tmp_path: Path) -> None:
         if not isinstance(reported[-1], Position):
             break
         checkpoint = tmp_path / str(turn)
-    epochs = [each for each in found if isinstance(each, Epoch)]
-    assert [each.metrics for each in epochs] == [each.metrics for each in whole if isinstance(each, Epoch)]
+    epochs = [each for each in found if isinstance(each, Report)]
+    assert [each.metrics for each in epochs] == [each.metrics for each in whole if isinstance(each, Report)]
     expected = last_weights(uninterrupted, tmp_path / "whole")
     for name, tensor in last_weights(training, tmp_path / "resumed").items():
         assert torch.equal(tensor, expected[name]), name
@@ -167,7 +167,7 @@ def test_the_time_of_an_epoch_is_that_of_its_parts(prepared: Path, tmp_path: Pat
     about = torch.load(tmp_path / "left" / "resume.ckpt", weights_only=False)["callbacks"]["EpochEnd"]
     assert about["left"]["seconds"] > 0
     after, _ = run(what, config(), tmp_path / "left")
-    assert isinstance(after[0], Epoch)
+    assert isinstance(after[0], Report)
     assert after[0].seconds > about["left"]["seconds"]
 
 
@@ -189,7 +189,7 @@ def test_data_without_a_position_is_trained_to_the_end_of_the_epoch() -> None:
         val_dataloader = train_dataloader
 
     reported, _ = run(trainable(Plain), config(), leave_after=0)
-    assert [type(each) for each in reported] == [Epoch] * EPOCHS
+    assert [type(each) for each in reported] == [Report] * EPOCHS
 
 
 @pytest.mark.parametrize(

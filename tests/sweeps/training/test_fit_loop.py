@@ -21,8 +21,8 @@ from sweeps.common.objective import Mode, Objective
 from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from tests.sweeps.training.schedules import lowered_on_plateau
 from trainables import digits_mlp
 from trainables._shared.classifier import Classifier
@@ -98,12 +98,12 @@ def train(
     save_at: int = 0,
     folder: Path | None = None,
     stop: bool = False,
-) -> tuple[list[Epoch], Fit]:
+) -> tuple[list[Report], Fit]:
     """The epochs of a run, which saves itself after the epoch `save_at` (and stops there)."""
     training = Fit(what, digits_mlp.Params(), fit_config, checkpoint)
-    epochs: list[Epoch] = []
+    epochs: list[Report] = []
 
-    def on_epoch(epoch: Epoch) -> bool:
+    def on_epoch(epoch: Report) -> bool:
         epochs.append(epoch)
         if epoch.epoch != save_at:
             return True
@@ -116,7 +116,7 @@ def train(
     return epochs, training
 
 
-def metrics(epochs: list[Epoch]) -> dict[int, dict[str, float]]:
+def metrics(epochs: list[Report]) -> dict[int, dict[str, float]]:
     return {epoch.epoch: dict(epoch.metrics) for epoch in epochs}
 
 
@@ -201,7 +201,7 @@ def test_a_metric_of_an_earlier_epoch_is_not_taken_for_this_ones(where: str) -> 
             self.log("seldom", 1.0)
 
     model = type("Seldom", (Noisy,), {where: log_at_first})
-    told: list[Epoch] = []
+    told: list[Report] = []
     run = Fit(trainable(lambda params: model()), digits_mlp.Params(), config(3, metric="seldom"))
     with pytest.raises(MetricNotLogged, match="metric 'seldom' was not logged in epoch 2; logged: train_"):
         run.run(lambda epoch: told.append(epoch) or True)
@@ -233,7 +233,7 @@ def test_a_trial_that_is_told_to_stop_ends_in_order() -> None:
     training = Fit(trainable(lambda params: Watched()), digits_mlp.Params(), config())
     epochs: list[int] = []
 
-    def stop_after_two(epoch: Epoch) -> bool:
+    def stop_after_two(epoch: Report) -> bool:
         epochs.append(epoch.epoch)
         return epoch.epoch < 2
 

@@ -20,8 +20,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset, Weighte
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.training import epoch_callback, held_out
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 
 CONFIG = FitConfig(max_epochs=3, metric="val_acc", mode="max", precision="32")
 
@@ -78,8 +78,10 @@ def trainable(model: type[Net], *callbacks: pl.Callback) -> Any:
     )
 
 
-def trained(what: Any, config: FitConfig = CONFIG, checkpoint: Path | None = None) -> tuple[list[Epoch], Fit]:
-    epochs: list[Epoch] = []
+def trained(
+    what: Any, config: FitConfig = CONFIG, checkpoint: Path | None = None
+) -> tuple[list[Report], Fit]:
+    epochs: list[Report] = []
     fit = Fit(what, SimpleNamespace(), config, checkpoint)
     fit.run(lambda epoch: epochs.append(epoch) or True)  # type: ignore[arg-type, func-returns-value]
     return epochs, fit

@@ -21,10 +21,10 @@ from sweeps.training import micro_batches
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatches
+from sweeps.training.report import Report
 from tests.sweeps.training.test_epoch_position import run, trainable
 
 ROWS, BATCH, EPOCHS = 83, 8, 3
@@ -172,7 +172,7 @@ def test_a_limit_of_steps_holds(build: Build) -> None:
     what = trainable(lambda: build(True), Net)
     for micro_batch in (None, 2):
         seen, fit = run(what, config(micro_batch, steps_per_epoch=4))
-        assert [each.epoch for each in seen if isinstance(each, Epoch)] == [1, 2, 3]
+        assert [each.epoch for each in seen if isinstance(each, Report)] == [1, 2, 3]
         assert fit._trainer is not None
         assert fit._trainer.global_step == 12
 

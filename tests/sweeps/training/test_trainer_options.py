@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.training import trainer_options
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from sweeps.training.trainer_options import FREE, OWNED, OWNED_CALLBACKS
 from trainables import digits_mlp
 
@@ -50,7 +50,7 @@ class Seen(pl.Callback):
         self.steps.append(trainer.global_step)
 
 
-def trained(options: Any, config: FitConfig = CONFIG) -> tuple[Seen, list[Epoch]]:
+def trained(options: Any, config: FitConfig = CONFIG) -> tuple[Seen, list[Report]]:
     seen, epochs = Seen(), list[Any]()
     fit = Fit(trainable(options), digits_mlp.Params(batch_size=64), config)
     fit.run(lambda epoch: epochs.append(epoch) or True, seen)

@@ -11,9 +11,9 @@ import torch
 from sweeps.common.params_file import FILE, WEIGHTS_FILE
 from sweeps.training import weights
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from sweeps.training.weights import ModelState
 from trainables import digits_mlp
 
@@ -45,7 +45,7 @@ def test_what_a_checkpoint_takes_is_known_before_one_is_written(strategy: str, t
     assert fit.checkpoint_bytes == 0, "nothing has been trained"
     said: list[int] = []
 
-    def on_epoch(found: Epoch | Position) -> bool:
+    def on_epoch(found: Report | Position) -> bool:
         said.append(fit.checkpoint_bytes)
         fit.save(tmp_path)
         return True

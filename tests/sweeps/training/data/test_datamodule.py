@@ -17,8 +17,8 @@ from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import Columns, ParquetDataModule
 from sweeps.training.data.sampler import Batches, Slice
 from sweeps.training.data.shards import NotPrepared
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import Report
 from tests.sweeps.training.data.numbered import data_set, numbers_of, reader
 
 # Batches.
@@ -287,7 +287,7 @@ def test_our_fit_has_another_order_in_each_epoch_and_goes_on_with_it(
     assert whole[:4] != whole[4:8] != whole[8:]
     stopped = Fit(trainable, None, config)
 
-    def save(epoch: Epoch) -> bool:
+    def save(epoch: Report) -> bool:
         if epoch.epoch == 2:
             stopped.save(tmp_path)
         return epoch.epoch < 2

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_callback import Epoch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling.step_profiler import LOOK_EVERY_S, GpuUtil, Meter
 from sweeps.training.profiling.time_breakdown import COSTS, PARTS
+from sweeps.training.report import Report
 from trainables import digits_mlp
 
 WAIT_S = 0.02
@@ -49,7 +49,7 @@ class SlowData(pl.LightningDataModule):
         return self.inner.val_dataloader()
 
 
-def second_epoch(wait_s: float) -> Epoch:
+def second_epoch(wait_s: float) -> Report:
     class Trainable:
         METRIC, MODE, Params = "val_acc", "max", digits_mlp.Params
         build_model = staticmethod(digits_mlp.build_model)
@@ -58,7 +58,7 @@ def second_epoch(wait_s: float) -> Epoch:
         def build_data(params: Any) -> Any:
             return SlowData(wait_s)
 
-    epochs: list[Epoch] = []
+    epochs: list[Report] = []
     config = FitConfig(max_epochs=2, metric="val_acc", mode="max")
     Fit(Trainable(), digits_mlp.Params(), config).run(lambda epoch: epochs.append(epoch) or True)
     return epochs[1]

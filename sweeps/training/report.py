@@ -1,0 +1,49 @@
+"""What a training reports of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from sweeps.common.formatting import shortest
+
+
+@dataclass(frozen=True)
+class Report:
+    """One trained and validated epoch."""
+
+    epoch: int
+    """1-based."""
+    score: float
+    """The metric that trials are compared by."""
+    metrics: Mapping[str, float]
+    """All metrics that the model logged."""
+    seconds: float
+    """Wall time of the epoch, training and validation."""
+    costs: Mapping[str, float] = field(default_factory=dict)
+    """Some of `time_breakdown.COSTS`."""
+    notice: str = ""
+    """A warning for the user; mostly empty."""
+
+    @classmethod
+    def of(
+        cls,
+        epoch: int,
+        metric: str,
+        metrics: Mapping[str, float],
+        seconds: float = 0.0,
+        costs: Mapping[str, float] = MappingProxyType({}),
+        notice: str = "",
+    ) -> Report:
+        """An epoch as it is reported. Here tensors of 32 bits become decimal numbers, without the digits that
+        come of their rounding.
+
+        Args:
+            epoch: its number.
+            metric: that trials are compared by.
+            metrics: as Lightning has them; schedules that go by a metric need them to the last bit.
+            seconds: as the field, like the others.
+        """
+        known = {name: shortest(value) for name, value in metrics.items()}
+        return cls(epoch, known[metric], known, seconds, costs, notice)
