@@ -16,7 +16,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import sweep_info
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.record import Record
-from sweeps.record.trials import EpochRow, Status, TrialRow, Waits
+from sweeps.record.trials import EpochRow, Status, TrialRow
 
 FILE = Path(__file__).parent / "data" / "recorded_sweeps.json.gz"
 BUSY, QUIET_S = "busy", 20.0
@@ -46,18 +46,16 @@ class Recorded:
 
     name: str
     kind: str
-    """real, BUSY, or that of the clock: short or long."""
+    """real, or BUSY."""
     settings: Mapping[str, Any]
     slots: int
     """Trials at a time."""
     total_s: float
-    """From the beginning to the end, with the score on the test rows."""
+    """From the beginning to the end, with the score on the test rows, if there is one."""
     trials: Sequence[Trial]
     mode: str = "max"
     confirm: tuple[int, int] | None = None
     """Trials that are rerun, and seeds."""
-    is_scored: bool = True
-    """Whether the winner was scored on test rows."""
 
     @property
     def config(self) -> SweepConfig:
@@ -89,15 +87,6 @@ class Past(RankedTrials):
             if trial.end is not None and trial.end <= moment and trial.status != "unfinished":
                 row.status, row.end = trial.status, trial.end
                 self._settle(row)
-
-    def waits(self, sweep: Recorded) -> Waits | None:
-        """Whether a trial was paused then."""
-        waits_at, config, record = getattr(sweep.scheduler, "waits_at", None), sweep.config, self
-        if waits_at is None:
-            return None
-        return lambda trial: (
-            trial.confirms is None and bool(waits_at(config, record, trial.number, len(trial.epochs)))
-        )
 
 
 def of_folder(folder: Path, slots: int) -> Recorded:
@@ -134,21 +123,18 @@ def of_folder(folder: Path, slots: int) -> Recorded:
         trials=trials,
         mode=info.objective.mode,
         confirm=None if info.confirm is None else (info.confirm.top, info.confirm.seeds),
-        is_scored=not info.without_test,
     )
 
 
-def save(sets: Mapping[str, Iterable[Recorded]], path: Path = FILE) -> None:
-    """Write sweeps, by the name of their set."""
-    content = {name: [dataclasses.asdict(sweep) for sweep in sweeps] for name, sweeps in sets.items()}
-    text = json.dumps(content, separators=(",", ":"))
+def save(sweeps: Iterable[Recorded], path: Path = FILE) -> None:
+    """Write sweeps into a file."""
+    text = json.dumps([dataclasses.asdict(sweep) for sweep in sweeps], separators=(",", ":"))
     path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 
-def load(path: Path = FILE) -> dict[str, list[Recorded]]:
-    """The sweeps of a file, by the name of their set."""
-    content = json.loads(gzip.decompress(path.read_bytes()))
-    return {name: [_sweep(each) for each in sweeps] for name, sweeps in content.items()}
+def load(path: Path = FILE) -> list[Recorded]:
+    """The sweeps of a file."""
+    return [_sweep(each) for each in json.loads(gzip.decompress(path.read_bytes()))]
 
 
 def _sweep(content: Mapping[str, Any]) -> Recorded:

@@ -54,7 +54,7 @@ def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> boo
 def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
     """All trials, and how many may be expected to continue at each rung."""
     ends, trials = (*rungs(config), config.max_epochs), planned_trials[-1]
-    return [Cohort(0, ends, tuple(_reach(config, trials)), "at once", 1 / config.reduction_factor)]
+    return [Cohort(0, ends, tuple(_reach(config, trials)))]
 
 
 def _reach(config: SweepConfig, trials: int) -> list[float]:

@@ -61,7 +61,7 @@ def most_waiting(config: SweepConfig, running: int) -> int:
 def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
     """All trials, of which exactly so many continue at each rung."""
     ends, trials = (*rungs(config), config.max_epochs), planned_trials[-1]
-    return [Cohort(0, ends, tuple(trials_at_rungs(config, trials)), "in turn", 1 / config.reduction_factor)]
+    return [Cohort(0, ends, tuple(trials_at_rungs(config, trials)), waits=True)]
 
 
 class Halving(PausingScheduler):

@@ -64,7 +64,7 @@ def cohorts(config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
             bracket.first,
             (*bracket.rungs, config.max_epochs),
             tuple(bracket.kept(config.reduction_factor)),
-            "together",
+            waits=True,
         )
         for bracket in brackets.all_brackets(config, planned_trials)
     ]

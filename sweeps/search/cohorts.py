@@ -1,6 +1,6 @@
 """Which trials a scheduler ranks against each other, and how many of them it lets train how far.
 
-The plan counts the epochs of a sweep by this, and `analysis/time_left.py` plays the rest of the sweep.
+The plan counts the epochs of a sweep by this, and `execution/output/time_left.py` those that are left.
 """
 
 from __future__ import annotations
@@ -8,14 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Literal
 
 from sweeps.config.sweep_config import SweepConfig
-
-Continues = Literal["in turn", "together", "at once"]
-"""Who continues after a rung. in turn: so many, each as soon as enough others have come there. together: so
-many, when all have come there. at once: each is judged by those that came before it, so the numbers are
-expectations."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +22,9 @@ class Cohort:
     """The epochs of its rungs, and the last epoch."""
     reach: tuple[float, ...]
     """How many trials train to each of these, when none fails."""
-    continues: Continues = "at once"
-    share: float = 1.0
-    """In turn: of those that have come to a rung, so many may continue by then. At once: a trial continues
-    whose score is in the best such share of those that came before it."""
+    waits: bool = False
+    """Whether a trial waits at a rung for others, so that exactly as many continue; else each is judged by
+    those that came before it, so the numbers are expectations."""
 
     @property
     def size(self) -> int:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from sweeps.common.formatting import cell, count, short
 from sweeps.execution.output import status_lines
-from sweeps.execution.output.countdown import Countdown
+from sweeps.execution.output.time_left import TimeLeftTeller
 from sweeps.execution.run_context import RunContext
 from sweeps.record.trials import BAD, TrialRow
 
@@ -56,7 +56,7 @@ class SweepReporter(CLIReporter):
         self._driver, self._record, self._disk = driver, driver.record, driver.disk
         self._running: set[int] = set()
         """Trials that have a process."""
-        self._countdown = Countdown(driver, slots)
+        self._time_left = TimeLeftTeller(driver, slots)
         self._clock, self._status_next = clock, clock() + STATUS_EVERY_S
         self._all_began = False
         self._told = {trial.number for trial in self._trials if trial.status != "unfinished"}
@@ -96,7 +96,7 @@ class SweepReporter(CLIReporter):
     def _log(self, done: bool) -> None:
         """The trials that have ended since the last time; the status once the first trials train, and every
         minute."""
-        left = "" if done else f"; {self._countdown.in_words()}"
+        left = "" if done else f"; {self._time_left.in_words()}"
         new = [t for t in self._trials if t.status != "unfinished" and t.number not in self._told]
         for trial in sorted(new, key=lambda trial: trial.end or 0.0):
             self._told.add(trial.number)
@@ -115,7 +115,7 @@ class SweepReporter(CLIReporter):
         return self._all_began and not before
 
     def _status(self, done: bool) -> Text:
-        left = "" if done else self._countdown.in_words()
+        left = "" if done else self._time_left.in_words()
         return Text(f"{self._summary(left)}; {self._disk.in_words(is_last=done)}")
 
     def _summary(self, left: str) -> str:

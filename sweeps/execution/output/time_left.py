@@ -1,0 +1,157 @@
+"""The time left of a sweep that runs: the epochs to come, at the pace of those before.
+
+How many trials train how far the scheduler says (`search/cohorts.py`). The pace is that of this run of the
+sweep, since its number of slots has changed or a pause has ended; the range is that of the trials' seconds
+per epoch, from the 20 % quantile to the 80 % quantile. `benchmarks/time_left.py` compares it with the truth.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sweeps.common.formatting import rough, rough_range
+from sweeps.execution.run_context import RunContext
+from sweeps.record.ranking import RankedTrials
+from sweeps.search import cohorts
+from sweeps.search.cohorts import Cohort
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """Seconds until a sweep ends."""
+
+    best_s: float
+    """The best guess."""
+    low_s: float
+    high_s: float
+
+    def in_words(self, budget_s: float | None) -> str:
+        """`about 12 min left (9 to 16 min)`, within what is left of --time-budget-hours."""
+        best_s, high_s, ends = self.best_s, self.high_s, ""
+        if budget_s is not None and self.low_s >= budget_s:
+            return f"{rough(budget_s)} left until --time-budget-hours ends it"
+        if high_s < 1:
+            return "less than 1 s left"
+        if budget_s is not None and high_s > budget_s:
+            best_s, high_s, ends = min(best_s, budget_s), budget_s, "when --time-budget-hours ends it"
+        noted = ", ".join(note for note in (rough_range(self.low_s, high_s, best_s), ends) if note)
+        return f"about {rough(best_s)} left" + (f" ({noted})" if noted else "")
+
+
+class TimeLeftTeller:
+    """Tells the time left of a sweep.
+
+    Args:
+        driver: of the sweep.
+        slots: trials that may train now.
+    """
+
+    def __init__(self, driver: RunContext, slots: Callable[[], int]) -> None:
+        self._driver, self._slots = driver, slots
+        self._slots_before, self._since = slots(), 0.0
+        self._planned: Sequence[int] = ()
+        self._ahead: Sequence[Cohort] = ()
+
+    def now(self) -> TimeLeft | None:
+        """The time left; None before the first epoch."""
+        record, now = self._driver.record, time.time()
+        if (slots := self._slots()) != self._slots_before:
+            self._slots_before, self._since = slots, now
+        return time_left(record, self._cohorts(), slots, self._since, now)
+
+    def in_words(self) -> str:
+        """The same in words, as far as it is known."""
+        left = self.now()
+        if left is None:
+            return "time left: known after the first epoch"
+        return left.in_words(self._driver.end.left_s())
+
+    def _cohorts(self) -> Sequence[Cohort]:
+        """Those of now: a user may plan more trials or fewer, and a space may have fewer points."""
+        record, config = self._driver.record, self._driver.config
+        *before, last = record.planned_trials or [config.num_trials or 1]
+        planned = [*before, max(last, len(record.searched))]
+        if planned != self._planned:
+            self._planned, self._ahead = planned, cohorts.of(self._driver.plan.scheduler, config, planned)
+        return self._ahead
+
+
+def time_left(
+    record: RankedTrials, ahead: Sequence[Cohort], slots: int, since: float, now: float
+) -> TimeLeft | None:
+    """The time left of a sweep that runs; None before its first epoch.
+
+    Args:
+        record: of the sweep.
+        ahead: its trials, and how far they are to train.
+        slots: trials at a time.
+        since: the moment from which there are so many, in seconds since 1970.
+        now: the same.
+    """
+    of_trials = [trial.epochs[len(trial.epochs)].seconds for trial in record.trials if trial.epochs]
+    if not of_trials:
+        return None
+    mean_s = statistics.fmean(of_trials)
+    spans = [*itertools.chain.from_iterable(spans_left(record, cohort) for cohort in ahead)]
+    spans += _spans_of_reruns(record, ahead[-1].ends[-1])
+    slot_epochs = sum(trials * epochs for trials, epochs in spans) / slots
+    longest = max((epochs for trials, epochs in spans if trials >= 0.5), default=0)
+    # The last trials leave slots idle: on average, half as long as the longest of them takes.
+    epochs = max(longest, slot_epochs + (1 - 1 / slots) * longest / 2)
+    best_s = epochs * _epoch_s(record, mean_s, slots, since, now)
+    low, high = _quantiles(of_trials)
+    return TimeLeft(best_s, best_s * min(1.0, low / mean_s), best_s * max(1.0, high / mean_s))
+
+
+def spans_left(record: RankedTrials, cohort: Cohort) -> Iterator[tuple[float, int]]:
+    """How many trials of a cohort have how many epochs to the next rung before them, of each rung."""
+    members = record.searched[cohort.first : cohort.first + cohort.size]
+    live = [len(trial.epochs) for trial in members if trial.status == "unfinished"]
+    to_begin = float(cohort.size - len(members))
+    for rung, (end, span) in enumerate(zip(cohort.ends, cohort.spans, strict=True)):
+        begins_at = end - span
+        begin_on_their_own = rung == 0 or not cohort.waits
+        under_way = [n for n in live if begins_at < n < end or (n == begins_at and begin_on_their_own)]
+        yield to_begin, span
+        yield from ((1, end - epoch) for epoch in under_way)
+        if end == cohort.ends[-1]:
+            return
+        if cohort.waits:
+            to_begin = max(0.0, cohort.reach[rung + 1] - sum(len(trial.epochs) > end for trial in members))
+        else:
+            to_begin = (to_begin + len(under_way)) * cohort.reach[rung + 1] / cohort.reach[rung]
+
+
+def _spans_of_reruns(record: RankedTrials, last_epoch: int) -> list[tuple[float, int]]:
+    """The same of the reruns of the best trials."""
+    unfinished = [(1.0, last_epoch - len(trial.epochs)) for trial in record.unfinished_reruns]
+    return [*unfinished, (len(record.reruns_to_come()), last_epoch)]
+
+
+def _epoch_s(record: RankedTrials, mean_s: float, slots: int, since: float, now: float) -> float:
+    """Seconds that an epoch takes a slot by the clock, with all that comes between epochs.
+
+    Each slot is taken to have trained one epoch before the first that is counted.
+    """
+    began = [run.started or 0.0 for run in record.info.runs]
+    gone_on = [each.time for each in record.info.steered if each.command == "go"]
+    counted_from = max([since, *began, *gone_on])
+    reported, first = 0, now
+    for trial in record.trials:
+        for row in reversed(trial.epochs.values()):
+            if row.time < counted_from:
+                break
+            reported, first = reported + 1, min(first, row.time)
+    return slots * (now - first + mean_s) / (max(0, reported - 1) + slots)
+
+
+def _quantiles(values: Sequence[float]) -> tuple[float, float]:
+    """The 20 % and the 80 % quantile."""
+    if len(values) == 1:
+        return values[0], values[0]
+    low, _, _, high = statistics.quantiles(values, n=5, method="inclusive")
+    return low, high
