@@ -21,7 +21,7 @@ from sweeps.common.formatting import count, duration, shown_path, size
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.training.config import MAX_BAD_PCT
-from sweeps.training.data import dataset, ray_pipeline, shuffle, staging
+from sweeps.training.data import dataset, ray_pipeline, shards, shuffle, staging
 from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Column, Manifest, NotPrepared, Shard
@@ -60,6 +60,11 @@ def ensure(
         CannotPrepare: too many raw files are corrupt, or the disk is full; finished parts are kept.
     """
     with alone(data_set):
+        try:
+            if shards.convert_parquet(data_set.folder):
+                print(f"{shown_path(data_set.folder)}: its Parquet files are Arrow files now.", flush=True)
+        except OSError as error:
+            raise CannotPrepare(f"{data_set.folder} can't be converted: {error.strerror or error}") from None
         try:
             if data_set.manifest() is not None:
                 if has_to_say:

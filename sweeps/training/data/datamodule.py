@@ -7,8 +7,7 @@ groups of a window; batches to validate and to test are slices of contiguous mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 from sweeps.common.seeding import seed_of_run
 from sweeps.training.data.read_ahead import read_ahead
 from sweeps.training.data.sampler import WINDOW_ROWS, Batches, Group, Order, Slice
-from sweeps.training.data.shards import Column, Manifest, NotPrepared, Shard, mapped, open_shard, to_arrays
+from sweeps.training.data.shards import Manifest, NotPrepared, open_shard, to_arrays
 
 Batch = dict[str, torch.Tensor]
 """Column to [rows, ...]."""
@@ -29,8 +28,6 @@ Columns = dict[str, npt.NDArray[Any]]
 """The same as NumPy arrays."""
 Transform = Callable[[str, int, Columns], Columns]
 """From split, epoch and stored batch to the batch to train on."""
-KEPT_GROUPS = 64
-"""Row groups of a shard kept in memory: successive batches read those of one window."""
 
 
 class PreparedRows(Dataset[Batch]):
@@ -59,14 +56,11 @@ class PreparedRows(Dataset[Batch]):
         self._has_cuda = torch.cuda.is_available()
         groups = []
         for number, shard in enumerate(self._shards):
-            metadata = open_shard(folder, shard, self._columns)[0].metadata
-            groups += [
-                Group(number, group, metadata.row_group(group).num_rows)
-                for group in range(metadata.num_row_groups)
-            ]
+            found = open_shard(folder, shard, self._columns)
+            groups += [Group(number, group, rows.num_rows) for group, rows in enumerate(found)]
         self._groups = tuple(group for group in groups if group.rows)
         self._order: Order | None = None
-        self._readers: dict[int, Callable[[int], Columns]] = {}
+        self._opened: dict[int, list[Columns]] = {}
 
     def __len__(self) -> int:
         return sum(group.rows for group in self._groups)
@@ -89,7 +83,7 @@ class PreparedRows(Dataset[Batch]):
         }
         places, done = {name: content.numpy() for name, content in batch.items()}, 0
         for group, chosen, count in self._pieces(self._order, wanted.first, wanted.last):
-            for name, values in self._reader(group.shard)(group.number).items():
+            for name, values in self._groups_of(group.shard)[group.number].items():
                 place = places[name][done : done + count]
                 if isinstance(chosen, slice):
                     place[:] = values[chosen]
@@ -123,10 +117,17 @@ class PreparedRows(Dataset[Batch]):
                 yield group, inside + (first_row - passed), len(inside)
                 passed += count
 
-    def _reader(self, number: int) -> Callable[[int], Columns]:
-        if number not in self._readers:
-            self._readers[number] = _reader(self._folder, self._shards[number], self._columns)
-        return self._readers[number]
+    def _groups_of(self, number: int) -> list[Columns]:
+        """The row groups of a shard, each column as bytes [rows, bytes]."""
+        if number not in self._opened:
+            self._opened[number] = [
+                {
+                    name: values.reshape(len(values), -1).view(np.uint8)
+                    for name, values in to_arrays(group, self._columns).items()
+                }
+                for group in open_shard(self._folder, self._shards[number], self._columns)
+            ]
+        return self._opened[number]
 
 
 class Loader(DataLoader[Batch]):
@@ -169,34 +170,7 @@ class Loader(DataLoader[Batch]):
         self._batches.start = state["epoch"], passed // rows
 
 
-def _reader(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> Callable[[int], Columns]:
-    """A function from the number of a row group to its columns [rows, bytes]: arrays are views of the mapped
-    file, numbers come from Parquet's reader.
-
-    Raises:
-        NotPrepared: the shard was not written by `shards.write_shard`.
-    """
-    file, content = open_shard(folder, shard, columns)
-    numbers = {name: column for name, column in columns.items() if not column.shape}
-
-    @lru_cache(KEPT_GROUPS)
-    def read(group: int) -> Columns:
-        table = file.read_row_group(group, columns=list(numbers), use_threads=False)
-        found = to_arrays(table, numbers)
-        try:
-            return {
-                name: mapped(content, file.metadata, group, name, column.row_bytes)
-                if column.shape
-                else found[name].view(np.uint8).reshape(-1, column.row_bytes)
-                for name, column in columns.items()
-            }
-        except ValueError as error:
-            raise NotPrepared(f"{folder / shard.file}: {error}; prepare the data again") from None
-
-    return read
-
-
-class ParquetDataModule(pl.LightningDataModule):
+class PreparedDataModule(pl.LightningDataModule):
     """Prepared data for a trainable's `build_data`. A batch is a dict of tensors, column to [rows, ...].
 
     Args:
@@ -266,6 +240,10 @@ class ParquetDataModule(pl.LightningDataModule):
             persistent_workers=self._loader_workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
+
+
+ParquetDataModule = PreparedDataModule
+"""Its name when shards were Parquet files, which trainables may use."""
 
 
 def _as_it_is(batch: Any) -> Any:

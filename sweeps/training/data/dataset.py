@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 CHECKSUMS_FILE = "checksums.json"
 """Known checksums of raw files, in the folder of all prepared data."""
+ROWS_VERSION = 1
+"""It grows when this program makes other rows of the same raw files."""
 KEY_LENGTH = 12
 """Characters of a key in a folder's name."""
 
@@ -157,7 +159,7 @@ class DataSet:
     @property
     def _recipe(self) -> list[Any]:
         """What the rows of one raw file depend on, beside that file."""
-        return [shards.FORMAT, self.code, sorted(self.hyperparameters.items())]
+        return [ROWS_VERSION, self.code, sorted(self.hyperparameters.items())]
 
 
 def root() -> Path:
@@ -227,7 +229,7 @@ def build_data(trainable: Trainable, params: Any, folder: Path | None) -> Lightn
 def _code_of(prepare: Any, module: ModuleType) -> str:
     """Checksum of the module that defines `prepare` and of what it imports of its project.
 
-    This program's own modules are left out: `shards.FORMAT` stands for them.
+    This program's own modules are left out: `ROWS_VERSION` stands for them.
     """
     home = sys.modules.get(getattr(inspect.unwrap(prepare), "__module__", ""), module)
     files = source_files.files(home if getattr(home, "__file__", None) else module)

@@ -1,8 +1,8 @@
-"""Prepared data on disk: Parquet shards whose rows are read as whole slices of memory.
+"""Prepared data on disk: shards, which are uncompressed Arrow files that are read by memory mapping.
 
-An array is stored as its bytes (FixedSizeBinary), uncompressed, one page per row group, so that `mapped`
-reads it from the page cache without a copy: 15 GiB/s, where a list column reads 0.2 and zstd 0.35. A number
-is a plain Arrow number. The manifest is written last: a folder without one is no data set.
+A row group is a record batch, whose values are slices of the page cache's memory: nothing is copied, and all
+processes of a PC share them. An array is stored as its bytes (FixedSizeBinary), a number as itself. The
+manifest is written last: a folder without one is no data set.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sweeps.common import atomic_io, checksum_cache
 from sweeps.common.errors import CannotTrain
 
 MANIFEST = "manifest.json"
-FORMAT = 1
-"""Version of the manifest; it grows when older programs would misread it."""
+FORMAT, PARQUET_FORMAT = 2, 1
+"""Version of the manifest, which grows when older programs would misread it; the one with Parquet files."""
 GROUP_ROWS = 4096
 """Rows of a row group: they are read at once, and shuffling keeps them together."""
-PAGE_BYTES, PAGE_ROWS = 2**28, 2**14
-"""Limits of a row group, which is one page; Parquet's own are 2 GiB and, in PyArrow's writer, 20,000 rows."""
 
 Rows = Mapping[str, npt.NDArray[Any]]
 """Column name to its values [rows, ...]; all columns have the same number of rows."""
@@ -87,7 +84,7 @@ class Manifest:
         atomic_io.write(folder / MANIFEST, content)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: Path, version: int = FORMAT) -> Manifest:
         """Read the manifest of a data set, and check that each shard exists and has its size.
 
         Raises:
@@ -96,7 +93,7 @@ class Manifest:
         path = folder / MANIFEST
         try:
             content = json.loads(path.read_text())
-            if content.pop("format", 0) != FORMAT:
+            if content.pop("format", 0) != version:
                 raise NotPrepared(f"{path}: made by another version of this program; prepare the data again")
             columns = {
                 name: Column(np.dtype(column["dtype"]).name, tuple(map(int, column["shape"])))
@@ -153,22 +150,15 @@ def write_shard(
     Raises:
         ValueError: the rows do not fit the columns.
     """
+    return _write_table(folder, file, to_table(rows, columns), group_rows)
+
+
+def _write_table(folder: Path, file: str, table: pa.Table, group_rows: int) -> Shard:
     path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = to_table(rows, columns)
-    widest = max(column.row_bytes for column in columns.values())
-    group_rows = min(group_rows, PAGE_ROWS, max(1, PAGE_BYTES // widest))
     with atomic_io.atomic_write(path) as part:
-        pq.write_table(
-            table,
-            part,
-            row_group_size=group_rows,
-            write_batch_size=group_rows,
-            data_page_size=2 * PAGE_BYTES,
-            compression="none",
-            use_dictionary=False,
-            write_statistics=False,
-        )
+        with part.open("wb") as content, pa.ipc.new_file(content, table.schema) as writer:
+            writer.write_table(table, max_chunksize=group_rows)
         digest = checksum_cache.sha256_of(part)
     return Shard(file, table.num_rows, path.stat().st_size, digest)
 
@@ -191,11 +181,11 @@ def to_table(rows: Rows, columns: Mapping[str, Column]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema_of(columns))
 
 
-def to_arrays(table: pa.Table, columns: Mapping[str, Column]) -> dict[str, npt.NDArray[Any]]:
-    """The inverse of `to_table`, without a copy; the arrays are read-only."""
+def to_arrays(group: pa.RecordBatch, columns: Mapping[str, Column]) -> dict[str, npt.NDArray[Any]]:
+    """The inverse of `to_table`, without a copy but for booleans; the arrays are read-only."""
     arrays = {}
     for name, column in columns.items():
-        values = table.column(name).combine_chunks()
+        values = group.column(name)
         if column.shape:
             flat = np.frombuffer(values.buffers()[1] or b"", column.dtype)
             per_row = math.prod(column.shape)
@@ -206,31 +196,56 @@ def to_arrays(table: pa.Table, columns: Mapping[str, Column]) -> dict[str, npt.N
     return arrays
 
 
-def open_shard(
-    folder: Path, shard: Shard, columns: Mapping[str, Column]
-) -> tuple[pq.ParquetFile, npt.NDArray[np.uint8]]:
-    """A shard and its bytes, memory-mapped: all processes of a PC share the page cache's copy.
+def open_shard(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> list[pa.RecordBatch]:
+    """The row groups of a shard, memory-mapped.
 
-    Arrow's mapping keeps no file open, as NumPy's would: a large data set has more shards than a process may
-    open files.
+    The mapping keeps no file open, as NumPy's would: a large data set has more shards than a process may open
+    files.
 
     Raises:
-        NotPrepared: it is missing, cut off, not Parquet, or has other columns.
+        NotPrepared: it is missing, cut off, no Arrow file, or has other columns.
     """
     path = folder / shard.file
     _check_size(path, shard.size_bytes)
     try:
         with pa.memory_map(str(path)) as opened:
-            content = opened.read_buffer()
-        file = pq.ParquetFile(pa.BufferReader(content))
+            reader = pa.ipc.open_file(opened.read_buffer())
+        groups = [reader.get_batch(number) for number in range(reader.num_record_batches)]
     except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, f"it is not readable as Parquet ({' '.join(str(error).split())})") from None
-    if not file.schema_arrow.equals(schema_of(columns)):
-        found, wanted = _in_words(file.schema_arrow), _in_words(schema_of(columns))
+        raise _damaged(path, f"it is not readable as Arrow ({' '.join(str(error).split())})") from None
+    if not reader.schema.equals(schema_of(columns)):
+        found, wanted = _in_words(reader.schema), _in_words(schema_of(columns))
         raise _damaged(path, f"its columns are {found}; the data set has {wanted}")
-    if file.metadata.num_rows != shard.rows:
-        raise _damaged(path, f"it has {file.metadata.num_rows:,} rows; the manifest says {shard.rows:,}")
-    return file, np.frombuffer(content, np.uint8)
+    if (rows := sum(group.num_rows for group in groups)) != shard.rows:
+        raise _damaged(path, f"it has {rows:,} rows; the manifest says {shard.rows:,}")
+    return groups
+
+
+def convert_parquet(folder: Path) -> bool:
+    """Write the shards of an older version, intact Parquet files, as Arrow files; whether they were such.
+
+    Raises:
+        OSError: the disk is full; the data set is as it was.
+    """
+    try:
+        manifest = Manifest.read(folder, PARQUET_FORMAT)
+    except NotPrepared:
+        return False
+    if checksum_faults(folder, manifest):
+        return False
+    import pyarrow.parquet as pq  # not above: only here
+
+    splits: dict[str, list[Shard]] = {split: [] for split in manifest.splits}
+    for split, parquet in manifest.splits.items():
+        for shard in parquet:
+            file = pq.ParquetFile(folder / shard.file, memory_map=True)
+            group_rows = file.metadata.row_group(0).num_rows  # as before: so the order of an epoch stays
+            name = Path(shard.file).with_suffix(".arrow").name
+            splits[split].append(_write_table(folder, name, file.read(), group_rows))
+    dataclasses.replace(manifest, splits=splits).write(folder)
+    for shard in manifest.shards:
+        (folder / shard.file).unlink()
+    return True
 
 
 def checksum_faults(folder: Path, manifest: Manifest) -> dict[Path, str]:
@@ -261,38 +276,3 @@ def _check_size(path: Path, size_bytes: int) -> None:
 
 def _in_words(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} ({field.type})" for field in schema)
-
-
-def mapped(
-    content: npt.NDArray[np.uint8], metadata: pq.FileMetaData, group: int, name: str, row_bytes: int
-) -> npt.NDArray[np.uint8]:
-    """A view of an array column's values in a row group of a mapped file: [rows, bytes].
-
-    A chunk of one page, not compressed, without nulls, is a header and then its values
-    (https://parquet.apache.org/docs/file-format/).
-
-    Raises:
-        ValueError: the chunk is not one plain page.
-    """
-    rows = metadata.row_group(group).num_rows
-    chunk = metadata.row_group(group).column(metadata.schema.names.index(name))
-    first, last = chunk.data_page_offset, chunk.data_page_offset + chunk.total_compressed_size
-    values = max(first, last - rows * row_bytes)
-    if not content[first:values].tobytes().startswith(_page_header(rows, row_bytes)):
-        raise ValueError(f"column {name} of row group {group} is not one plain page")
-    return content[values:last].reshape(rows, row_bytes)
-
-
-def _page_header(rows: int, row_bytes: int) -> bytes:
-    """First bytes of the header of a page with all rows: type 0, size, compressed size, rows, encoding 0;
-    numbers in Thrift's compact protocol."""
-    size = b"\x15" + _varint(rows * row_bytes)
-    return b"\x15\x00" + size + size + b"\x2c\x15" + _varint(rows) + b"\x15\x00"
-
-
-def _varint(number: int) -> bytes:
-    left, written = 2 * number, bytearray()  # the lowest bit holds the sign
-    while left > 0x7F:
-        written.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*written, left])

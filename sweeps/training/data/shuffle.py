@@ -38,7 +38,7 @@ def shuffled(
     groups = -(-len(order) // group_rows)
     count = max(-(-len(order) * row_bytes // SHARD_BYTES), min(FEWEST_SHARDS, groups))
     for number, wanted in enumerate(np.array_split(order, count)):
-        file = f"{split}-{number:05d}.parquet"
+        file = f"{split}-{number:05d}.arrow"
         rows = _taken(parts, ends, wanted, columns)
         shard = shards.write_shard(folder, file, rows, columns, group_rows)
         del rows
@@ -67,7 +67,7 @@ def _taken(
             for batch in map(reader.get_batch, range(reader.num_record_batches)):
                 last = int(np.searchsorted(positions, begin + batch.num_rows))
                 if last > first:  # else nothing of it is copied
-                    arrays = shards.to_arrays(pa.Table.from_batches([batch]), columns)
+                    arrays = shards.to_arrays(batch, columns)
                     for name, values in arrays.items():
                         taken[name][by_position[first:last]] = values[positions[first:last] - begin]
                 begin, first = begin + batch.num_rows, last

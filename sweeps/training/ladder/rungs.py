@@ -124,7 +124,7 @@ def _compiled(setup: Setup, has: Capabilities) -> Setup:
 RUNGS: Mapping[str, Change] = {
     "as given": lambda setup, has: setup,
     "more loader workers": _more_workers,
-    "prepared Parquet": _prepared,
+    "prepared data": _prepared,
     "larger batch": _larger_batch,
     "lower precision": _lower_precision,
     "DDP on all devices": _on_all_devices("ddp"),

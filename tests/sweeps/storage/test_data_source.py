@@ -146,7 +146,7 @@ def test_all_pull_a_cable_is_cut_and_what_was_copied_stays(cluster: Cluster, slo
 
 
 def test_a_flipped_byte_is_found_and_its_file_alone_is_fetched(cluster: Cluster) -> None:
-    shard = copy_on(cluster.workers[1]) / "val-00000.parquet"
+    shard = copy_on(cluster.workers[1]) / "val-00000.arrow"
     content = bytearray(shard.read_bytes())
     whole = bytes(content)
     content[len(content) // 2] ^= 1
@@ -169,7 +169,7 @@ from sweeps.common.errors import PCUnfit
 from sweeps.storage import folder_reader
 from sweeps.storage.data_source import READER, CopiedData
 from sweeps.storage.folder_copy import File, Original
-files = (File("train-0.parquet", 5, "0", (1, 5, 0, 0)), File("manifest.json", 5, "0", (1, 5, 0, 0)))
+files = (File("train-0.arrow", 5, "0", (1, 5, 0, 0)), File("manifest.json", 5, "0", (1, 5, 0, 0)))
 with_one = CopiedData(Original("/nowhere/mine", "", files), "lock", "pc7")
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 for has_reader in (False, True):
@@ -190,7 +190,7 @@ def test_a_pc_that_does_not_hand_out_its_data_is_blamed_and_not_the_disk_of_this
     said = [line for line in done.stdout.splitlines() if line.startswith("said")]
     assert len(said) == 2, done.stderr
     assert all(line.startswith("said pc7, which has the prepared data, does not answer: ") for line in said)
-    assert said[1].endswith("No such file or directory: '/nowhere/mine/train-0.parquet'")
+    assert said[1].endswith("No such file or directory: '/nowhere/mine/train-0.arrow'")
 
 
 def test_data_that_is_said_to_be_shared_and_is_not_is_refused(cluster: Cluster) -> None:

@@ -65,7 +65,7 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Original:
         columns = columns_of(rows)
         count = 2 - number
         splits[split] = [
-            write_shard(data_set.folder, f"{split}-{n}.parquet", rows, columns) for n in range(count)
+            write_shard(data_set.folder, f"{split}-{n}.arrow", rows, columns) for n in range(count)
         ]
     Manifest(columns=columns, splits=splits, fingerprint=data_set.key).write(data_set.folder)
     for path in data_set.folder.iterdir():
@@ -121,7 +121,7 @@ def test_it_is_copied_once_and_then_known(original: Original, source: Source) ->
 
 def test_what_was_copied_is_not_even_read_again(original: Original, source: Source) -> None:
     folder_copy.bring(original, place_of(original), source)
-    shard = place_of(original).folder / "train-0.parquet"
+    shard = place_of(original).folder / "train-0.arrow"
     content = bytearray(shard.read_bytes())
     content[-100] ^= 1
     shard.write_bytes(content)
@@ -141,7 +141,7 @@ def test_a_copy_made_by_hand_in_the_same_place_is_taken_for_its_checksums(
 ) -> None:
     shutil.copytree(source.folder, original.folder)
     assert folder_copy.find(original, place_of(original)) == Path(original.folder)
-    (Path(original.folder) / "val-0.parquet").write_bytes((source.folder / "train-0.parquet").read_bytes())
+    (Path(original.folder) / "val-0.arrow").write_bytes((source.folder / "train-0.arrow").read_bytes())
     assert folder_copy.find(original, place_of(original)) is None
     assert is_shared(original), "of its size"
     shutil.rmtree(original.folder)
@@ -169,7 +169,7 @@ def test_a_copy_that_is_broken_is_mended_file_by_file(
 ) -> None:
     folder_copy.bring(original, place_of(original), source)
     source.given.clear()
-    broken = place_of(original).folder / (MANIFEST if damage == "manifest" else "train-1.parquet")
+    broken = place_of(original).folder / (MANIFEST if damage == "manifest" else "train-1.arrow")
     content = bytearray(broken.read_bytes())
     content[-100] ^= 1
     broken.unlink() if damage == "removed" else broken.write_bytes(
@@ -182,15 +182,15 @@ def test_a_copy_that_is_broken_is_mended_file_by_file(
 
 
 def test_a_byte_that_is_flipped_on_the_way_is_fetched_again(original: Original, source: Source) -> None:
-    source.flips = ["val-0.parquet"]
+    source.flips = ["val-0.arrow"]
     folder_copy.bring(original, place_of(original), source)
-    assert source.given["val-0.parquet"] == 2 * shards_of(original)["val-0.parquet"]
+    assert source.given["val-0.arrow"] == 2 * shards_of(original)["val-0.arrow"]
     assert is_whole(original, source)
 
 
 def test_an_original_that_is_damaged_is_named(original: Original, source: Source) -> None:
-    source.flips = ["val-0.parquet"] * 2
-    with pytest.raises(CannotCopy, match=r"val-0.parquet arrived 2 times .*/theirs/mine-\w+, is damaged"):
+    source.flips = ["val-0.arrow"] * 2
+    with pytest.raises(CannotCopy, match=r"val-0.arrow arrived 2 times .*/theirs/mine-\w+, is damaged"):
         folder_copy.bring(original, place_of(original), source)
     assert not (place_of(original).folder / MANIFEST).exists()
     folder_copy.bring(original, place_of(original), source)
@@ -200,7 +200,7 @@ def test_an_original_that_is_damaged_is_named(original: Original, source: Source
 def test_the_original_itself_is_never_written(original: Original, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home that all PCs share, in which a file was damaged since."""
     monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(Path(original.folder).parent))
-    damaged = Path(original.folder) / "val-0.parquet"
+    damaged = Path(original.folder) / "val-0.arrow"
     damaged.write_bytes(content := bytes(damaged.stat().st_size))
     with pytest.raises(CannotCopy, match=r"/theirs/mine-\w+ is the original, and it has changed"):
         folder_copy.bring(original, place_of(original), Source(original, Path(original.folder)))
@@ -211,7 +211,7 @@ def test_the_original_itself_is_never_written(original: Original, monkeypatch: p
 def test_part_of_another_file_is_no_beginning(original: Original, source: Source) -> None:
     place_of(original).folder.mkdir(parents=True)
     for name, length in (("train-0", PIECE), ("train-1", 10**6)):
-        (place_of(original).folder / f".{name}.parquet.part").write_bytes(bytes(length))
+        (place_of(original).folder / f".{name}.arrow.part").write_bytes(bytes(length))
     folder_copy.bring(original, place_of(original), source)
     assert is_whole(original, source)
 

@@ -30,8 +30,8 @@ def write_part(path: Path, first: int, sizes: list[int]) -> int:
 
 def read(folder: Path, written: list[shards.Shard]) -> dict[str, Any]:
     columns = shards.columns_of(block(0, 1))
-    tables = [shards.open_shard(folder, shard, columns)[0].read() for shard in written]
-    arrays = [shards.to_arrays(table, columns) for table in tables]
+    groups = [group for shard in written for group in shards.open_shard(folder, shard, columns)]
+    arrays = [shards.to_arrays(group, columns) for group in groups]
     return {name: np.concatenate([each[name] for each in arrays]) for name in columns}
 
 
