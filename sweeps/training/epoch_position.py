@@ -23,6 +23,7 @@ import torch
 from lightning.pytorch.utilities import CombinedLoader
 
 from sweeps.common.errors import CannotTrain
+from sweeps.training import lightning_internals
 from sweeps.training.data.datamodule import Loader
 
 ASK_EVERY_STEPS, ASK_EVERY_S = 10, 2.0
@@ -93,12 +94,6 @@ def position(trainer: pl.Trainer, batches: int) -> Position | None:
     return Position(trainer.current_epoch + 1, batches, int(of_epoch))
 
 
-def loader_states(checkpoint: dict[str, Any]) -> list[dict[str, Any]]:
-    """The positions of the training data's loaders in a checkpoint of Lightning."""
-    states: list[dict[str, Any]] = checkpoint["loops"]["fit_loop"]["state_dict"].get("combined_loader", [])
-    return states
-
-
 def restore_loaders(trainer: pl.Trainer, states: list[dict[str, Any]]) -> None:
     """Let prepared data continue at these positions, before its first batch.
 
@@ -112,28 +107,19 @@ def restore_loaders(trainer: pl.Trainer, states: list[dict[str, Any]]) -> None:
 
 
 def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
-    """Count the batches of a checkpoint inside an epoch in those of another accumulation.
-
-    Args:
-        checkpoint: of Lightning, as it loads it; is changed.
-        before: accumulation with which it was written.
-        now: accumulation with which it continues.
+    """Let a checkpoint inside an epoch continue with another accumulation.
 
     Raises:
         CannotContinue: the loader counts in a way that is not known.
     """
     if before == now:
         return
-    loop = checkpoint["loops"]["fit_loop"]
-    if not all("batch_size" in state for state in loader_states(checkpoint)):
+    if not all("batch_size" in state for state in lightning_internals.loader_states(checkpoint)):
         raise CannotContinue(
             "the last checkpoint is inside an epoch, where the loader of the data can't continue with "
             "another micro-batch"
         )
-    progress = loop["epoch_loop.batch_progress"]
-    for name, batches in progress["current"].items():
-        progress["current"][name] = batches // before * now
-        progress["total"][name] += progress["current"][name] - batches
+    lightning_internals.count_batches_anew(checkpoint, before, now)
 
 
 def random_states() -> dict[str, Any]:

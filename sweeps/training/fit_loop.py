@@ -44,6 +44,7 @@ from sweeps.training.weights import ModelState
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"
 """State of optimizer, schedules and loop; a folder where workers write shards."""
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _Answer = TypeVar("_Answer")
 
 memory.use_expandable_segments()  # at import: before the first use of CUDA
@@ -262,8 +263,7 @@ class Fit:
     @property
     def depends_on_batch(self) -> bool:
         """Whether the model normalizes by the rows of a batch, so that smaller ones change its result."""
-        # The class of all of PyTorch's; it has no public name.
-        return any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in self._model.modules())
+        return any(isinstance(each, BATCH_NORMS) for each in self._model.modules())
 
     def note_scored(self) -> None:
         """Note the weights that this epoch's validation has scored. All workers call it together."""

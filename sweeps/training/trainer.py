@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain
 from sweeps.training import epoch_position, trainer_options
+from sweeps.training.lightning_internals import is_called_by_lightning
 from sweeps.training.torch_state import seed_again, seed_epoch
 
 HOOKS_OF_A_RUN = (
@@ -86,11 +86,6 @@ class Trainer(pl.Trainer):
         return steps
 
 
-def is_called_by_lightning() -> bool:
-    """Whether the caller of this function's caller is Lightning itself, and not a model."""
-    return bool(sys._getframe(2).f_globals.get("__name__", "").startswith("lightning."))
-
-
 def seed_hooks(owner: object, seed: int) -> None:
     """Let each hook of a run draw the same random numbers in every process, and change none of those to come.
 
@@ -125,8 +120,10 @@ def _seeded(
 
 def _reloaded_in(owner: Any) -> int:
     """The epoch for which the Trainer makes a loader anew; 0 where it keeps the first one."""
-    is_model = isinstance(owner, pl.LightningModule)
-    trainer = (owner.trainer if owner._trainer is not None else None) if is_model else owner.trainer
+    try:
+        trainer = owner.trainer
+    except RuntimeError:  # of a model that no Trainer has yet
+        return 0
     return trainer.current_epoch if trainer is not None and trainer.reload_dataloaders_every_n_epochs else 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from lightning.pytorch.loggers.logger import Logger
 
-from sweeps.training.trainer import is_called_by_lightning
+from sweeps.training.lightning_internals import is_called_by_lightning
 
 SCALAR_METHODS = ("add_scalar", "add_scalars", "log", "log_metric", "log_metrics", "track", "report_scalar")
 """Methods by which the libraries of experiment tracking take numbers: TensorBoard, W&B, MLflow, Comet, Aim,

@@ -112,13 +112,12 @@ def with_hooks(trainer: pl.Trainer, weights: dict[str, Any]) -> ModelState:
     if model.hparams:
         given[model.CHECKPOINT_HYPER_PARAMS_KEY] = dict(model.hparams)
     of_training: dict[str, Any] = {"callbacks": {}, "loops": {}, "optimizer_states": [], "lr_schedulers": []}
-    saved = of_training | ModelState(weights).checkpoint()
-    not_kept, versions = set(saved) - set(given), {n: v._version for n, v in _named_tensors(weights)}
+    saved = of_training | ModelState(_on_cpu(weights)).checkpoint()
+    not_kept = set(saved) - set(given)
     saved |= given
     model.on_save_checkpoint(saved)
     kept = saved["state_dict"]
-    changed = {name: None for name, value in _named_tensors(weights) if value._version != versions[name]}
-    _refuse_others("on_save_checkpoint", kept | changed, weights)
+    _refuse_others("on_save_checkpoint", kept, weights)
     if not weights:
         return ModelState()
     content = io.BytesIO()  # as a file has it: detached, and independent of what the model changes later
@@ -131,7 +130,7 @@ def _refuse_others(hook: str, kept: Mapping[str, Any], scored: Mapping[str, Any]
     """Refuse a hook that puts other weights into a checkpoint than those that were scored."""
     for name, weight in scored.items():
         other = kept.get(name, weight)
-        if other is weight or not isinstance(weight, torch.Tensor):
+        if not isinstance(weight, torch.Tensor):
             continue
         is_same = isinstance(other, torch.Tensor) and torch.equal(other.cpu(), weight.cpu().to(other.dtype))
         if not is_same:
@@ -150,10 +149,6 @@ def _on_cpu(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_on_cpu(each) for each in value]
     return copy.deepcopy(value)
-
-
-def _named_tensors(weights: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
-    return [(name, value) for name, value in weights.items() if isinstance(value, torch.Tensor)]
 
 
 def checkpoint_bytes(trainer: pl.Trainer, best: ModelState) -> int:

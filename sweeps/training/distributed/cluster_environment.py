@@ -19,6 +19,7 @@ import torch
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
 from sweeps.common.errors import CannotTrain, first_line
+from sweeps.training import torch_internals
 
 _distributed: Any = torch.distributed  # its stubs lack TCPStore, which its documentation has
 CONNECT_S = 30
@@ -121,8 +122,8 @@ class WorkerGroupEnvironment(TorchElasticEnvironment):
         later operation raises. gloo can't do so, only the end of another worker's process ends its wait."""
         if not torch.distributed.is_initialized() or torch.distributed.get_backend() != "nccl":
             return
-        # At the same time: one may wait for what another one still computes (pytorch#150690).
-        groups = list(_distributed.distributed_c10d._world.pg_names)
+        # At the same time: one may wait for what another one still computes.
+        groups = torch_internals.process_groups()
         threads = [threading.Thread(target=group.abort, daemon=True) for group in groups]
         for thread in threads:
             thread.start()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from lightning.fabric.utilities.seed import reset_seed
 from lightning.pytorch.accelerators import CUDAAccelerator
 from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, Strategy
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+
+from sweeps.training import lightning_internals
+from sweeps.training.distributed import deepspeed_internals
 
 
 def build(stage: int, offloads: bool) -> Strategy:
@@ -58,14 +59,10 @@ class Zero(DeepSpeedStrategy):
         if isinstance(self.accelerator, CUDAAccelerator):
             super().setup_distributed()
             return
-        import deepspeed
-
-        # For several processes of a CPU it would compile its own all-reduce, which takes a minute and needs
-        # a compiler; gloo is as fast.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        deepspeed_internals.reduce_by_gloo()
         reset_seed()
         self.set_world_ranks()
-        self._init_deepspeed_distributed()
+        lightning_internals.init_deepspeed(self)
 
     # Both Lightning and DeepSpeed would divide the loss of a micro-batch by the accumulation, and DeepSpeed
     # counts micro-batches on past the end of an epoch, where Lightning begins anew (DeepSpeed#7439). So
@@ -91,18 +88,6 @@ class Zero(DeepSpeedStrategy):
         """Compute gradients of a loss that Lightning has already divided by the accumulation."""
         return super().backward(closure_loss, *args, scale_wrt_gas=False, **settings)
 
-    def training_step(self, *args: Any, **settings: Any) -> Any:
-        with self._batch_norms():
-            return super().training_step(*args, **settings)
-
-    def validation_step(self, *args: Any, **settings: Any) -> Any:
-        with self._batch_norms():
-            return super().validation_step(*args, **settings)
-
-    def _batch_norms(self) -> AbstractContextManager[Any]:
-        is_needed = self.root_device.type == "cpu" and self.precision_plugin.precision != "32-true"
-        return _BatchNormsOfFp32Weights() if is_needed else nullcontext()
-
     def release(self) -> None:
         """Have DeepSpeed forget the model, which it would keep as long as this process runs.
 
@@ -114,36 +99,10 @@ class Zero(DeepSpeedStrategy):
             if isinstance(self.model, deepspeed.DeepSpeedEngine):
                 self.model.destroy()
         finally:
-            _forget_stage_3()
+            deepspeed_internals.forget_stage_3()
 
     @property
     def root_device(self) -> torch.device:
         """The device with an index, which DeepSpeed needs on a CPU as well."""
         device = super().root_device
         return torch.device("cpu", 0) if device.type == "cpu" else device
-
-
-def _forget_stage_3() -> None:
-    """Clear what `destroy()` leaves of stage 3: a list of models, and the cache of a method, by its model."""
-    from deepspeed.runtime.zero import parameter_offload
-    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
-
-    parameter_offload.FWD_MODULE_STACK.clear()
-    for method in vars(PartitionedParameterCoordinator).values():
-        for cell in getattr(method, "__closure__", None) or ():  # of the function that wraps the cached one
-            if hasattr(cell.cell_contents, "cache_clear"):
-                cell.cell_contents.cache_clear()
-
-
-class _BatchNormsOfFp32Weights(TorchFunctionMode):
-    """Batch norm computed with fp32 weights, as under autocast.
-
-    DeepSpeed casts weights to bf16 and leaves running means in fp32 (DeepSpeed#8066), for which a CPU has no
-    kernel. Running means in bf16 would lose every update below 1/256 of their value.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        if func is functional.batch_norm:
-            kwargs |= {k: w.float() for k, w in kwargs.items() if k in ("weight", "bias") and w is not None}
-        return func(*args, **kwargs)

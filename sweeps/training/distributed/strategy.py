@@ -15,16 +15,17 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.strategies import DDPStrategy, FSDPStrategy, Strategy
+from lightning.pytorch.strategies import DDPStrategy, Strategy
 from torch import nn
-from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
+from sweeps.training import torch_internals
 from sweeps.training.config import IN_LIGHTNING, FitConfig
 from sweeps.training.distributed import deepspeed
+from sweeps.training.lightning_internals import FsdpStrategy
 
 STATE_BYTES = 16
 """Bytes for each trained weight: the weight, its gradient and two moments of Adam, each fp32."""
@@ -143,20 +144,8 @@ def build(choice: Choice, model: nn.Module) -> Strategy | str:
     return deepspeed.build(stage, offloads)
 
 
-class _Fsdp(FSDPStrategy):
-    """FSDP, also on a CPU: Lightning refuses its own class there, but not a subclass."""
-
-    def _setup_model(self, model: nn.Module) -> nn.Module:
-        # Lightning passes the index of the device. A CPU has none, and FSDP then looks for a GPU.
-        if self.root_device.type != "cpu":
-            return super()._setup_model(model)
-        return FullyShardedDataParallel(
-            model,
-            mixed_precision=self.mixed_precision_config,
-            sharding_strategy=self.sharding_strategy,
-            device_id=self.root_device,
-            **self.kwargs,
-        )
+class _Fsdp(FsdpStrategy):
+    """FSDP that gives its memory back."""
 
     def setup_optimizers(self, trainer: pl.Trainer) -> None:
         super().setup_optimizers(trainer)
@@ -164,17 +153,9 @@ class _Fsdp(FSDPStrategy):
             refuse_fused(self.optimizers)
 
     def release(self) -> None:
-        """Break the cycles that keep the weights in memory, which Python can't see: weights, views, graph.
-
-        https://github.com/pytorch/pytorch/pull/183211
-        """
-        modules = FullyShardedDataParallel.fsdp_modules(self.model) if self.model is not None else []
-        for weights in [module._handle.flat_param for module in modules if module._handle is not None]:
-            weights._tensors, weights._modules = None, set()
-            weights._param_infos = weights._shared_param_infos = ()
-            # Where a step broke off, the hook that was to follow its gradients is there still.
-            for hook in vars(weights).pop("_post_backward_hook_state", ())[-1:]:
-                hook.remove()
+        """Let the weights go, which FSDP would keep as long as this process runs."""
+        if self.model is not None:
+            torch_internals.free_shards(self.model)
 
 
 def release(strategy: Strategy) -> None:

@@ -20,6 +20,7 @@ import torch
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import GB, size
+from sweeps.training import torch_internals
 
 OUT_OF_MEMORY = 3
 """Exit status of a single run that did not fit in memory."""
@@ -163,12 +164,11 @@ def recorded(file: Path | None) -> Iterator[None]:
         return
     if not torch.cuda.is_available():
         raise CannotTrain("--memory-snapshot: it records the memory of a GPU, but there is none")
-    # Underscored, and PyTorch's documented way: docs.pytorch.org/docs/stable/torch_cuda_memory.html
-    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    torch_internals.record_allocations()
     try:
         yield
     finally:
         if file.parent.is_dir():  # a refused run has no folder
             with contextlib.suppress(OSError):  # a full disk must not hide how the run ended
-                torch.cuda.memory._dump_snapshot(str(file))  # type: ignore[no-untyped-call]
-        torch.cuda.memory._record_memory_history(enabled=None)
+                torch_internals.write_allocations(file)
+        torch_internals.stop_recording_allocations()

@@ -18,19 +18,9 @@ import torch
 from lightning.pytorch.profilers import Profiler
 from torch.profiler import record_function
 
+from sweeps.training.lightning_internals import NEXT_BATCH, part_of_step
 from sweeps.training.profiling.time_breakdown import PARTS
 
-_ENDINGS = {
-    "train_dataloader_next": "data_wait",
-    "batch_to_device": "transfer",
-    "training_step": "forward",
-    "backward": "backward",
-    "optimizer_step": "step",
-    "save_checkpoint": "checkpoint",
-}
-_OWN = ("[Strategy]", "[_TrainingEpochLoop]", "save_checkpoint")
-"""Prefixes of actions that count; a module's own hook of the same name lies inside, and would count twice."""
-NEXT_BATCH = "[_TrainingEpochLoop].train_dataloader_next"
 LOOK_EVERY_S = 4.0
 """Between two looks at NVML's samples; NVML keeps about 14 s of them."""
 
@@ -43,7 +33,7 @@ class StepTimes(Profiler):
         self.are_labelled = False
         """Whether to name the parts in a trace of torch.profiler."""
         self.before_batch: Callable[[], None] | None = None
-        """Called before a training batch is fetched: no hook of Lightning's is between two batches."""
+        """Called before a training batch is fetched."""
         self._labels: dict[str, Any] = {}
         self._part_of: dict[str, str | None] = {}
         self._began: dict[str, float] = {}
@@ -53,7 +43,7 @@ class StepTimes(Profiler):
         if action_name == NEXT_BATCH and self.before_batch is not None:
             self.before_batch()
         if action_name not in self._part_of:
-            self._part_of[action_name] = _part(action_name)
+            self._part_of[action_name] = part_of_step(action_name)
         if (part := self._part_of[action_name]) is not None:
             if self.are_labelled:
                 self._labels[part] = label = record_function(part)
@@ -159,10 +149,3 @@ class GpuUtil:
             self._sum_pct += sum(sample.sampleValue.uiVal for sample in new)
             self._samples += len(new)
             self._seen_us = max((sample.timeStamp for sample in new), default=self._seen_us)
-
-
-def _part(action: str) -> str | None:
-    name = action.rsplit(".", 1)[-1]
-    if name == "optimizer_step":  # the module's hook is the outermost
-        return "step" if action.startswith("[LightningModule]") else None
-    return _ENDINGS.get(name) if action.startswith(_OWN) else None

@@ -85,16 +85,6 @@ def build_data(params):
     return InOrder(params.batch_size)
 """
 
-NORMS = """
-import torch
-from trainables._shared.classifier import SgdClassifier
-from trainables.digits_mlp import METRIC, MODE, Params, build_data
-
-def build_model(params):
-    layers = torch.nn.Linear(64, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 10)
-    return SgdClassifier(torch.nn.Sequential(*layers), lr=0.05, momentum=0.9, weight_decay=0.0)
-"""
-
 UNUSED = """
 import torch
 from trainables._shared.classifier import SgdClassifier
@@ -146,7 +136,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, model in {
         "whole_batches": MODEL,
         "steps": STEPS,
-        "norms": NORMS,
         "unused": UNUSED,
         "vit": VIT,
     }.items():
@@ -309,19 +298,6 @@ def test_two_workers_share_micro_batches(strategy: str, project: Path) -> None:
     alone = take_steps(project, "single", batch=500, micro_batch=100)
     found = take_steps(project, strategy, batch=500, micro_batch=50, devices=2)
     assert_same_steps(found, alone, steps_per_epoch=3)
-
-
-@pytest.mark.parametrize("stage", [2, pytest.param(3, marks=pytest.mark.slow)])
-def test_bf16_by_zero_leaves_means_of_batch_norm_in_fp32(stage: int, project: Path) -> None:
-    name, strategy = f"norms-{stage}", f"deepspeed_stage_{stage}"
-    how = ("--strategy", strategy, "--precision", "bf16-mixed", "--threads", "1", "--name", name)
-    done = fit(project, "norms", "--max-epochs", "2", "--batch-size", "300", *how)
-    assert done.returncode == 0, done.stderr
-    found = weights(project / "results" / name)
-    numbers = {name: weight for name, weight in found.items() if weight.is_floating_point()}
-    assert {weight.dtype for weight in numbers.values()} == {torch.float32}
-    for name in ("net.1.running_mean", "net.1.running_var", "net.1.weight"):
-        assert not torch.equal(found[name], found[name].bfloat16().float()), f"{name} was kept in bf16"
 
 
 @pytest.mark.parametrize("strategy", ["fsdp", pytest.param("fsdp_full", marks=pytest.mark.slow)])

@@ -1,0 +1,56 @@
+"""Parts of PyTorch that its documentation does not promise. No other module of this room uses any.
+
+A test of each names PyTorch's version where it has changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
+
+RECORDED_ALLOCATIONS = 100_000
+_distributed: Any = torch.distributed  # its stubs lack what follows
+
+
+def process_groups() -> list[Any]:
+    """All process groups of this process, which have no public list.
+
+    They must be aborted at the same time: https://github.com/pytorch/pytorch/issues/150690
+    """
+    return list(_distributed.distributed_c10d._world.pg_names)
+
+
+def free_shards(model: nn.Module) -> None:
+    """Break the cycles that keep FSDP's weights in memory, which Python can't see: weights, views, graph.
+
+    https://github.com/pytorch/pytorch/pull/183211
+    """
+    modules: Any = FullyShardedDataParallel.fsdp_modules(model)
+    for weights in [module._handle.flat_param for module in modules if module._handle is not None]:
+        weights._tensors, weights._modules = None, set()
+        weights._param_infos = weights._shared_param_infos = ()
+        # Where a step broke off, the hook that was to follow its gradients is there still.
+        for hook in vars(weights).pop("_post_backward_hook_state", ())[-1:]:
+            hook.remove()
+
+
+def record_allocations() -> None:
+    """Record what is allocated on the GPU from now on.
+
+    Underscored, and PyTorch's own way: https://docs.pytorch.org/docs/stable/torch_cuda_memory.html
+    """
+    torch.cuda.memory._record_memory_history(max_entries=RECORDED_ALLOCATIONS)
+
+
+def write_allocations(file: Path) -> None:
+    """Write what was recorded, for https://pytorch.org/memory_viz."""
+    torch.cuda.memory._dump_snapshot(str(file))  # type: ignore[no-untyped-call]
+
+
+def stop_recording_allocations() -> None:
+    """Record no more."""
+    torch.cuda.memory._record_memory_history(enabled=None)
