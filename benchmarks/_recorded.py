@@ -71,9 +71,9 @@ class Past(RankedTrials):
 
     def __init__(self, sweep: Recorded, moment: float) -> None:
         confirm = None if sweep.confirm is None else dict(zip(("top", "seeds"), sweep.confirm, strict=True))
-        runs = [{"started": 0.0, "num_trials": sweep.settings["num_trials"]}]
-        about = {"metric": "score", "mode": sweep.mode, "seed": sweep.settings["seed"], "runs": runs}
-        super().__init__(sweep_info.parse({**about, "confirm": confirm}))
+        about = {"metric": "score", "mode": sweep.mode, "seed": sweep.settings["seed"]}
+        about |= {"runs": [{"started": 0.0}], "planned": [sweep.settings["num_trials"]], "confirm": confirm}
+        super().__init__(sweep_info.parse(about))
         begun = [trial for trial in sweep.trials if trial.start <= moment]
         reports = []
         for number, trial in enumerate(begun):

@@ -106,8 +106,8 @@ def _command(record: Record, found: Findings) -> str:
     if found.cut or any(part.can_judge_ranges for part in found.parts):
         later = [] if found.grace_epochs is None else ["--grace-epochs", str(found.grace_epochs)]
         return command("run", "--refine", folder, *later)
-    is_grid = record.info.settings.searcher == "grid"
-    if is_grid or not record.info.has_identity or not any(0 < len(part.order) < FEW for part in found.parts):
+    can_add = record.info.settings.searcher != "grid" and record.info.is_of_this_version
+    if not can_add or not any(0 < len(part.order) < FEW for part in found.parts):
         return ""
     return command("run", "--resume", folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))
 

@@ -38,12 +38,11 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     named = {typed_as: setting for setting, typed_as in YAML_KEYS.items()}
     for typed_key, value in _lines(path, name).items():
-        key = named.get(typed_key, typed_key)  # older versions have written the setting's own name
-        if key not in settings:
-            faults.append(f"{path}: {key}: no such key.{nearest(str(key), [*settings, *named])}")
-        elif key in values:
-            faults.append(f"{path}: {typed_key}: the same as {YAML_KEYS[key]}; give it once")
-        elif key in OF_ONE_RUN - {"dry_run"}:  # older versions have written `dry_run`
+        key = named.get(typed_key, typed_key)
+        if key not in settings or typed_key in YAML_KEYS:
+            known = [*(name for name in settings if name not in YAML_KEYS), *named]
+            faults.append(f"{path}: {typed_key}: no such key.{nearest(str(typed_key), known)}")
+        elif key in OF_ONE_RUN:
             faults.append(f"{path}: {key}: can't be set in a file: use the flag {flag(key)}")
         elif key in PAIRS:
             faults += _faults_of_lines(path, typed_key, value)
@@ -57,7 +56,7 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
             if isinstance(values[key], Fault):
                 faults.append(values[key] + (", as in val_acc:max" if key == "metric" else ""))
     if faults and name == "--resume":
-        faults.append("A newer version of sweeps may have written this file: upgrade sweeps.")
+        faults.append("Another version of sweeps may have made this sweep: to resume it, use that version.")
     if faults:
         raise UserError("\n".join(faults))
     return values

@@ -80,7 +80,7 @@ class _Follower(threading.Thread):
     def __init__(self, name: str, folder: Path, record: Record, intervals: Intervals) -> None:
         super().__init__(name=f"logger {name}", daemon=True)
         self._logger_name, self._folder, self._intervals = name, folder, intervals
-        self._about, self._trainable = dict(record.about), record.info.trainable
+        self._about = dict(record.about)
         self._logger: Logger | None = None
         self._storage: JournalStorage | None = None
         self._written: dict[int, tuple[int, str]] = {}
@@ -134,7 +134,7 @@ class _Follower(threading.Thread):
         for frozen in self._storage.get_all_trials(study_id, deepcopy=False):
             if self._written.get(frozen.number, (0, ""))[1] not in ("", "unfinished"):
                 continue
-            trial = row_of(frozen, self._trainable)
+            trial = row_of(frozen)
             state = (len(trial.epochs), trial.status)
             if not is_on or state != self._written.get(trial.number):
                 self._logger.write(trial, is_on)

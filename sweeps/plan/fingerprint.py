@@ -66,9 +66,7 @@ def _of(plan: Plan, model: Model) -> str:
 
 def settings(config: SweepConfig) -> dict[str, Any]:
     """The settings that results depend on."""
-    # Records of older versions do not have it; their trials had one worker.
-    alone = {"workers_per_trial"} if config.workers_per_trial == 1 else set()
-    without = OF_ONE_RUN | WITHOUT_EFFECT | alone
+    without = OF_ONE_RUN | WITHOUT_EFFECT
     return {name: value for name, value in config.flat().items() if name not in without}
 
 

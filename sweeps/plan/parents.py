@@ -156,8 +156,6 @@ def _anchors(
 
 def _changed(plan: Plan, parent: Record) -> list[str]:
     """What makes the scores of a parent incomparable, a line each."""
-    if not parent.info.has_identity:
-        return ["its record does not name the code that it ran"]
     changed = score_changes(parent.info.identity, plan)
     # `--precision auto` is fp16 on a GPU and fp32 on a CPU; the PCs of an address are not known yet.
     config, before = plan.config, parent.info.settings.precision

@@ -49,7 +49,11 @@ def check(plan: Plan, record: Record) -> ResumeState:
     Raises:
         UserError: it can't be continued with the same results, and why.
     """
-    _refuse_old_record(plan, record)
+    if not hasattr(plan.scheduler, "ends_at"):
+        raise UserError(
+            f"--resume {shown_path(plan.folder)}: --scheduler {plan.config.scheduler} defines no `ends_at`, "
+            "so its decisions can't be rebuilt from the record"
+        )
     before, config = record.info.identity["settings"], plan.config
     refuse_other(config.flat(), before)
     more_trials = (config.num_trials or 0) > before["num_trials"] or _new_tries(plan, record)
@@ -130,18 +134,6 @@ def end_run(record: Record, outcome: str) -> None:
 
 def _other_confirmation(config: SweepConfig, record: Record) -> bool:
     return confirmation.asked(config) != record.info.confirm
-
-
-def _refuse_old_record(plan: Plan, record: Record) -> None:
-    where = f"--resume {shown_path(plan.folder)}"
-    if not record.info.has_identity:
-        again = command("run", "--config", str(plan.folder / SWEEP_FILE), "--name", "NEW")
-        raise UserError(f"{where}: its record is of a version that could not resume yet; repeat it: {again}")
-    if not hasattr(plan.scheduler, "ends_at"):
-        raise UserError(
-            f"{where}: --scheduler {plan.config.scheduler} defines no `ends_at`, so its decisions can't be "
-            "rebuilt from the record"
-        )
 
 
 def _refuse_used_up(config: SweepConfig, record: Record) -> None:

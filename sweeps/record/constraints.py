@@ -89,14 +89,13 @@ def _is_missed_by(constraint: Constraint, metrics: Mapping[str, float]) -> bool:
 
 
 def _nearest(constraint: Constraint, missed: list[TrialRow], objectives: Objectives) -> str:
-    """`params_m<=5 (the nearest was 5.3)`, without the value where an older record does not have it; ""
-    where no trial missed this one."""
-    judged = [metrics for trial in missed if (metrics := _judged(trial, objectives))]
-    if found := [metrics for metrics in judged if _is_missed_by(constraint, metrics)]:
-        nearest = min(found, key=constraint.excess)[constraint.metric]
-        return f"{constraint} (the nearest was {_in_digits(nearest, constraint)})"
-    is_named = any(f"{MISSES} {constraint}" in trial.reason for trial in missed)
-    return str(constraint) if is_named else ""
+    """`params_m<=5 (the nearest was 5.3)`; "" where no trial missed this one."""
+    judged = (_judged(trial, objectives) for trial in missed)
+    found = [metrics for metrics in judged if _is_missed_by(constraint, metrics)]
+    if not found:
+        return ""
+    nearest = min(found, key=constraint.excess)[constraint.metric]
+    return f"{constraint} (the nearest was {_in_digits(nearest, constraint)})"
 
 
 def _in_digits(value: float, constraint: Constraint) -> str:

@@ -22,7 +22,7 @@ class RecordLost(Exception):
 
 
 class RecordUnreadable(ValueError):
-    """The record is damaged, or of a newer format."""
+    """The record is damaged, or another version has made it."""
 
 
 class Journal(JournalFileBackend):
@@ -93,18 +93,14 @@ def _named_once(content: Any) -> Any:
     return {sys.intern(name): _named_once(value) for name, value in content.items()}
 
 
-def open_study(path: Path, newest_format: int) -> tuple[Journal, JournalStorage, int]:
+def open_study(path: Path) -> tuple[Journal, JournalStorage, int]:
     """The journal of a record, its storage, and the id of its study.
 
     An incomplete last line is left out: it may be in writing.
 
-    Args:
-        path: of the file.
-        newest_format: that this version reads.
-
     Raises:
         FileNotFoundError: there is no record.
-        RecordUnreadable: it is damaged, or of a newer version.
+        RecordUnreadable: it is damaged.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no sweep in {path.parent}: {path.name} is missing")
@@ -118,14 +114,8 @@ def open_study(path: Path, newest_format: int) -> tuple[Journal, JournalStorage,
     studies = storage.get_all_studies()
     if not studies:
         raise FileNotFoundError(f"no sweep in {path.parent}: {path.name} is empty")
-    about = studies[0].user_attrs
-    if "mode" not in about:
+    if "mode" not in studies[0].user_attrs:
         raise RecordUnreadable(f"{path}: this is an Optuna journal, but not the record of a sweep")
-    if about.get("format", 0) > newest_format:
-        raise RecordUnreadable(
-            f"{path}: a newer version of this program has written it (format {about['format']}; "
-            f"this version reads up to {newest_format}). Upgrade this one"
-        )
     return journal, storage, storage.get_study_id_from_name(studies[0].study_name)
 
 

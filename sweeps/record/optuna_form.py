@@ -11,7 +11,6 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.common.objective import Objectives
 from sweeps.record import sweep_info
-from sweeps.record.sweep_info import WITH_OBJECTIVES, WITHOUT_RERUNS
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 
 _STATES = {
@@ -32,9 +31,6 @@ def new_study(storage: BaseStorage, name: str, about: Mapping[str, Any]) -> int:
     )
     if "metric" in about:  # as `Study.set_metric_names`, which warns that it is experimental
         storage.set_study_system_attr(study_id, "study:metric_names", objectives.metrics)
-    is_new = objectives.are_several or objectives.constraints
-    version = WITH_OBJECTIVES if is_new else WITHOUT_RERUNS
-    storage.set_study_user_attr(study_id, "format", version)
     return study_id
 
 

@@ -58,7 +58,7 @@ class RankedTrials:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Size of the largest checkpoint; 0 where none was written, or in an older record."""
+        """Size of the largest checkpoint; 0 where none was written."""
         return max((trial.checkpoint_bytes for trial in self.trials), default=0)
 
     @property

@@ -22,7 +22,7 @@ from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import constraints, optuna_form, sweep_info, torn_end
 from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
-from sweeps.record.sweep_info import FORMAT, STEERED_OR_SPLIT, WITH_RERUNS, HeldOutScore, Run, Steered
+from sweeps.record.sweep_info import FORMAT, HeldOutScore, Run, Steered
 from sweeps.record.trials import EPOCH, NO_EARLIER, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of
 from sweeps.space.point import OptunaPoint, Point
 
@@ -55,7 +55,7 @@ class Record(RankedTrials):
         """Bytes of an incomplete line that `reopen` has cut off."""
         self.earlier = earlier_of(storage.get_study_system_attrs(study_id).get("earlier", {}))
         for frozen in storage.get_all_trials(study_id, deepcopy=False):
-            trial = row_of(frozen, self.info.trainable)
+            trial = row_of(frozen)
             self._ids.append(storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
             self._list(trial)
             if trial.status != "unfinished":
@@ -74,7 +74,7 @@ class Record(RankedTrials):
         """A new record in a new folder; `earlier` holds trials of the sweeps that it refines. Metric and mode
         are those of the first objective; `about["objectives"]` names all of several, as `val_acc:max`."""
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
-        about = {**about, "mode": mode, "started": time.time()}
+        about = {"format": FORMAT, **about, "mode": mode, "started": time.time()}
         study_id = optuna_form.new_study(storage, name, about)
         for key, value in about.items():
             storage.set_study_user_attr(study_id, key, value)
@@ -87,12 +87,15 @@ class Record(RankedTrials):
 
         Raises:
             FileNotFoundError: the folder holds no record.
-            RecordUnreadable: it is damaged, or of a newer version.
+            RecordUnreadable: it is damaged, or another version has made it, and this one can't read it.
         """
+        journal, storage, study_id = open_study(folder / JOURNAL)
         try:
-            record = cls(folder, *open_study(folder / JOURNAL, FORMAT))
+            record = cls(folder, journal, storage, study_id)
         except (LookupError, TypeError) as error:  # each line is intact, but some are missing
             why = f"lines are missing ({type(error).__name__}: {error})"
+            if storage.get_study_user_attrs(study_id).get("format") != FORMAT:
+                why = f"another version of sweeps has made this sweep, and this one can't read it ({error})"
             raise RecordUnreadable(f"{folder / JOURNAL}: {why}") from None
         torn_end.tell(folder)
         return record
@@ -103,10 +106,15 @@ class Record(RankedTrials):
 
         Raises:
             FileNotFoundError: the folder holds no record.
-            RecordUnreadable: it is damaged, or of a newer version.
+            RecordUnreadable: it is damaged, or another version has made it.
         """
         cut_bytes = mend(folder / JOURNAL) if (folder / JOURNAL).is_file() else 0
         record = cls.read(folder)
+        if not record.info.is_of_this_version:
+            raise RecordUnreadable(
+                "another version of sweeps has made this sweep. Its results and its report open here; "
+                "to resume it, use that version"
+            )
         record.is_ours, record.cut_bytes = True, cut_bytes
         for trial in record.trials:
             if list(trial.epochs) != list(range(1, len(trial.epochs) + 1)):
@@ -164,13 +172,11 @@ class Record(RankedTrials):
             confirms: number of the trial that it reruns.
             origin: of an anchor, the earlier trial that it repeats.
         """
-        if confirms is not None:
-            self._need_format(WITH_RERUNS)
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
         begun = TrialRow(number, params, seed, now, fixed, point.trainable, optuna_point, confirms, origin)
         self._ids.append(self._storage.create_new_trial(self._study_id, optuna_form.begun(begun)))
-        trial = row_of(self._storage.get_trial(self._ids[-1]), self.info.trainable)  # one copy: see `report`
+        trial = row_of(self._storage.get_trial(self._ids[-1]))  # one copy: see `report`
         self._list(trial)
         return trial
 
@@ -215,7 +221,6 @@ class Record(RankedTrials):
 
     def note_micro_batches(self, number: int, rows: Sequence[int]) -> None:
         """Write the micro-batches that a trial has had, in rows; the last one is that from now on."""
-        self._need_format(STEERED_OR_SPLIT)
         self._attribute(number, "micro_batches", list(rows))
 
     def note_failures(self, number: int, failures: int) -> None:
@@ -248,8 +253,6 @@ class Record(RankedTrials):
         if trial.status != "unfinished":
             return
         status, reason = constraints.end_of(trial, self.objectives, status, reason)
-        if status == "infeasible":
-            self._need_format(STEERED_OR_SPLIT)
         with self.together():
             self._storage.set_trial_user_attr(self._ids[number], "status", status)
             known = dict(static_metrics)
@@ -270,9 +273,7 @@ class Record(RankedTrials):
 
     def note_steered(self, steered: Steered) -> None:
         """Write a command of the user."""
-        with self.together():
-            self._need_format(STEERED_OR_SPLIT)
-            self.note("steered", [*self.about.get("steered", []), vars(steered)])
+        self.note("steered", [*self.about.get("steered", []), vars(steered)])
 
     def note_without_test(self, trainable: str) -> None:
         """Write that a trainable can't be scored on test rows, so that it is not tried again."""
@@ -293,11 +294,6 @@ class Record(RankedTrials):
         self._storage.set_study_user_attr(self._study_id, key, value)
         self.about = self._storage.get_study_user_attrs(self._study_id)
         self.info = sweep_info.parse(self.about)
-
-    def _need_format(self, least: int) -> None:
-        """Let programs that know only older formats refuse the record."""
-        if self.info.format < least:
-            self.note("format", least)
 
     def _attribute(self, number: int, key: str, value: Any) -> None:
         self._storage.set_trial_user_attr(self._ids[number], key, value)

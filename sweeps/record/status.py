@@ -34,7 +34,7 @@ def status(record: Record) -> str:
 
 def can_go_on(record: Record) -> bool:
     """Whether `--resume` would continue the sweep."""
-    return status(record) not in (*RUNNING, "finished") and record.info.has_identity
+    return status(record) not in (*RUNNING, "finished") and record.info.is_of_this_version
 
 
 def is_in_confirmation(record: Record) -> bool:
@@ -133,7 +133,7 @@ def in_words(record: Record, values: Sequence[float] | None) -> str:
 
 
 def name_of(record: Record, trainable: str) -> str:
-    """The name of a trainable's search space; "" in an old record."""
+    """The name of a trainable's search space; "" where it is not known."""
     info, spaces = record.info, record.info.settings.search_space
     if not info.is_of_several:
         return str(spaces)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,12 +17,8 @@ Identity = Mapping[str, Mapping[str, Any]]
 _PARTS = ("settings", "data", "space", "code", "versions")
 
 
-FORMAT = WITH_OBJECTIVES = 5
-STEERED_OR_SPLIT, WITH_RERUNS, WITHOUT_RERUNS = 4, 3, 2
-"""Version of the record; it grows when older programs would misread it. 1: all trials are of one trainable,
-named once. 2: each names its own. 3: some are reruns of others (from the first of them on). 4: some ran out
-of memory, and went on with micro-batches or are infeasible, or the user has steered it (from the first of
-these on). 5: it has several objectives, or constraints."""
+FORMAT = 6
+"""Version of the record: another one is read as far as it goes, and not resumed."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ class HeldOutScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of a sweep that are looked at later; what an older record lacks has its default."""
+    """The settings of a sweep that are looked at later."""
 
     searcher: str | None = None
     scheduler: str | None = None
@@ -110,7 +105,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepInfo:
-    """What a record holds of its sweep; what an older record lacks has its default."""
+    """What a record holds of its sweep."""
 
     objectives: Objectives
     """The metric is `score` where the record names none."""
@@ -123,12 +118,10 @@ class SweepInfo:
     """Epochs of a trial that is never pruned."""
     started: float | None = None
     """Seconds since 1970."""
-    format: int = 1
-    """Of the record; see `record.FORMAT`."""
+    format: int = 0
+    """Version of the record."""
     identity: Identity
     """What its results depend on."""
-    has_identity: bool = True
-    """False of older records: the parts are empty, and the sweep can't be resumed."""
     sampled_space: Mapping[str, Mapping[str, str]]
     """By trainable, of each space that is a function: hyperparameter to the range of its samples, as text."""
     parents: tuple[ParentInfo, ...] = ()
@@ -149,9 +142,9 @@ class SweepInfo:
     """Trainables that can't be scored on test rows."""
 
     @property
-    def trainable(self) -> str:
-        """The only one; "" where there are several."""
-        return self.trainables[0] if len(self.trainables) == 1 else ""
+    def is_of_this_version(self) -> bool:
+        """Whether this version can continue the record."""
+        return self.format == FORMAT
 
     @cached_property
     def settings(self) -> Settings:
@@ -195,7 +188,7 @@ class SweepInfo:
 
 
 def parse(about: Mapping[str, Any]) -> SweepInfo:
-    """Typed attributes of a record of any version."""
+    """Typed attributes of a record."""
     trainable = about.get("trainable", ())
     several = isinstance(trainable, list)
     identity, test, confirm = about.get("identity", {}), about.get("test"), about.get("confirm")
@@ -207,19 +200,18 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         seed=int(about.get("seed", 0)),
         max_epochs=about.get("max_epochs"),
         started=about.get("started"),
-        format=about.get("format", 1),
-        has_identity="identity" in about,
+        format=about.get("format", 0),
         identity={part: identity.get(part, {}) for part in _PARTS},
         sampled_space=about.get("sampled_space", {}),
         parents=tuple(ParentInfo(**_of(parent, ParentInfo)) for parent in about.get("parents", [])),
         runs=tuple(Run(**_of(run, Run)) for run in about.get("runs", [])),
-        planned=tuple(about.get("planned", _planned(about.get("runs", [])))),
+        planned=tuple(about.get("planned", ())),
         steered=tuple(Steered(**_of(each, Steered)) for each in about.get("steered", [])),
         confirm=Confirmation(**_of(confirm, Confirmation)) if confirm else None,
         outcome=about.get("outcome", ""),
         elapsed_s=about.get("elapsed_s", 0.0),
         test=_test(test) if test else None,
-        tests=tuple(map(_test, about.get("tests", [test] if test else []))),
+        tests=tuple(map(_test, about.get("tests", ()))),
         without_test=tuple(about.get("without_test", ())),
     )
 
@@ -232,14 +224,8 @@ def _objectives(about: Mapping[str, Any]) -> Objectives:
     return Objectives.of([about.get("metric", "score")], about["mode"], constraints)
 
 
-def _planned(runs: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The same of an older record, where the number of trials could only be raised, by a resume."""
-    asked = [run["num_trials"] for run in runs if run.get("num_trials") is not None]
-    return [most for most, _ in itertools.groupby(itertools.accumulate(asked, max))]
-
-
 def _of(content: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """The fields of a dataclass in a mapping; a newer record may have more."""
+    """The fields of a dataclass in a mapping, which may have more."""
     names = {field.name for field in dataclasses.fields(kind)}
     return {name: value for name, value in content.items() if name in names}
 

@@ -82,8 +82,7 @@ class TrialRow:
     place: Mapping[str, Any] = field(default_factory=dict)
     """pc, pid and gpu that trained it last."""
     places: Sequence[Mapping[str, Any]] = ()
-    """All that trained it, in order, each with `after_epoch`, the last one that was reported before; () in an
-    older record."""
+    """All that trained it, in order, each with `after_epoch`, the last one that was reported before."""
     failures: int = 0
     """How often it raised an error and was retried."""
     notices: list[str] = field(default_factory=list)
@@ -94,10 +93,9 @@ class TrialRow:
     """Where its training was left last, before its end: `after_epoch`, the last one that was reported, and
     `position`."""
     checkpoint_bytes: int = 0
-    """Size of its newest checkpoint; 0 where it has written none, or in an older record."""
+    """Size of its newest checkpoint; 0 where it has written none."""
     static_metrics: Mapping[str, float] = field(default_factory=dict)
-    """Of a trial that was refused before its training, as its trainable computes them; {} in an older
-    record."""
+    """Of a trial that was refused before its training, as its trainable computes them."""
     epochs: dict[int, EpochRow] = field(default_factory=dict)
     """By 1-based epoch."""
 
@@ -117,7 +115,7 @@ class TrialRow:
         return str(self.left["position"]) if is_news else ""
 
     def place_of(self, epoch: int) -> Mapping[str, Any]:
-        """Where an epoch was trained; {} where an older version has recorded it without that."""
+        """Where an epoch was trained; {} where its process could not tell."""
         return next((place for place in reversed(self.places) if place["after_epoch"] < epoch), {})
 
     @property
@@ -154,14 +152,14 @@ class TrialRow:
         return losses if all(map(math.isfinite, losses[1:])) else None
 
 
-def row_of(frozen: FrozenTrial, trainable: str) -> TrialRow:
-    """A trial of Optuna's journal; `trainable` is its trainable where an old record names it once."""
+def row_of(frozen: FrozenTrial) -> TrialRow:
+    """A trial of Optuna's journal."""
     attributes = frozen.user_attrs
     return TrialRow(
         number=frozen.number,
         params=attributes["params"],
         fixed=attributes.get("fixed", {}),
-        trainable=attributes.get("trainable", trainable),
+        trainable=attributes["trainable"],
         seed=attributes["seed"],
         confirms=attributes.get("confirms"),
         optuna=OptunaPoint(frozen.params, frozen.distributions),

@@ -60,7 +60,7 @@ def test_sweeps_are_kept_in_a_file(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_has_not_ended_is_no_recorded_one(tmp_path: Path) -> None:
-    about = {"metric": "acc", "identity": {"settings": SETTINGS}, "runs": [{"started": 0.0, "num_trials": 1}]}
+    about = {"metric": "acc", "identity": {"settings": SETTINGS}, "runs": [{"started": 0.0}], "planned": [1]}
     record = Record.create(tmp_path, "s", "max", about)
     propose(record, {})
     record.report(0, 1, 0.5, {}, 1.0)

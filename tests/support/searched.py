@@ -91,7 +91,7 @@ def by_hand(
     folder: Path, scores: list[float], words: Mapping[str, Any], params: list[dict[str, Any]]
 ) -> Sweep:
     """Trials of one epoch."""
-    record = Record.create(folder, "s", "max", {"metric": "acc", "max_epochs": 1})
+    record = Record.create(folder, "s", "max", {"metric": "acc", "max_epochs": 1, "outcome": "finished"})
     for score, of_trial in zip(scores, params, strict=True):
         number = propose(record, of_trial, words).number
         record.report(number, 1, score, {"acc": score}, 0.1)

@@ -26,7 +26,7 @@ EPOCH_S = 10.0
 def record_of(folder: Path, epochs: Mapping[int, int], planned: int = 1, **about: object) -> Record:
     """Trial number to epochs that it has trained."""
     runs = [{"started": time.time(), "num_trials": planned}]
-    record = Record.create(folder, "s", "max", {"metric": "acc", "runs": runs, **about})
+    record = Record.create(folder, "s", "max", {"metric": "acc", "runs": runs, "planned": [planned], **about})
     for number, last in epochs.items():
         propose(record, {})
         for epoch in range(1, last + 1):
@@ -146,7 +146,8 @@ def test_it_is_a_guess_and_a_range_within_the_time_budget(
 
 
 def test_a_resumed_sweep_tells_it_before_its_first_epoch(tmp_path: Path) -> None:
-    about = {"metric": "val_acc", "runs": [{"started": time.time() - 1000.0, "num_trials": 4}]}
+    runs = [{"started": time.time() - 1000.0, "num_trials": 4}]
+    about = {"metric": "val_acc", "runs": runs, "planned": [4]}
     record = Record.create(tmp_path, "s", "max", about)
     for number in range(2):
         propose(record, {})

@@ -58,7 +58,7 @@ def event_files(folder: Path) -> dict[str, Path]:
 def rows(record: Record) -> list[TrialRow]:
     """As a logger gets them."""
     storage = JournalStorage(ReadOnlyJournal(record.folder / JOURNAL))
-    return [row_of(frozen, "t") for frozen in storage.get_all_trials(0)]
+    return [row_of(frozen) for frozen in storage.get_all_trials(0)]
 
 
 def log(name: str, record: Record, is_on: bool = False) -> None:

@@ -10,7 +10,6 @@ import pytest
 from sweeps.common.objective import Constraint, Objectives
 from sweeps.record.constraints import FIRST, FirstTrials, is_missed, why_missed
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import WITH_OBJECTIVES
 from sweeps.record.trials import Status
 from tests.conftest import propose
 
@@ -65,7 +64,6 @@ def test_a_trial_that_misses_one_is_infeasible_and_never_leads(tmp_path: Path) -
     for seen in (record, Record.read(tmp_path)):
         assert [trial.status for trial in seen.trials] == ["finished", "infeasible", "finished"]
         assert seen.leaders(9) == [2, 0]
-        assert seen.info.format == WITH_OBJECTIVES
     assert record.trials[1].reason == "size_m 6 misses the constraint size_m<=5 in epoch 1"
     propose(record, {"width": 3})
     record.report(3, 1, 0.99, {"acc": 0.99, "size_m": 9.0, "ms": 3.0}, 1.0)
@@ -103,16 +101,6 @@ def test_what_is_known_of_a_refused_trial_is_in_the_record(tmp_path: Path) -> No
     for seen in (record, Record.read(tmp_path)):
         assert seen.trials[3].static_metrics == {"size_m": 6.000003, "flops": 1.0}
         assert "constraints: size_m<=5 (the nearest was 6). If" in FirstTrials(seen).news()
-
-
-def test_a_refused_trial_of_an_older_record_has_its_reason_alone(tmp_path: Path) -> None:
-    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "constraints": BOUNDS})
-    for number in range(FIRST):
-        propose(record, {"width": number})
-        record.end(number, "infeasible", "size_m 6 misses the constraint size_m<=5")
-    for seen in (record, Record.read(tmp_path)):
-        assert seen.trials[0].static_metrics == {}
-        assert "trials meets the constraints: size_m<=5. If" in FirstTrials(seen).news()
 
 
 def test_it_is_not_told_where_a_trial_has_met_them(tmp_path: Path) -> None:

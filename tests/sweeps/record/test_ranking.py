@@ -12,7 +12,6 @@ from optuna.storages.journal import JournalFileBackend
 
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import WITH_OBJECTIVES
 from sweeps.record.trials import Status
 from tests.conftest import propose
 from tests.support.confirmed import confirmed
@@ -168,7 +167,6 @@ def test_with_several_objectives_the_best_are_the_front_and_its_knee_is_first(tm
         assert seen.best() is seen.trials[2]
         assert seen.leaders(1) == [2, 3, 1], "the whole front has its weights kept"
         assert seen.leaders(4) == [2, 3, 1, 4]
-        assert seen.info.format == WITH_OBJECTIVES
         assert seen.trials[1].values(seen.objectives) == (0.90, 5.0)
 
 

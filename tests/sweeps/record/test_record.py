@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -24,12 +23,11 @@ from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import record as module
-from sweeps.record.journal import RecordUnreadable, open_study
+from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import FORMAT, STEERED_OR_SPLIT, WITH_RERUNS, WITHOUT_RERUNS, Steered
+from sweeps.record.sweep_info import FORMAT, Steered
 from sweeps.record.trials import Status
 from tests.conftest import ROOT, propose
-from tests.support.confirmed import confirmed, searched
 from tests.sweeps.record.written import new_record, scored
 
 ENDS = [status for status in get_args(Status) if status != "unfinished"]
@@ -278,22 +276,25 @@ def test_a_record_that_is_damaged_in_the_middle_is_refused_and_left_alone(tmp_pa
     assert (tmp_path / JOURNAL).read_bytes() == damaged
 
 
-@pytest.mark.parametrize("opened", [Record.read, Record.reopen])
-def test_a_record_of_a_newer_program_is_refused(opened: Callable[[Path], Record], tmp_path: Path) -> None:
-    new_record(tmp_path, trials=1).note("format", FORMAT + 1)
-    open_study(tmp_path / JOURNAL, FORMAT + 1)
-    newer = rf"newer version .* \(format {FORMAT + 1}; this version reads up to {FORMAT}\). Upgrade"
-    with pytest.raises(RecordUnreadable, match=newer):
-        opened(tmp_path)
+def test_a_record_of_another_version_is_read_and_not_continued(tmp_path: Path) -> None:
+    """The data are the first lines of a record of format 2."""
+    shutil.copy(Path(__file__).parent / "another_version.journal", tmp_path / JOURNAL)
+    read = Record.read(tmp_path)
+    assert read.info.format not in (0, FORMAT)
+    assert [trial.status for trial in read.trials] == ["pruned", "pruned"]
+    assert read.info.trainables == ("curve",)
+    with pytest.raises(RecordUnreadable, match=r"another version .* report open here; to resume it, use"):
+        Record.reopen(tmp_path)
 
 
-def test_a_record_of_an_older_program_without_a_format_is_read(tmp_path: Path) -> None:
-    new_record(tmp_path, trials=1).report(0, 1, 0.5, {}, 1.0)
-    lines = (tmp_path / JOURNAL).read_text().splitlines(keepends=True)
-    older = [line for line in lines if "format" not in json.loads(line).get("user_attr", {})]
-    assert len(older) == len(lines) - 1
-    (tmp_path / JOURNAL).write_text("".join(older))
-    assert list(Record.reopen(tmp_path).trials[0].epochs) == [1]
+def test_a_record_of_another_version_that_can_not_be_read_says_so(tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=1)
+    record.report(0, 1, 0.5, {}, 1.0)
+    record.note("format", FORMAT + 1)
+    journal = tmp_path / JOURNAL
+    journal.write_text(journal.read_text().replace('"seconds"', '"duration"'))
+    with pytest.raises(RecordUnreadable, match="another version of sweeps has made this sweep, and this one"):
+        Record.read(tmp_path)
 
 
 def test_a_journal_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -401,41 +402,25 @@ def test_a_writer_that_is_killed_loses_no_epoch_it_reported(tmp_path: Path) -> N
     assert all(trial.epochs[epoch].metrics == {"m": epoch / 1000} for epoch in found)
 
 
-def test_a_program_that_knows_no_reruns_refuses_a_record_that_has_some_and_no_other(tmp_path: Path) -> None:
-    (tmp_path / "without").mkdir()
-    searched(tmp_path / "without", 0.5)
-    open_study(tmp_path / "without" / JOURNAL, WITHOUT_RERUNS)
-    confirmed(tmp_path)
-    with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
-        open_study(tmp_path / JOURNAL, WITHOUT_RERUNS)
-
-
-def test_micro_batches_and_infeasible_trials_read_back_and_older_programs_refuse_them(
-    tmp_path: Path,
-) -> None:
+def test_micro_batches_and_infeasible_trials_read_back(tmp_path: Path) -> None:
     record = new_record(tmp_path, trials=2)
-    assert record.info.format == WITHOUT_RERUNS
     record.note_micro_batches(0, [32, 16])
-    assert record.info.format == STEERED_OR_SPLIT
     record.end(1, "infeasible", "out of memory: the model itself does not fit")
     first, second = Record.read(tmp_path).trials
     assert (first.micro_batches, first.micro_batch) == ([32, 16], 16)
     assert (second.micro_batches, second.micro_batch) == ([], None)
     assert (second.status, second.reason) == ("infeasible", "out of memory: the model itself does not fit")
     assert Record.read(tmp_path).leaders(9) == []
-    with pytest.raises(RecordUnreadable, match="a newer version of this program has written it"):
-        open_study(tmp_path / JOURNAL, WITH_RERUNS)
 
 
 def test_the_commands_of_the_user_are_kept_with_their_time(tmp_path: Path) -> None:
     record = new_record(tmp_path, trials=2)
-    assert record.info.format == WITHOUT_RERUNS
     record.note_steered(Steered(["stop", "1"], "it stops", 5.0, "r1"))
     record.note_steered(Steered(["pause"], "", 6.0, "r2"))
     record.note_steered(Steered(["try", "lr=1"], "", 7.0, "r3", {"trainable": "t", "params": {"lr": 1}}))
     again = Record.read(tmp_path)
     assert again.info.steered == record.info.steered
-    assert (again.info.format, again.info.paused_at) == (STEERED_OR_SPLIT, 6.0)
+    assert again.info.paused_at == 6.0
     assert [again.is_to_stop(number) for number in (0, 1)] == [False, True]
     assert [point.params for point in again.points_to_try()] == [{"lr": 1}]
     record.end(1, "stopped", "stopped by the user")
@@ -470,12 +455,6 @@ def test_the_number_of_trials_is_raised_and_lowered_but_not_below_those_that_hav
         record.plan_trials(asked)
         assert record.planned_trials == planned
     assert Record.read(tmp_path).planned_trials == [2, 3]
-
-
-def test_an_older_record_has_the_numbers_of_its_runs(tmp_path: Path) -> None:
-    record = new_record(tmp_path, trials=1)
-    record.note("runs", [{"num_trials": 4}, {"num_trials": 4}, {}, {"num_trials": 9}])
-    assert Record.read(tmp_path).planned_trials == [4, 9]
 
 
 def test_the_clock_counts_nothing_while_it_is_stopped(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.record.record import WITH_RERUNS, Record
+from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
 from sweeps.record.trials import Status
 from tests.support.confirmed import ASKED, confirmed, rerun, searched
@@ -81,7 +81,6 @@ def test_all_of_it_reads_back(tmp_path: Path) -> None:
     record, again = confirmed(tmp_path), Record.read(tmp_path)
     assert [(t.confirms, t.seed) for t in again.trials] == [(t.confirms, t.seed) for t in record.trials]
     assert again.confirmed() == record.confirmed()
-    assert again.about["format"] == WITH_RERUNS
 
 
 def test_reruns_of_a_front_decide_by_the_means_of_all_objectives(tmp_path: Path) -> None:

@@ -46,8 +46,7 @@ def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_
 
 def in_confirmation(folder: Path, **about: Any) -> Record:
     """A sweep whose search is through, stopped with 2 of its 9 reruns under way."""
-    runs = [{"started": 1.0, "num_trials": 4}]
-    record = begun(folder, identity={}, runs=runs, confirm={"top": 3, "seeds": 3}, **about)
+    record = begun(folder, identity={}, planned=[4], confirm={"top": 3, "seeds": 3}, **about)
     for number in range(4):
         add(record, drawn(number), 3)
     for number, seed in record.reruns_to_come()[:2]:
@@ -68,7 +67,7 @@ def test_reruns_are_called_no_trials(tmp_path: Path) -> None:
 def test_a_search_that_goes_on_is_in_no_confirmation(tmp_path: Path) -> None:
     """Of an earlier confirmation a rerun is left; it is no trial of the search."""
     record = in_confirmation(tmp_path, outcome="interrupted")
-    record.note("runs", [*record.about["runs"], {"started": 2.0, "num_trials": 6}])
+    record.plan_trials(6)
     add(record, drawn(9), 1, "unfinished")
     assert status.how_far(record) == "; 1 trial unfinished, 1 to come"
 

@@ -1,4 +1,4 @@
-"""What a record says of its sweep, with types: of this version and of older ones."""
+"""What a record says of its sweep, with types."""
 
 from __future__ import annotations
 
@@ -12,34 +12,29 @@ from sweeps.record.sweep_info import Confirmation, HeldOutScore, ParentInfo, Run
 from tests.support.kinds import begun
 
 
-def test_an_old_record_has_defaults_for_what_it_does_not_say() -> None:
+def test_what_a_record_does_not_say_has_a_default() -> None:
     info = parse({"mode": "min"})
     assert (info.objective, info.name, info.trainables, info.seed) == (Objective("score", "min"), "", (), 0)
     assert (info.confirm, info.test, info.tests, info.runs, info.parents) == (None, None, (), (), ())
-    assert not info.has_identity
     assert info.settings == Settings()
     assert info.identity["space"] == info.identity["code"] == {}
 
 
-def test_a_test_that_was_noted_once_is_the_only_one() -> None:
-    test = {"trial": 3, "test_acc": 0.5}
-    info = parse({"mode": "max", "metric": "val_acc", "test": test})
-    assert info.tests == (info.test,) == (HeldOutScore(3, {"test_acc": 0.5}),)
-    assert info.test_score == 0.5
+def test_the_test_score_is_that_of_the_objective() -> None:
+    test = {"trial": 3, "test_acc": 0.5, "test_loss": 2.0}
+    assert parse({"mode": "max", "metric": "val_acc", "test": test}).test_score == 0.5
 
 
 @pytest.mark.parametrize(
-    ("trainable", "names", "only", "several"),
-    [("cnn", ("cnn",), "cnn", False), (["cnn", "mlp"], ("cnn", "mlp"), "", True)],
+    ("trainable", "names", "several"),
+    [("cnn", ("cnn",), False), (["cnn", "mlp"], ("cnn", "mlp"), True)],
 )
-def test_one_trainable_or_several(
-    trainable: str | list[str], names: tuple[str, ...], only: str, several: bool
-) -> None:
+def test_one_trainable_or_several(trainable: str | list[str], names: tuple[str, ...], several: bool) -> None:
     info = parse({"mode": "max", "trainable": trainable})
-    assert (info.trainables, info.trainable, info.is_of_several) == (names, only, several)
+    assert (info.trainables, info.is_of_several) == (names, several)
 
 
-def test_what_a_newer_record_says_more_is_left_out() -> None:
+def test_what_a_record_of_another_version_says_more_is_left_out() -> None:
     parent = {"name": "wide", "folder": "results/wide", "started": 5.0, "colour": "blue"}
     assert parse({"mode": "max", "parents": [parent]}).parents == (ParentInfo("wide", "results/wide", 5.0),)
 

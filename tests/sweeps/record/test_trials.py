@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sweeps.common.objective import Mode, Objective
-from sweeps.record.record import Record
 from sweeps.record.trials import NO_EARLIER, Earlier, EpochRow, TrialRow, earlier_of, why_diverged
-from sweeps.space.domain import converted
-from sweeps.space.flat import FlatSpace
-from sweeps.space.point import Point
-from sweeps.space.replay import optuna_point
 
 
 def row(**scores: float) -> TrialRow:
@@ -59,26 +51,3 @@ def test_earlier_trials_read_back_without_the_scores_that_are_not_finite() -> No
 
 def test_why_a_trial_diverged_names_metric_value_and_epoch() -> None:
     assert why_diverged("val_loss", 4, math.nan) == "val_loss was nan in epoch 4"
-
-
-def test_a_record_of_when_there_was_one_model_is_read(tmp_path: Path) -> None:
-    """Format 1 names it once."""
-    record = Record.create(tmp_path, "s", "max", {"metric": "m", "trainable": "net"})
-    for format_1 in (True, False):
-        record.begin(Point("net", {"lr": 0.1}), optuna_point(_lr(), Point("net", {"lr": 0.1})), 0)
-        if format_1:
-            journal = tmp_path / "record.journal"
-            journal.write_text(journal.read_text().replace('"trainable":"net","params"', '"params"'))
-            assert '"trainable":"net"' in journal.read_text(), "of the sweep, not of the trial"
-    assert [trial.trainable for trial in Record.read(tmp_path).trials] == ["net", "net"]
-
-
-def _lr() -> Any:
-    from ray import tune
-
-    return FlatSpace({"lr": converted(tune.uniform(0, 1))}, {}, _Params, "net")
-
-
-@dataclasses.dataclass
-class _Params:
-    lr: float = 0.1

@@ -152,7 +152,7 @@ def new_record(
     folder.mkdir(exist_ok=True)
     judged = {"metric": "m", "objectives": list(objectives), "constraints": list(constraints)}
     record = Record.create(folder, "s", mode, {**judged, "fixed": {}})
-    record.note("runs", [{"num_trials": config.num_trials}])
+    record.plan_trials(config.num_trials or 0)
     return record
 
 

@@ -99,7 +99,7 @@ def test_of_more_trials_none_continues_because_the_better_ones_were_stopped(tmp_
     for number, decision in enumerate(decisions(config, record, 3)):
         if decision == "STOP":
             record.end(number, "pruned")
-    record.note("runs", [{"num_trials": 11}, {"num_trials": 20}])
+    record.note("planned", [11, 20])
     more = SweepConfig.of(num_trials=20)
     assert arrive(more, record, 3, 0.1) == ["PAUSE"], "the 12th, and the worst of all"
     assert arrive(more, record, 3, 0.85) == ["CONTINUE"], "it takes the place that stayed open"
@@ -109,7 +109,7 @@ def test_more_trials_judge_no_trial_anew(tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=12)
     before = play(tmp_path, config).run()
     record, more = Record.read(tmp_path), SweepConfig.of(num_trials=30)
-    record.note("runs", [{"num_trials": 12}, {"num_trials": 30}])
+    record.note("planned", [12, 30])
     ends = [FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()]
     after = Play(more, halving.build(more, record), record, seed="2", trials=ends).run()
     assert {number: after[number] for number in before} == before

@@ -117,7 +117,7 @@ def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -
     config = SweepConfig.of(num_trials=12)  # a bracket of 9, and 3 of the next one's 5
     before = play(tmp_path, config).run()
     record, more = Record.read(tmp_path), SweepConfig.of(num_trials=25)
-    record.note("runs", [{"num_trials": 12}, {"num_trials": 25}])
+    record.note("planned", [12, 25])
     ends = {number: FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()}
     again = Play(more, hyperband.build(more, record), record, seed="2", trials=list(ends.values()))
     after = again.run()
@@ -127,11 +127,11 @@ def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -
     assert not record.live
 
 
-@pytest.mark.parametrize("runs", [[17], [17, 17], [9, 17]])
-def test_a_space_without_more_points_closes_its_last_bracket(runs: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("planned", [[17], [9, 17]])
+def test_a_space_without_more_points_closes_its_last_bracket(planned: list[int], tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=17)
     record = new_record(tmp_path, config)
-    record.note("runs", [{"num_trials": planned} for planned in runs])
+    record.note("planned", planned)
     for number in range(4):
         propose(record, {})
         record.report(number, 3, number / 10, {}, 1.0)

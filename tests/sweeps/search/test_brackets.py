@@ -30,7 +30,7 @@ def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> Non
     for place, seen in (("without", 0), ("with", 2)):
         (tmp_path / place).mkdir()
         record = searched(tmp_path / place, 0.1, 0.2, 0.3, 0.4, 0.5)
-        record.note("runs", [{"num_trials": 5}, {"num_trials": 10}])
+        record.note("planned", [5, 10])
         for number in record.leaders(9)[:seen]:
             rerun(record, number, 11, 9.0)
         added = [add(record, score).number for score in (0.2, 0.9, 0.8, 0.1, 0.1)]

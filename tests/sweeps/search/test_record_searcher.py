@@ -52,7 +52,7 @@ def test_it_knows_that_a_space_without_new_points_has_no_work(tmp_path: Path) ->
     """Tune would fail: it takes no searcher that has nothing to propose."""
     record, config = Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig.of(num_trials=2)
     nothing: Any = None
-    record.note("runs", [{"num_trials": 2}])
+    record.note("planned", [2])
     searcher = RecordSearcher(record, nothing, lambda nth: iter(()), config)
     assert not searcher.has_work()
     assert record.planned_trials == [0]

@@ -110,5 +110,6 @@ def test_reruns_that_are_to_come_are_not_said_to_be_trained(tmp_path: Path) -> N
     assert "Each trial was trained with one seed" in said
     assert "are to measure that: 0 reruns unfinished, 4 to come." in said
     record.note("runs", [{"started": 1.0, "num_trials": 9}])
+    record.plan_trials(9)
     said = words_of(page_of(tmp_path))
     assert "When the search has ended, the best trials are trained again with new seeds." in said
