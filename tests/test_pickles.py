@@ -28,8 +28,8 @@ ALLOWED = {
     "sweeps.training.weights: torch.load(folder / HOOKS_FILE, weights_only=False, map_location='cpu')",
     # What was written into memory in the line before, and a checkpoint that was made of those two files.
     "sweeps.training.weights: torch.load(content, weights_only=False, map_location='cpu')",
-    "sweeps.training.held_out: tester.test(model, data, ckpt_path=file, weights_only=False, verbose=False)",
-    "sweeps.training.held_out: loader.fit(model, data, ckpt_path=file, weights_only=False)",
+    "sweeps.training.trained_model: tester.test(model, data, file, verbose=False, weights_only=False)",
+    "sweeps.training.trained_model: loader.fit(model, data, ckpt_path=file, weights_only=False)",
 }
 
 

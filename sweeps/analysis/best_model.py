@@ -67,14 +67,14 @@ class Best:
         project.use_noted(self.folder, [self.trainable], shown_path(self.folder))
         module: Any = plugins.find(plugins.TRAINABLE, self.trainable)
         params, config = self._params_of(module), FitConfig(seed=self.seed)
-        from sweeps.training import held_out  # with PyTorch: seconds that reading a record does not need
+        from sweeps.training import trained_model  # with PyTorch: seconds that reading a record does not need
         from sweeps.training.data import build
 
         def prepared() -> Path | None:
             return build.of_trial(self.trainable, module, self.params)
 
         try:
-            return held_out.model_of(module, params, config, weights.parent, prepared)
+            return trained_model.load_model(module, params, config, weights.parent, prepared)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             raise UserError(f"{shown_path(weights)} can't be read: {first_line(error)}") from None
         except (RuntimeError, TypeError) as error:  # of PyTorch: a torn file, other layers than these

@@ -178,7 +178,9 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType
     else:
         space = conditional.check(file.suggest, *rest)
     prepared = datasets.wanted(name, trainable, space)
-    trainer_options.check(f"--trainable {name}", trainable, build_params(trainable.Params, space.fixed))
+    trainer_options.check_trainer_options(
+        f"--trainable {name}", trainable, build_params(trainable.Params, space.fixed)
+    )
     about_data = describe_data(name, trainable, build_params(trainable.Params, space.fixed))
     return Model(name, trainable, space_name, space, about_data, prepared)
 

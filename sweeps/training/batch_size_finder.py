@@ -20,12 +20,12 @@ from sweeps.common.cli.command import TRAINABLE
 from sweeps.common.errors import CannotTrain, UserError, first_line
 from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.common.param_types import build_params
-from sweeps.training import run_settings, subprocess_run
+from sweeps.training import micro_batches, run_settings, subprocess_run
 from sweeps.training.data import build
 from sweeps.training.data.dataset import build_data
-from sweeps.training.distributed import gradient_accumulation, launch, strategy
-from sweeps.training.distributed.gradient_accumulation import MicroBatch
+from sweeps.training.distributed import launch, strategy
 from sweeps.training.fit_loop import Fit
+from sweeps.training.micro_batches import MicroBatch
 from sweeps.training.profiling import memory
 from sweeps.training.run_settings import FIT_FILE, SingleRun
 from sweeps.training.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
@@ -104,7 +104,7 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
         UserError: a try failed for another reason than memory.
     """
     workers = run.fit.workers
-    whole = gradient_accumulation.of(build_data(module, build_params(module.Params, run.params), prepared))
+    whole = micro_batches.batch_rows_of(build_data(module, build_params(module.Params, run.params), prepared))
     launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
 
     def fits(rows: int) -> bool:
@@ -112,7 +112,7 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
         launch.say(f"  {count(rows, 'row'):<12} {'fits in memory' if does else 'out of memory'}")
         return does
 
-    found = gradient_accumulation.largest_that_fits(fits, whole, workers)
+    found = micro_batches.largest_that_fits(fits, whole, workers)
     times = f" x {found.accumulation} x {count(workers, 'worker')}" if (found.rows != whole) else ""
     launch.say(f"  micro-batch of {count(found.rows, 'row')}{times}\n")
     return found

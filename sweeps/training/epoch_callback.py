@@ -22,7 +22,7 @@ from sweeps.training.profiling import memory
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.report import Report
-from sweeps.training.torch_state import seed_epoch
+from sweeps.training.torch_state import random_states, restore_random_states, seed_epoch
 from sweeps.training.trainer import Trainer
 
 OnEpoch = Callable[[Report | Position], bool]
@@ -30,6 +30,8 @@ OnEpoch = Callable[[Report | Position], bool]
 training; after a position nothing is trained on, whatever it returns."""
 _Answer = TypeVar("_Answer")
 NO_BATCH = "the {} data has no batch: no rows, or with drop_last=True too few for one"
+ASK_EVERY_STEPS = 10
+"""Between two questions of several workers to each other whether to leave the epoch."""
 MOST_BATCHES = 10_000
 """Of data that does not say how long it is: behind them it is taken to have no end."""
 
@@ -89,7 +91,6 @@ class EpochEnd(Checkpoint):
         self._on_epoch = on_epoch
         self._before: dict[str, Any] = {}
         self._growth = Growth()
-        self._questions = epoch_position.Questions()
         self._batches = 0
         """Of this epoch, so far."""
         self._val_batches = 0
@@ -138,7 +139,7 @@ class EpochEnd(Checkpoint):
             self._continue()
             return
         if isinstance(trainer, Trainer) and trainer.behind_order is not None:
-            epoch_position.restore_random_states(trainer.behind_order)
+            restore_random_states(trainer.behind_order)
         # Lightning steps these after an epoch's checkpoint, by metrics that the checkpoint lacks.
         if self._fit.first_epoch:
             self._step_on_plateau(trainer, pl_module)
@@ -148,7 +149,6 @@ class EpochEnd(Checkpoint):
             self._seed(trainer.current_epoch)
         self._before = dict(trainer.callback_metrics)
         self._batches, self._val_batches, self._seconds_before = 0, 0, 0.0
-        self._questions.begin()
         self._fit.meter.begin()
 
     def on_train_batch_end(
@@ -221,7 +221,7 @@ class EpochEnd(Checkpoint):
         seconds = self._fit.meter.end()[0] + self._seconds_before
         accumulation = trainer.accumulate_grad_batches
         self._left = {
-            "random": epoch_position.random_states(),
+            "random": random_states(),
             "seconds": seconds,
             "accumulation": accumulation,
         }
@@ -232,16 +232,14 @@ class EpochEnd(Checkpoint):
         """Whether the first worker is asked to; all workers leave at the same step."""
         if trainer.world_size == 1:
             return self._fit.is_to_leave()
-        step, questions = self._batches // trainer.accumulate_grad_batches, self._questions
-        if step < questions.next_step:
-            return False
-        leaves, questions.next_step = self._fit.agree((self._fit.is_to_leave(), questions.next_after(step)))
-        return leaves
+        # A question is a collective operation.
+        is_asked_now = self._batches // trainer.accumulate_grad_batches % ASK_EVERY_STEPS == 0
+        return is_asked_now and self._fit.agree(self._fit.is_to_leave())
 
     def _continue(self) -> None:
         """Continue the epoch at the position where it was left."""
         assert self._left is not None
-        epoch_position.restore_random_states(self._left["random"])
+        restore_random_states(self._left["random"])
         self._seconds_before, self._left = self._left["seconds"], None
         self._is_continued = True
         self._fit.meter.begin()

@@ -11,53 +11,15 @@ Means that Lightning takes over the batches of a training epoch (`self.log(..., 
 from __future__ import annotations
 
 import math
-import random
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
-import torch
 from lightning.pytorch.utilities import CombinedLoader
 
 from sweeps.common.errors import CannotTrain
 from sweeps.training import lightning_internals
 from sweeps.training.data.datamodule import Loader
-
-ASK_EVERY_STEPS, ASK_EVERY_S = 10, 2.0
-"""Most steps and most time between two questions of several workers to each other whether to leave the epoch:
-a question is a collective operation. A single step may take longer."""
-
-
-class Questions:
-    """After which steps of an epoch several workers ask whether to leave it. The first worker decides it for
-    all of them, by the time of its steps.
-
-    Args:
-        clock: seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self.next_step = 0
-        """Of the epoch; none is asked before."""
-        self._before: tuple[int, float] | None = None
-        """Step and time of the question before."""
-
-    def begin(self) -> None:
-        """Begin an epoch: ask after its first two steps."""
-        self.next_step, self._before = 0, None
-
-    def next_after(self, step: int) -> int:
-        """The step of the question after one at this step."""
-        before, self._before = self._before, (step, self._clock())
-        if before is None:
-            return step + 1
-        step_s = (self._before[1] - before[1]) / (step - before[0])
-        most = ASK_EVERY_S / step_s if step_s else ASK_EVERY_STEPS
-        return step + max(1, int(min(most, ASK_EVERY_STEPS)))
 
 
 @dataclass(frozen=True)
@@ -120,20 +82,3 @@ def split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
             "another micro-batch"
         )
     lightning_internals.count_batches_anew(checkpoint, before, now)
-
-
-def random_states() -> dict[str, Any]:
-    """The random numbers to come of Python, NumPy and PyTorch, for a checkpoint."""
-    states = {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}
-    # Where nothing has used the GPU, to ask it would start it.
-    is_started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
-    return states | ({"cuda": torch.cuda.get_rng_state()} if is_started else {})
-
-
-def restore_random_states(states: dict[str, Any]) -> None:
-    """Draw the random numbers that were to come; on a GPU only those of a run that was on a GPU."""
-    random.setstate(states["python"])
-    np.random.set_state(states["numpy"])
-    torch.set_rng_state(states["torch"].cpu())
-    if torch.cuda.is_available() and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"].cpu())

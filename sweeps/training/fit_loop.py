@@ -24,16 +24,15 @@ from torch import nn
 from sweeps.common.errors import CannotTrain
 from sweeps.common.static_metrics import static_metrics
 from sweeps.training import compile as training_compile
-from sweeps.training import first_steps, trainer, trainer_options
+from sweeps.training import first_steps, micro_batches, trainer, trainer_options
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data import loader_workers, prepare_data
 from sweeps.training.data.dataset import build_data
-from sweeps.training.distributed import gradient_accumulation, strategy
+from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.training.distributed.gradient_accumulation import MicroBatch
 from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside, OnEpoch, ScoredWeights
-from sweeps.training.micro_batches import MicroBatches
+from sweeps.training.micro_batches import MicroBatch, MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.report import Report
@@ -134,7 +133,10 @@ class Fit:
             prepare_data.guard(owner, prepares_once)
             trainer.seed_hooks(owner, config.seed)
         trainer.keep_callbacks(self._model, self._notices.append)
-        self._options, self._split = trainer_options.of(trainable, params), self._split_batch()
+        self._options, self._split = (
+            trainer_options.trainer_options_for(trainable, params),
+            self._split_batch(),
+        )
         self._trainer: Trainer | None = None
         self.choice = strategy.of_model(self._model, config)
         """Strategy and precision on this PC, and the reasons."""
@@ -254,9 +256,9 @@ class Fit:
         if self._split is not None:
             whole, rows = self._split.share * workers, self._split.rows
         else:
-            whole = rows = gradient_accumulation.of(self._data)
+            whole = rows = micro_batches.batch_rows_of(self._data)
         try:
-            return gradient_accumulation.smaller(whole, workers, rows, may_fit)
+            return micro_batches.smaller(whole, workers, rows, may_fit)
         except MemoryError as error:
             raise CannotTrain(str(error)) from None
 
@@ -312,8 +314,8 @@ class Fit:
         workers, rows = self.config.workers, self.config.micro_batch
         if workers == 1 and rows is None:
             return None
-        whole = gradient_accumulation.of(self._data)
-        found = gradient_accumulation.split(whole, workers, rows or whole)
+        whole = micro_batches.batch_rows_of(self._data)
+        found = micro_batches.split(whole, workers, rows or whole)
         self._data.batch_size = found.rows
         return found
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-from sweeps.common import plugins
+import lightning.pytorch as pl
+
+from sweeps.common import plugins, stop_signals
 from sweeps.common.errors import UserError, is_out_of_memory
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params
-from sweeps.training import batch_size_finder, held_out
+from sweeps.training import batch_size_finder, trained_model
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import cluster_environment, launch
 from sweeps.training.fit_loop import Fit
-from sweeps.training.leaving import Leaving
 from sweeps.training.run_folder import RunFolder
 from sweeps.training.run_settings import LOGS, SingleRun
 
@@ -90,5 +93,39 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
         folder.keep_best(training)
         test: dict[str, float] | str = {}
         if run.test and launch.is_first() and not (test := training.why_no_test):
-            test = held_out.score(module, params, config, folder.best, prepared=prepared)
+            test = trained_model.score_test_rows(module, params, config, folder.best, prepared=prepared)
         return folder.say_end(test, is_prepared=prepared is not None)
+
+
+class Leaving(pl.Callback):
+    """Notes Ctrl-C, SIGTERM and a closed terminal while the run trains; a second Ctrl-C ends it at once.
+
+    Each worker has one; the first worker's counts. It listens from the first step on, since Lightning takes
+    SIGTERM when a training begins, and would raise at the end of the step.
+    """
+
+    def __init__(self) -> None:
+        self._is_asked = False
+        self._listens = contextlib.ExitStack()
+
+    def is_asked(self) -> bool:
+        """Whether to leave the run."""
+        return self._is_asked
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._listens.enter_context(stop_signals.handled(self._note))
+
+    def on_train_end(self, *_: Any) -> None:
+        if not self._is_asked:  # else until Lightning has ended: the signal may be sent again and again
+            self._listens.close()
+
+    def on_exception(self, *_: Any) -> None:
+        self.on_train_end()
+
+    def _note(self) -> None:
+        self._is_asked = True
+        with contextlib.suppress(OSError, RuntimeError):  # a closed pipe; the signal came within a print
+            launch.say(
+                "\nStopping. The run is saved at its next step with prepared data, else at the end of its "
+                "epoch. Press Ctrl-C again to stop at once."
+            )

@@ -1,4 +1,4 @@
-"""PyTorch's state in a process that trains several trials: settings to restore, seeds."""
+"""PyTorch's state in a process that trains several trials: its settings, seeds and random numbers."""
 
 from __future__ import annotations
 
@@ -56,3 +56,20 @@ def seed_again(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_available():
         torch.cuda.manual_seed_all(seed)
+
+
+def random_states() -> dict[str, Any]:
+    """The random numbers to come of Python, NumPy and PyTorch, for a checkpoint."""
+    states = {"python": random.getstate(), "numpy": np.random.get_state(), "torch": torch.get_rng_state()}
+    # Where nothing has used the GPU, to ask it would start it.
+    is_started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # PyTorch has no type for it
+    return states | ({"cuda": torch.cuda.get_rng_state()} if is_started else {})
+
+
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Draw the random numbers that were to come; on a GPU only those of a run that was on a GPU."""
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])
+    torch.set_rng_state(states["torch"].cpu())
+    if torch.cuda.is_available() and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"].cpu())

@@ -12,9 +12,9 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training import epoch_position, trainer_options
+from sweeps.training import trainer_options
 from sweeps.training.lightning_internals import is_called_by_lightning
-from sweeps.training.torch_state import seed_again, seed_epoch
+from sweeps.training.torch_state import random_states, restore_random_states, seed_again, seed_epoch
 
 HOOKS_OF_A_RUN = (
     "prepare_data", "setup", "configure_model", "train_dataloader", "val_dataloader", "test_dataloader",
@@ -65,13 +65,13 @@ class Trainer(pl.Trainer):
             if self.train_dataloader is not None:
                 steps = super().estimated_stepping_batches
             else:  # Lightning makes the loader for this, and has it draw the first epoch's order
-                before = epoch_position.random_states()
+                before = random_states()
                 seed_epoch(self._seed, self._first_epoch)
                 try:
                     steps = super().estimated_stepping_batches
-                    self.behind_order = epoch_position.random_states()
+                    self.behind_order = random_states()
                 finally:
-                    epoch_position.restore_random_states(before)
+                    restore_random_states(before)
         except Exception as error:  # of the user's loaders; it comes again where they are read
             self._say(
                 "the model asks for the steps of the run before its data can be read, and is told -1 "
@@ -108,14 +108,14 @@ def seed_hooks(owner: object, seed: int) -> None:
 def _seeded(
     owner: Any, name: str, hook: Callable[..., Any], seed: int, /, *arguments: Any, **named: Any
 ) -> Any:
-    epoch, before = _reloaded_in(owner) if name == "train_dataloader" else 0, epoch_position.random_states()
+    epoch, before = _reloaded_in(owner) if name == "train_dataloader" else 0, random_states()
     # Other numbers than those of the epochs; and layers other ones than those of `setup`.
     kind = 2 if name == "configure_model" else 1
     seed_again(int(np.random.SeedSequence((seed, epoch, kind)).generate_state(1)[0]))
     try:
         return hook(*arguments, **named)
     finally:
-        epoch_position.restore_random_states(before)
+        restore_random_states(before)
 
 
 def _reloaded_in(owner: Any) -> int:

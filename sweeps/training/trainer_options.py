@@ -60,7 +60,7 @@ OWNED_CALLBACKS: Mapping[str, str] = {
 """The same for Lightning's callbacks, by the name of their class or of a class that they extend."""
 
 
-def of(trainable: Any, params: Any) -> dict[str, Any]:
+def trainer_options_for(trainable: Any, params: Any) -> dict[str, Any]:
     """The options of a trainable for a run, checked; {} where it defines none.
 
     Raises:
@@ -79,7 +79,7 @@ def of(trainable: Any, params: Any) -> dict[str, Any]:
     return {**found, "callbacks": callbacks_of(found)} if "callbacks" in found else found
 
 
-def check(asked: str, trainable: Any, params: Any) -> None:
+def check_trainer_options(asked: str, trainable: Any, params: Any) -> None:
     """Check the options of a trainable for some hyperparameters, before any resource is taken.
 
     Args:
@@ -91,7 +91,7 @@ def check(asked: str, trainable: Any, params: Any) -> None:
         UserError: some can't be taken, or the function raises.
     """
     try:
-        of(trainable, params)
+        trainer_options_for(trainable, params)
     except CannotTrain as error:
         raise UserError("\n".join(f"{asked}: {line}" for line in str(error).splitlines())) from None
     except Exception as error:  # it is the user's code

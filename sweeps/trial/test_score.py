@@ -28,7 +28,7 @@ def test_winner(
         files: those of the weights, by name: this PC may not see the folder of the sweep.
     """
     with imports.fast():
-        from sweeps.training import held_out, torch_state  # with PyTorch, which the driver does not load
+        from sweeps.training import torch_state, trained_model  # with PyTorch, which the driver does not load
     torch_state.seed_again(0)  # as `ModuleCache` does
     module = plugins.load(job.trainables[point.trainable])
     params = build_params(module.Params, {**point.fixed, **point.params})
@@ -37,4 +37,4 @@ def test_winner(
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
             (Path(folder) / name).write_bytes(content)
-        return held_out.score(module, params, fit, Path(folder), prepared=data)
+        return trained_model.score_test_rows(module, params, fit, Path(folder), prepared=data)

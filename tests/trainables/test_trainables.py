@@ -18,7 +18,7 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.space.multi_model import OneSpace
-from sweeps.training import held_out
+from sweeps.training import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.data.dataset import has_preparation
 from sweeps.training.fit_loop import Fit
@@ -165,7 +165,7 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
     training.run(on_epoch)
     assert [epoch.epoch for epoch in epochs] == [1]
     assert module.METRIC in epochs[0].metrics
-    scores = held_out.score(module, params, fit_config(module), tmp_path, prepared=prepared)
+    scores = trained_model.score_test_rows(module, params, fit_config(module), tmp_path, prepared=prepared)
     assert list(scores) == ["test_acc"]
     assert 0 <= scores["test_acc"] <= 1
 

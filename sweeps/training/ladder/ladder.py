@@ -17,8 +17,8 @@ import torch
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params
+from sweeps.training import micro_batches
 from sweeps.training.data import build, dataset
-from sweeps.training.distributed import gradient_accumulation
 from sweeps.training.ladder import measure, report, rungs
 from sweeps.training.ladder.measure import Result
 from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
@@ -81,7 +81,7 @@ def _capabilities(config: LadderConfig) -> Capabilities:
     data = dataset.build_data(module, build_params(module.Params, config.params), folder)
     batch_rows = None
     with contextlib.suppress(CannotTrain):
-        batch_rows = gradient_accumulation.of(data)
+        batch_rows = micro_batches.batch_rows_of(data)
     return Capabilities(
         gpus=torch.cuda.device_count(),
         cores=os.cpu_count() or 1,

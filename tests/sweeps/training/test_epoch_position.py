@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import PreparedDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
-from sweeps.training.epoch_position import ASK_EVERY_STEPS, Position, Questions
+from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from tests.sweeps.training.schedules import lowered_on_plateau
@@ -190,21 +190,3 @@ def test_data_without_a_position_is_trained_to_the_end_of_the_epoch() -> None:
 
     reported, _ = run(trainable(Plain), config(), leave_after=0)
     assert [type(each) for each in reported] == [Report] * EPOCHS
-
-
-@pytest.mark.parametrize(
-    ("step_s", "steps"), [(0.0, ASK_EVERY_STEPS), (0.01, ASK_EVERY_STEPS), (0.25, 8), (0.9, 2), (7.0, 1)]
-)
-def test_several_workers_ask_as_often_as_the_time_of_their_steps_requires(step_s: float, steps: int) -> None:
-    """The first question is after step 301, where a run continues."""
-    now_s = 1000.0
-    questions = Questions(lambda: now_s)
-    questions.begin()
-    assert questions.next_step == 0
-    assert questions.next_after(301) == 302, "no step is measured yet"
-    now_s += step_s
-    assert questions.next_after(302) == 302 + steps
-    now_s += 7.0 * steps
-    assert questions.next_after(302 + steps) == 302 + steps + 1, "steps have become slower"
-    questions.begin()
-    assert questions.next_step == 0

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler, random_split
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
-from sweeps.training import epoch_callback, held_out
+from sweeps.training import epoch_callback, trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
@@ -91,8 +91,8 @@ def scores(what: Any, folder: Path) -> tuple[float, float, float]:
     """The best score of a run, that of its test, and that of its model in hand; the rows are the same."""
     epochs, fit = trained(what)
     fit.save(folder)
-    tested = held_out.score(what, SimpleNamespace(), CONFIG, folder)["test_acc"]
-    model: Any = held_out.model_of(what, SimpleNamespace(), CONFIG, folder, lambda: None)
+    tested = trained_model.score_test_rows(what, SimpleNamespace(), CONFIG, folder)["test_acc"]
+    model: Any = trained_model.load_model(what, SimpleNamespace(), CONFIG, folder, lambda: None)
     inputs, labels = rows(1).tensors
     with torch.no_grad():
         predicted = (model(inputs).argmax(1) == labels).float().mean().item()
@@ -296,7 +296,7 @@ def test_a_model_is_loaded_without_a_trace_in_the_process(tmp_path: Path) -> Non
     torch.manual_seed(5)
     expected = torch.rand(())
     torch.manual_seed(5)
-    held_out.model_of(trainable(LayersInSetup), SimpleNamespace(), CONFIG, tmp_path, lambda: None)
+    trained_model.load_model(trainable(LayersInSetup), SimpleNamespace(), CONFIG, tmp_path, lambda: None)
     assert torch.get_num_threads() == 2
     assert torch.rand(()) == expected
 

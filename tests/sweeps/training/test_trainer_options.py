@@ -120,9 +120,9 @@ def test_accumulation_and_limits_count_whole_batches_whatever_the_micro_batch(
 )
 def test_what_the_sweep_owns_is_refused_with_the_reason(options: Any, expected: str) -> None:
     with pytest.raises(CannotTrain, match=expected):
-        trainer_options.of(trainable(options), digits_mlp.Params())
+        trainer_options.trainer_options_for(trainable(options), digits_mlp.Params())
     with pytest.raises(UserError, match="--trainable net: trainer_options"):
-        trainer_options.check("--trainable net", trainable(options), digits_mlp.Params())
+        trainer_options.check_trainer_options("--trainable net", trainable(options), digits_mlp.Params())
 
 
 def test_a_function_that_raises_is_named() -> None:
@@ -130,7 +130,7 @@ def test_a_function_that_raises_is_named() -> None:
         raise KeyError("clip")
 
     with pytest.raises(UserError, match="--trainable net: trainer_options raises KeyError: 'clip'"):
-        trainer_options.check("--trainable net", trainable(options), digits_mlp.Params())
+        trainer_options.check_trainer_options("--trainable net", trainable(options), digits_mlp.Params())
 
 
 @pytest.mark.parametrize("micro_batch", [None, 16])

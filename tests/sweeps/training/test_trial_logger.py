@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from sweeps.training import held_out
+from sweeps.training import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.trial_logger import TrialLogger
@@ -118,7 +118,7 @@ def test_the_logger_is_there_in_the_test_and_where_a_model_is_loaded(tmp_path: P
     best, tested, predicted = scores(trainable(LogsInTest), tmp_path)
     assert best == pytest.approx(tested)
     assert best == pytest.approx(predicted)
-    scored = held_out.score(trainable(LogsInTest), None, CONFIG, tmp_path)
+    scored = trained_model.score_test_rows(trainable(LogsInTest), None, CONFIG, tmp_path)
     assert scored == {"test_acc": pytest.approx(best), "by_logger": 1.0}
 
 

@@ -18,16 +18,18 @@ import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.formatting import shortest
-from sweeps.training import epoch_position, fit_loop, trainer, trainer_options
+from sweeps.training import fit_loop, trainer
 from sweeps.training.config import FitConfig, Trainable
 from sweeps.training.data import prepare_data
 from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import strategy
+from sweeps.training.torch_state import random_states, restore_random_states
+from sweeps.training.trainer_options import trainer_options_for
 from sweeps.training.trial_logger import TrialLogger
 from sweeps.training.weights import ModelState
 
 
-def score(
+def score_test_rows(
     trainable: Trainable,
     params: Any,
     config: FitConfig,
@@ -48,16 +50,16 @@ def score(
     if config.micro_batch is not None:
         data.batch_size = config.micro_batch
     precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
-    options = {**fit_loop.lean(devices=1), **trainer_options.of(trainable, params)}
+    options = {**fit_loop.lean(devices=1), **trainer_options_for(trainable, params)}
     with _checkpoint(ModelState.read(weights)) as file, _logger() as options["logger"]:
         options |= {"precision": precision, "enable_checkpointing": False, "max_epochs": config.max_epochs}
         tester = trainer.Trainer(say=_ignore, **options)
-        tester.test(model, data, ckpt_path=file, weights_only=False, verbose=False)
+        tester.test(model, data, file, verbose=False, weights_only=False)
         found = {**options["logger"].new_scalars(), **tester.callback_metrics}
     return {name: shortest(float(value)) for name, value in found.items()}
 
 
-def model_of(
+def load_model(
     trainable: Trainable,
     params: Any,
     config: FitConfig,
@@ -75,10 +77,10 @@ def model_of(
             no more.
     """
     with _process_kept():
-        return _model_of(trainable, params, config, ModelState.read(weights), prepared)
+        return _load_model(trainable, params, config, ModelState.read(weights), prepared)
 
 
-def _model_of(
+def _load_model(
     trainable: Trainable,
     params: Any,
     config: FitConfig,
@@ -109,13 +111,13 @@ def _model_of(
 @contextmanager
 def _process_kept() -> Iterator[None]:
     """Leave the threads and the random numbers of a user's process as they are."""
-    threads, states = torch.get_num_threads(), epoch_position.random_states()
+    threads, states = torch.get_num_threads(), random_states()
     variables = {name: os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        epoch_position.restore_random_states(states)
+        restore_random_states(states)
         for name, value in variables.items():
             os.environ.pop(name, None)
             if value is not None:
