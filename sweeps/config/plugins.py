@@ -115,8 +115,6 @@ def _check_logger(asked: str, module: ModuleType) -> None:
     package, name = module.NEEDS
     if importlib.util.find_spec(package) is None:
         raise UserError(f"{asked}: {package} is not installed: {pip_install(name)}")
-    if hasattr(module, "check"):
-        module.check()
 
 
 SPACES = ("SPACE", "suggest")

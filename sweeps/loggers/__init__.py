@@ -1,6 +1,30 @@
 """Loggers, to which a sweep's trials are written beside its record: `--loggers tensorboard mlflow wandb`.
 
-A logger is a module with `build(folder, about) -> Logger` (see `sweeps/loggers/_follower.py`) and NEEDS, the
-package that it imports and its name for pip. If it has a function `check()`, that is called before a sweep
-starts, and raises UserError for what the user has set up wrongly.
+A logger is a module with `build(folder, about) -> Logger`, where `about` is that of the record, and NEEDS,
+the package that it imports and its name for pip.
 """
+
+from __future__ import annotations
+
+from sweeps.record.trials import TrialRow
+
+
+class NotWritten(Exception):
+    """A logger could not write; the text is the reason."""
+
+
+class Logger:
+    """Writes the trials of a sweep somewhere else. It may raise anything: the sweep goes on, and a new one is
+    built for the next attempt."""
+
+    def write(self, trial: TrialRow, is_on: bool) -> None:
+        """Write the epochs and the status of a trial that are not written yet.
+
+        Args:
+            trial: the trial in the record.
+            is_on: whether the sweep runs; else an unfinished trial waits for a resume.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End: nothing more is written."""

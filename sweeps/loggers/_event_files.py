@@ -18,12 +18,13 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.record_writer import masked_crc32c
 
 from sweeps.common.objective import Objective
+from sweeps.loggers import Logger
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
 STATUSES = dict.fromkeys(ENDED_WELL, "STATUS_SUCCESS")
 
 
-class EventFiles:
+class EventFiles(Logger):
     """A folder with an event file for each trial."""
 
     def __init__(self, folder: Path, objective: Objective) -> None:

@@ -11,16 +11,16 @@ import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from optuna.storages import JournalStorage
 
 from sweeps.common.errors import reason_of
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
+from sweeps.loggers import Logger, NotWritten
 from sweeps.record.journal_reader import ReadOnlyJournal
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow, row_of
+from sweeps.record.trials import row_of
 
 
 @dataclass(frozen=True)
@@ -32,25 +32,6 @@ class Intervals:
     """After an error."""
     end_s: float = 60.0
     """For the last update when the sweep has ended: a server may not answer."""
-
-
-class NotWritten(Exception):
-    """A logger could not write; the text is the reason."""
-
-
-class Logger(Protocol):
-    """The result of `build(folder, about)` of a logger; `about` is that of the record.
-
-    If it has a method `close()`, that is called at the end.
-    """
-
-    def write(self, trial: TrialRow, is_on: bool) -> None:
-        """Write the epochs and the status of a trial that are not written yet.
-
-        Args:
-            trial: the trial in the record.
-            is_on: whether the sweep runs; else an unfinished trial waits for a resume.
-        """
 
 
 @contextlib.contextmanager
@@ -120,10 +101,9 @@ class _Follower(threading.Thread):
         """The next update begins with a new logger, which looks for what is there."""
         logger, self._logger = self._logger, None
         self._written.clear()
-        close = getattr(logger, "close", None)
-        if close is not None:
+        if logger is not None:
             with contextlib.suppress(Exception):
-                close()
+                logger.close()
 
     def _update(self, is_on: bool) -> None:
         if self._storage is None:

@@ -9,22 +9,22 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import wandb
 
+from sweeps.common import atomic_io
 from sweeps.common.errors import UserError, reason_of
-from sweeps.loggers import _wandb_files
+from sweeps.common.yaml_values import nearest
 
 PROJECT = "sweeps"
 """Where WANDB_PROJECT names none."""
-GIVE_UP_S = 30.0
+MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
 DEFAULTS = {
-    "WANDB_INIT_TIMEOUT": str(GIVE_UP_S),  # of connecting to the server
-    "WANDB_FINISH_TIMEOUT": str(GIVE_UP_S),  # of uploading the rest of a run
+    "WANDB_INIT_TIMEOUT": "30",  # s, of connecting to the server
+    "WANDB_FINISH_TIMEOUT": "30",  # s, of uploading the rest of a run
     "WANDB_ERROR_REPORTING": "false",  # to W&B, also of runs that are offline
     "WANDB_SILENT": "true",
 }
@@ -33,10 +33,12 @@ MOST_OPEN = 16
 """Runs at a time: of trials that wait at a rung there may be hundreds."""
 FOLDER = "wandb"
 """W&B's own, in the folder of the sweep."""
+WRITTEN = "written.json"
+"""File in the folder of a run that is whole: its id, its last epoch and the status of its trial."""
 Mode = Literal["online", "offline", "disabled"]
 
 
-def main(folder: Path | None = None) -> None:
+def main(folder: Path) -> None:
     """Answer with the mode, and then each request for a run in the folder of a sweep."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # W&B prints
@@ -47,25 +49,28 @@ def main(folder: Path | None = None) -> None:
     try:
         mode = _mode()
         tell(mode=mode)
-        if folder is not None:
-            runs = Runs(folder, mode)
-            for line in sys.stdin:
-                runs.write(json.loads(line))
-                tell()
+        runs = Runs(folder, mode)
+        for line in sys.stdin:
+            runs.write(json.loads(line))
+            tell()
     except UserError as error:
         tell(error=str(error))
     except Exception as error:  # the sweep starts a new process for its next attempt
         tell(error=reason_of(error))
+    wandb.teardown()  # waits until its files are written
 
 
 def _mode() -> Mode:
     """As the user has set it up; by default offline without an account.
 
     Raises:
-        UserError: the user asks for an account, and is not logged in.
+        UserError: WANDB_MODE is no mode, or asks for an account and nobody is logged in.
     """
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
+    given = os.environ.get("WANDB_MODE")
+    if given and given not in MODES:
+        raise UserError(f"WANDB_MODE={given}: no such mode of Weights & Biases.{nearest(given, MODES)}")
     asked = wandb.setup().settings.mode
     if asked == "disabled":
         return "disabled"
@@ -73,7 +78,7 @@ def _mode() -> Mode:
         return "offline"
     if wandb.login(verify=False, prompt=False):
         return "online"
-    if os.environ.get("WANDB_MODE"):
+    if given:
         raise UserError(f"WANDB_MODE={asked} needs an account: type `wandb login`, or unset WANDB_MODE")
     return "offline"
 
@@ -88,16 +93,11 @@ class Runs:
 
     def __init__(self, folder: Path, mode: Mode) -> None:
         self._folder, self._mode = folder, mode
-        self._written: dict[str, tuple[int, str]] = {}
-        """Id of a run that is not open to the last epoch and the status in its file."""
-        self._offline: dict[str, list[Path]] = {}
-        """Id to the folders of a run that is offline. `wandb sync` writes each over the one before, from the
-        first epoch on: so a run is written whole, and the folder before is removed."""
-        for file in _wandb_files.found(folder / FOLDER):
-            if file.is_whole:
-                self._written[file.id] = file.last_epoch, file.status
-            if file.path.parent.name.startswith("offline-"):
-                self._offline.setdefault(file.id, []).append(file.path.parent)
+        self._written: dict[str, list[Any]] = {}
+        """Id of a run that is whole to the last epoch and the status in it."""
+        for path in sorted(folder.glob(f"{FOLDER}/*run-*/{WRITTEN}")):  # the latest is the last
+            id, *state = json.loads(path.read_text())
+            self._written[id] = state
         self._open: dict[str, tuple[Any, Mapping[str, Any]]] = {}
         """Id to W&B's run and the trial as it was written last, the latest at the end."""
         self._last: dict[str, int] = {}
@@ -110,12 +110,10 @@ class Runs:
             trial: as `wandb.py` tells it.
 
         Raises:
-            OSError: the file does not hold what was written.
-            Exception: one of W&B.
+            Exception: one of W&B, or of the disk.
         """
-        id, status = trial["id"], trial["summary"]["status"]
-        epochs = trial["epochs"]
-        if self._written.get(id) == (epochs[-1][0] if epochs else 0, status):
+        id, epochs = trial["id"], trial["epochs"]
+        if self._written.get(id) == [epochs[-1][0] if epochs else 0, trial["summary"]["status"]]:
             return
         run = self._open.pop(id)[0] if id in self._open else self._begin(trial)
         self._open[id] = run, trial
@@ -146,28 +144,14 @@ class Runs:
         run, trial = self._open.pop(id)
         run.summary.update(trial["summary"])
         run.finish(trial["exit_code"])
-        last = self._last.pop(id)
-        before = self._offline.pop(id, [])
-        if self._mode == "offline":
-            path = Path(run.settings.sync_file)
-            self._offline[id] = [path.parent]
-            self._check_file(path, tuple(epoch for epoch, _ in trial["epochs"]))
-        for folder in before:
-            shutil.rmtree(folder)
-        self._written[id] = last, trial["summary"]["status"]
-
-    def _check_file(self, path: Path, epochs: tuple[int, ...]) -> None:
-        """Wait until a file is whole: `finish` returns before, and reports no error of the disk."""
-        waits_until = time.monotonic() + GIVE_UP_S
-        while True:
-            file = _wandb_files.read(self._folder / FOLDER / path.parent.name / path.name)
-            if file.is_whole and file.epochs == epochs:
-                return
-            if time.monotonic() > waits_until or not path.exists():
-                shutil.rmtree(path.parent, ignore_errors=True)
-                raise OSError(f"{path} is not whole: the disk is full, or its folder was removed")
-            time.sleep(0.005)
+        self._written[id] = [self._last.pop(id), trial["summary"]["status"]]
+        folder = Path(run.sync_dir)
+        atomic_io.write(folder / WRITTEN, json.dumps([id, *self._written[id]]))  # it fails on a full disk
+        # `wandb sync` writes each over the one before, from the first epoch on: so a run is written whole.
+        for before in folder.parent.glob(f"offline-run-*-{id}"):
+            if before != folder:
+                shutil.rmtree(before)
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main(Path(sys.argv[1]))

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.loggers import Logger
 from sweeps.record.trials import BAD, TrialRow
 
 NEEDS = ("mlflow", "mlflow-skinny")
@@ -25,7 +26,7 @@ METRICS, PARAMS = 1000, 100
 """The most of them in one request."""
 
 
-def build(folder: Path, about: Mapping[str, Any]) -> Runs:
+def build(folder: Path, about: Mapping[str, Any]) -> Logger:
     """The logger; it reads the runs of this sweep that the server has."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")  # its errors are raised, too
@@ -42,7 +43,7 @@ def build(folder: Path, about: Mapping[str, Any]) -> Runs:
     return Runs(client, entities, experiment_id, about)
 
 
-class Runs:
+class Runs(Logger):
     """The runs of a sweep."""
 
     def __init__(self, client: Any, entities: Any, experiment_id: str, about: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.loggers._follower import Logger
+from sweeps.loggers import Logger
 from sweeps.record import sweep_info
 
 NEEDS = ("tensorboardX", "tensorboardX")

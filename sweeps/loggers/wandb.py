@@ -9,7 +9,7 @@ never work again once its own service has ended.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
 import json
 import os
@@ -21,65 +21,81 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common import project
-from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import nearest
-from sweeps.loggers._follower import NotWritten
+from sweeps.loggers import Logger, NotWritten
 from sweeps.record import sweep_info
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
 NEEDS = ("wandb", "wandb")
-MODE = "WANDB_MODE"
-MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
 ANSWER_S = 90.0
 """For a request: W&B itself gives up connecting, and uploading the rest of a run, after 30 s each."""
 
 
-@functools.cache
-def check() -> None:
-    """Refuse what W&B would.
-
-    Raises:
-        UserError: WANDB_MODE is no mode, or asks for an account and nobody is logged in.
-    """
-    mode = os.environ.get(MODE)
-    if mode and mode not in MODES:
-        raise UserError(f"{MODE}={mode}: no such mode of Weights & Biases.{nearest(mode, MODES)}")
-    try:
-        _Process().close()
-    except NotWritten as error:
-        raise UserError(f"--loggers wandb: {error}") from None
-
-
-def build(folder: Path, about: Mapping[str, Any]) -> Runs:
+def build(folder: Path, about: Mapping[str, Any]) -> Logger:
     """The logger."""
     return Runs(folder, sweep_info.parse(about))
 
 
-class Runs:
+class Runs(Logger):
     """The runs of a sweep.
 
     Args:
         folder: of the sweep.
         info: of the sweep.
         answer_s: for a request.
+
+    Raises:
+        NotWritten: W&B can't be used; the text says why.
     """
 
     def __init__(self, folder: Path, info: SweepInfo, answer_s: float = ANSWER_S) -> None:
-        self._info = info
+        self._info, self._answer_s = info, answer_s
         # An account may have another sweep of this name.
         self._key = hashlib.sha256(f"{info.name} of {info.started}".encode()).hexdigest()[:8]
-        self._process = _Process(folder, answer_s=answer_s)
+        # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())},
+        )  # fmt: skip
+        try:
+            self._mode = str(self._answer()["mode"])
+            """online, offline or disabled."""
+        except BaseException:
+            self.close()
+            raise
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Write what a run lacks. Without an account nobody looks on: then it is written when it ends."""
         is_over = trial.status != "unfinished" or not is_on
-        if self._process.mode == "online" or (self._process.mode == "offline" and is_over):
-            self._process.ask(self._run_of(trial, is_over))
+        if self._mode == "online" or (self._mode == "offline" and is_over):
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write(json.dumps(self._run_of(trial, is_over)).encode() + b"\n")
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                raise NotWritten("its process has ended") from None
+            self._answer()
 
     def close(self) -> None:
-        """End the process."""
-        self._process.close()
+        """Let the process end by itself, as W&B may still write; it is killed where that takes long."""
+        with contextlib.suppress(subprocess.TimeoutExpired, BrokenPipeError):
+            self._process.communicate(timeout=self._answer_s)
+        self._process.kill()
+        self._process.wait()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            is_there = bool(selector.select(self._answer_s))
+        line = self._process.stdout.readline() if is_there else b""
+        answer: dict[str, Any] = json.loads(line or "{}")
+        if line and "error" not in answer:
+            return answer
+        self._process.kill()
+        late = "its process has ended" if is_there else f"W&B did not answer in {self._answer_s:g} s"
+        raise NotWritten(answer.get("error", late))
 
     def _run_of(self, trial: TrialRow, is_over: bool) -> dict[str, Any]:
         """A trial in the terms of W&B, its epochs in order."""
@@ -103,66 +119,6 @@ class Runs:
             "exit_code": int(trial.status not in (*ENDED_WELL, "unfinished")),
             "is_over": is_over,
         }
-
-
-class _Process:
-    """The process in which W&B works.
-
-    Args:
-        folder: of the sweep; without one it only tells the mode.
-        answer_s: for a request.
-
-    Raises:
-        NotWritten: W&B can't be used; the text says why.
-    """
-
-    def __init__(self, *folder: Path, answer_s: float = ANSWER_S) -> None:
-        self._answer_s = answer_s
-        # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", *map(str, folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())},
-        )  # fmt: skip
-        try:
-            self.mode = str(self._answer()["mode"])
-            """online, offline or disabled."""
-        except BaseException:
-            self.close()
-            raise
-
-    def ask(self, request: Mapping[str, Any]) -> None:
-        """Have a run written.
-
-        Raises:
-            NotWritten: it was not; the text says why.
-        """
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise NotWritten("its process has ended") from None
-        self._answer()
-
-    def close(self) -> None:
-        """End it; what it has answered is written."""
-        self._process.kill()
-        self._process.communicate()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(self._answer_s):
-                raise NotWritten(f"W&B did not answer in {self._answer_s:g} s")
-        line = self._process.stdout.readline()
-        if not line:
-            raise NotWritten("its process has ended")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise NotWritten(answer["error"])
-        return answer
 
 
 def _nested(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.loggers import Logger
 from sweeps.record.trials import TrialRow
 
 NEEDS = ("sys", "python")
 """It is always there."""
 
 
-class Exits:
+class Exits(Logger):
     """Exits in each update."""
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         sys.exit(3)
 
 
-def build(folder: Path, about: Mapping[str, Any]) -> Exits:
+def build(folder: Path, about: Mapping[str, Any]) -> Logger:
     return Exits()

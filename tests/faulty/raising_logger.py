@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeps.loggers import Logger
 from sweeps.record.trials import TrialRow
 
 NEEDS = ("sys", "python")
 """It is always there."""
 
 
-class Raises:
+class Raises(Logger):
     """Raises an error in each update."""
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         raise ValueError("of a library")
 
 
-def build(folder: Path, about: Mapping[str, Any]) -> Raises:
+def build(folder: Path, about: Mapping[str, Any]) -> Logger:
     return Raises()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sweeps.loggers import wandb
 from tests.conftest import skip_without
 
 
@@ -19,7 +18,6 @@ def nothing_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    wandb.check.cache_clear()
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,7 @@ def log(name: str, record: Record, is_on: bool = False) -> None:
     logger = plugins.find("logger", name).build(record.folder, record.about)
     for trial in rows(record):
         logger.write(trial, is_on)
-    if hasattr(logger, "close"):
-        logger.close()
+    logger.close()
 
 
 def log_anew(name: str, record: Record) -> None:
@@ -94,13 +94,34 @@ class WandbRun:
     """Of each file that is whole."""
 
 
+def wandb_records(path: Path) -> Iterator[Any]:
+    """The records of a file, up to the first that is incomplete.
+
+    It is a log of LevelDB (https://github.com/google/leveldb/blob/main/doc/log_format.md) with a header of 7
+    bytes.
+    """
+    from wandb.proto.wandb_internal_pb2 import Record as WandbRecord
+
+    content, position, record = path.read_bytes(), 7, b""
+    while position + 7 <= len(content):
+        if (left := 32768 - position % 32768) < 7:
+            position += left
+            continue
+        _, length, kind = struct.unpack_from("<IHB", content, position)
+        part = content[position + 7 : position + 7 + length]
+        position += 7 + length
+        if len(part) < length or kind not in (1, 2, 3, 4):
+            return
+        record = part if kind in (1, 2) else record + part  # 1: whole, 2: the first part, 4: the last
+        if kind in (1, 4):
+            yield WandbRecord.FromString(record)
+
+
 def wandb_runs(folder: Path) -> dict[str, WandbRun]:
     """By id, in order of their names, by wandb's protocol buffers."""
-    from sweeps.loggers import _wandb_files
-
     runs: dict[str, WandbRun] = {}
     for path in sorted(folder.glob("wandb/*run-*/run-*.wandb")):
-        for record in _wandb_files.records(path):
+        for record in wandb_records(path):
             if record.WhichOneof("record_type") == "run":
                 run = runs.setdefault(record.run.run_id, WandbRun())
                 run.names.add(record.run.display_name)

@@ -15,10 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.common.errors import UserError
 from sweeps.config import plugins
-from sweeps.loggers import wandb
-from sweeps.loggers._follower import NotWritten
+from sweeps.loggers import NotWritten, wandb
 from tests.conftest import ROOT, propose, skip_without
 from tests.support import children
 from tests.support.dashboards import LR, sweep
@@ -81,17 +79,16 @@ def test_a_dot_in_a_name_is_a_level_of_the_config(tmp_path: Path) -> None:
     assert wandb_runs(tmp_path).popitem()[1].config["model"] == {"lr": 0.2, "depth": 3}
 
 
-def test_a_file_that_a_killed_driver_left_is_written_anew(tmp_path: Path) -> None:
+def test_a_run_that_a_killed_driver_left_is_written_anew(tmp_path: Path) -> None:
     record = sweep(tmp_path)
     log("wandb", record)
-    run = list(wandb_runs(tmp_path).values())[1]
-    torn = next(tmp_path.glob("wandb/*/run-*-0001.wandb"))
-    torn.write_bytes(torn.read_bytes()[:-20])
+    before = next(tmp_path.glob("wandb/*-0001"))
+    (before / "written.json").unlink()
     log("wandb", record)
-    again = list(wandb_runs(tmp_path).values())[1]
-    assert [row["acc"] for row in again.history] == [row["acc"] for row in run.history] == [0.1, 0.2]
-    assert again.exit_codes == [0]
-    assert len(list(tmp_path.glob("wandb/*/run-*-0001.wandb"))) == 1
+    run = list(wandb_runs(tmp_path).values())[1]
+    assert [row["acc"] for row in run.history] == [0.1, 0.2]
+    assert run.exit_codes == [0]
+    assert not before.exists()
 
 
 def its_process() -> psutil.Process:
@@ -151,25 +148,18 @@ def test_its_processes_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "message"),
+    ("mode", "message"),
     [
-        (
-            {"WANDB_MODE": "ofline"},
-            "WANDB_MODE=ofline: no such mode of Weights & Biases. Did you mean 'offline'?",
-        ),
-        (
-            {"WANDB_MODE": "online"},
-            "WANDB_MODE=online needs an account: type `wandb login`, or unset WANDB_MODE",
-        ),
+        ("ofline", "WANDB_MODE=ofline: no such mode of Weights & Biases. Did you mean 'offline'?"),
+        ("online", "WANDB_MODE=online needs an account: type `wandb login`, or unset WANDB_MODE"),
     ],
 )
-def test_a_mode_that_can_not_be_is_told_before_the_sweep(
-    variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+def test_a_mode_that_can_not_be_is_told(
+    mode: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(UserError, match=re.escape(message)):
-        plugins.find("logger", "wandb")
+    monkeypatch.setenv("WANDB_MODE", mode)
+    with pytest.raises(NotWritten, match=re.escape(message)):
+        plugins.find("logger", "wandb").build(tmp_path, sweep(tmp_path).about)
 
 
 def test_disabled_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
