@@ -18,6 +18,7 @@ from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
 from benchmarks._problems import Curve, Epoch, Problem
+from sweeps.training.report import REPORT, Report
 
 Heard = Callable[[Trial, dict[str, Any]], None]
 
@@ -119,10 +120,9 @@ class Clock:
         epoch, score = self._trained[trial], curve.scores[self._trained[trial] - 1]
         is_last = epoch == len(curve.scores)
         result = {
-            "trial_id": trial.trial_id, "training_iteration": epoch, "val_acc": score, "epoch": epoch,
-            "score": score, "done": is_last,
+            "trial_id": trial.trial_id, "training_iteration": epoch, "val_acc": score, "done": is_last,
+            REPORT: Report(epoch, score, curve.others, 0.0),
         }  # fmt: skip
-        result |= {f"metrics/{name}": value for name, value in curve.others.items()}  # as Tune flattens it
         decision = TrialScheduler.STOP
         if not is_last:
             decision = self._scheduler.on_trial_result(self, trial, result)

@@ -21,6 +21,7 @@ from benchmarks import _raytune, _synetune
 from benchmarks._asked import GRACE_EPOCHS, REDUCTION_FACTOR, Asked
 from benchmarks._clock import Clock
 from benchmarks._problems import Epoch, Problem
+from sweeps.training.report import REPORT, Report
 
 if TYPE_CHECKING:
     from sweeps.plan.plan import Plan
@@ -132,11 +133,12 @@ def through_clock(problem: Problem, slots: int, plan: Plan, record: Record) -> I
     searcher.slots, searcher.waits = slots, plan.waits(record)
 
     def report(trial: Trial, result: dict[str, Any]) -> None:
-        metrics = {"val_acc": result["score"], **problem.curve(trial.config["params"]).others}
-        record.report(trial.config["number"], result["epoch"], result["score"], metrics, 0.0)
+        found: Report = result[REPORT]
+        metrics = {"val_acc": found.score, **found.metrics}
+        record.report(trial.config["number"], found.epoch, found.score, metrics, 0.0)
 
     def end(trial: Trial, result: dict[str, Any]) -> None:
-        is_finished = result["epoch"] == problem.max_epochs
+        is_finished = result[REPORT].epoch == problem.max_epochs
         record.end(trial.config["number"], "finished" if is_finished else "pruned")
 
     scheduler = plan.scheduler.build(plan.config, record)

@@ -21,7 +21,7 @@ from sweeps.execution.trial_actors import Asked, TrialActor, TrialActors
 from sweeps.plan import disk
 from sweeps.space import largest
 from sweeps.space.point import Point
-from sweeps.trial.finding import Finding
+from sweeps.trial.messages import Finding
 
 KEY = "preflight"
 """Of the record: what was found."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -13,8 +13,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
+from sweeps.training.report import REPORT, Report
 
-OF_METRICS = "metrics/"
 LONG_START_S = 60.0
 """A process that has not started by then may never do: the next one that becomes free is for its trial, as
 often as for new ones."""
@@ -39,13 +39,13 @@ class FifoScheduler(FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         """STOP, PAUSE or CONTINUE. Tune calls it before the record has the result."""
-        epoch, score = result.get("epoch"), result.get("score")
-        if epoch is None or score is None:
+        report: Report | None = result.get(REPORT)
+        if report is None:
             return str(TrialScheduler.CONTINUE)
-        losses = self._record.objectives.losses(score, _metrics(result))
+        losses = self._record.objectives.losses(report.score, report.metrics)
         if not all(map(math.isfinite, losses[1:])):
             return str(TrialScheduler.CONTINUE)
-        return self.judge(trial.config["number"], epoch, losses)
+        return self.judge(trial.config["number"], report.epoch, losses)
 
     def judge(self, number: int, epoch: int, losses: Losses) -> str:
         """The decision for a trial with these finite losses at this epoch."""
@@ -78,13 +78,6 @@ class FifoScheduler(FIFOScheduler):
         since = next(iter(self._starting.values()), math.inf)
         self._has_turn = self._clock() - since > LONG_START_S and not self._has_turn
         return self._has_turn
-
-
-def _metrics(result: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of a result as Tune gives it to a scheduler: flat, `metrics/val_acc` and so on."""
-    return {
-        name.removeprefix(OF_METRICS): value for name, value in result.items() if name.startswith(OF_METRICS)
-    }
 
 
 def live(tune_controller: Any) -> list[Trial]:

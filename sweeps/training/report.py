@@ -8,6 +8,9 @@ from types import MappingProxyType
 
 from sweeps.common.formatting import shortest
 
+REPORT = "report"
+"""Key under which a result of Tune's has it, for the schedulers."""
+
 
 @dataclass(frozen=True)
 class Report:

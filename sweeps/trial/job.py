@@ -13,12 +13,6 @@ from sweeps.storage.data_source import DataSource, Say
 from sweeps.storage.protocol import Storage
 from sweeps.training.config import FitConfig
 
-SAVED = "saved"
-"""Key of the result that Tune keeps with a checkpoint: its size as {"bytes": int}; or why it could not be
-written, as {"reason": str, "is_of_storage": bool}, and for a fault of the storage "pc" and "node", name and
-Ray's id of the PC. It is known only after the step, and a trial that is done has no next step to tell it."""
-
-
 CONTEXT_GB = 0.5
 """Of a GPU's memory, taken by CUDA for each process: 0.3 to 0.5 GB, by GPU and driver."""
 

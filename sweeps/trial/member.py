@@ -26,14 +26,21 @@ from sweeps.training.profiling import memory
 from sweeps.training.report import Report
 from sweeps.trial import checkpoint_copy, output, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
-from sweeps.trial.failures import BROKEN, UNUSABLE, failed, give_up, unfit
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
+from sweeps.trial.messages import BROKEN, UNUSABLE, Failure, failure_of, give_up, unfit
 from sweeps.trial.module_cache import ModuleCache
 
-Answer = tuple[dict[str, Any] | None, Any]
-"""The failure of a call, or None, and the value that it returns."""
 _Arguments = ParamSpec("_Arguments")
+
+
+class Answer(NamedTuple):
+    """What a call has come to."""
+
+    value: Any = None
+    failure: Failure | None = None
+    is_broken: bool = False
+    """Whether the process can train no further trial."""
 
 
 def _answered(
@@ -44,16 +51,16 @@ def _answered(
     @functools.wraps(method)
     def call(member: Member, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> Answer:
         try:
-            return None, method(member, *arguments, **named)
+            return Answer(method(member, *arguments, **named))
         except KeyboardInterrupt:
             raise
         except PCUnfit as error:
-            failure = unfit(error)
+            failure: Failure = unfit(error)
         except BaseException as error:  # sys.exit and worse
-            failure = failed(error)
+            failure = failure_of(error)
         # Behind the except: until there the traceback holds the model, and its memory.
         member.leave()  # so that no other worker waits for this one
-        return {**_located(failure), "is_broken": member.is_broken}, None
+        return Answer(failure=_located(failure), is_broken=member.is_broken)
 
     return call
 
@@ -130,7 +137,7 @@ class Member:
         self._run.switch(trains_on)
 
     @_answered
-    def lack_of_room(self, folder: Path, size_bytes: int) -> dict[str, Any] | None:
+    def lack_of_room(self, folder: Path, size_bytes: int) -> Failure | None:
         """The failure if a checkpoint of that size can't be written here; else None."""
         place = next(path for path in (folder, *folder.parents) if path.exists())
         return _located(unfit(_full(folder))) if shutil.disk_usage(place).free < size_bytes else None
@@ -190,8 +197,8 @@ class Member:
         self._fit.run(on_epoch, Listening())
 
 
-def _located(failure: dict[str, Any]) -> dict[str, Any]:
-    return {**failure, "reason": f"{failure['reason']} (in another worker, on {platform.node()})"}
+def _located(failure: Failure) -> Failure:
+    return dataclasses.replace(failure, reason=f"{failure.reason} (in another worker, on {platform.node()})")
 
 
 def _full(folder: Path) -> PCUnfit:

@@ -15,9 +15,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.common.errors import first_line
 from sweeps.trial import output, post_mortem
-from sweeps.trial.failures import WorkerFailed, WorkerUnfit, give_up
 from sweeps.trial.job import Job
 from sweeps.trial.member import Answer, Member
+from sweeps.trial.messages import Failure, Unfit, WorkerFailed, WorkerUnfit, give_up
 
 COLLECTIVE = ("train", "save")
 """Methods of a member with collective operations, in which each worker waits for the others."""
@@ -77,12 +77,12 @@ class Members:
         self._note_broken(answers)
         return [value_of(answer) for answer in answers]
 
-    def failures(self, most_s: float) -> Iterator[dict[str, Any]]:
+    def failures(self, most_s: float) -> Iterator[Failure]:
         """The failures of the calls, each as soon as it is known, for at most that many seconds."""
         waiting, began = list(self._calls), time.monotonic()
         while waiting and time.monotonic() - began < most_s:
             done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
-            yield from (failure for failure, _ in map(answer_of, done) if failure is not None)
+            yield from (each.failure for each in map(answer_of, done) if each.failure is not None)
 
     def printed(self) -> str:
         """What the members printed since the last call, each line with the number of its worker."""
@@ -115,7 +115,7 @@ class Members:
         self.actors = self._started()
 
     def _note_broken(self, answers: Iterable[Answer]) -> None:
-        self._has_broken_one |= any(failure and failure.get("is_broken") for failure, _ in answers)
+        self._has_broken_one |= any(answer.is_broken for answer in answers)
 
     def _started(self) -> list[Any]:
         group = ray.util.get_current_placement_group()
@@ -145,10 +145,10 @@ class Members:
         while not waits.wait(0 if running else POLL_S):
             done = ray.wait(list(running), timeout=POLL_S)[0] if running else []
             for ref in done:
-                actor, failure = running.pop(ref), answer_of(ref)[0]
+                actor, failure = running.pop(ref), answer_of(ref).failure
                 if failure is not None and not waits.wait(END_S):
                     ends_at, self.has_killed_one = time.monotonic() + STUCK_S, True
-                    why = failure["reason"]
+                    why = failure.reason
                     ray.kill(actor)
             if why and (aborting is None or not aborting.is_alive()):  # again: more groups may be formed
                 aborting = threading.Thread(target=self._abort, daemon=True)  # which may take long
@@ -182,10 +182,9 @@ def _last_words() -> str:
 
 def value_of(answer: Answer) -> Any:
     """The value of an answer; its failure is raised."""
-    failure, value = answer
-    if failure is not None:
-        raise (WorkerUnfit if "unfit" in failure else WorkerFailed)(failure)
-    return value
+    if answer.failure is not None:
+        raise (WorkerUnfit if isinstance(answer.failure, Unfit) else WorkerFailed)(answer.failure)
+    return answer.value
 
 
 def _wait(calls: Sequence[Any], most_s: float | None) -> list[Any]:

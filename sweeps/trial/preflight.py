@@ -16,9 +16,8 @@ import torch
 from sweeps.common.formatting import GB
 from sweeps.training import first_steps
 from sweeps.training.first_steps import FirstSteps
-from sweeps.trial.finding import Finding
-from sweeps.trial.place import gpu_name
-from sweeps.trial.runner import NO_TRIAL, TrialRunner
+from sweeps.trial.messages import End, Failed, Finding, Left, OutOfMemory, Unfit
+from sweeps.trial.runner import NO_TRIAL, TrialRunner, gpu_name
 
 
 def findings(
@@ -64,13 +63,12 @@ def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding:
     device = gpu_name()
     device_gb = torch.cuda.get_device_properties(0).total_memory / GB if torch.cuda.is_available() else 0.0
     runner.begin({**config, **not_retried, "number": NO_TRIAL, "steps": first_steps.STEPS}, steps)
-    result = runner.step()
+    message = runner.step()
     checkpoint_bytes = runner.checkpoint_bytes
     runner.end()
-    if "unfit" in result or "left" in result:
+    if isinstance(message.end, Unfit | Left):
         raise _NothingFoundOut
-    costs = result.get("costs", {})
-    shown = _failure(result) if result.get("status") == "failed" else {"epoch_s": steps.epoch_s}
+    costs = message.report.costs if message.report is not None else {}
     return Finding(
         trainable=config["trainable"],
         params=config["params"],
@@ -80,16 +78,19 @@ def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding:
         memory_gb=costs.get("gpu_memory_gb", costs.get("memory_gb", 0.0)),
         checkpoint_bytes=checkpoint_bytes,
         is_last=runner.is_broken,
-        **shown,
+        **_shown(message.end, steps),
     )
 
 
-def _failure(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Why a point does not train as it is, as `Finding` has it."""
-    if result["is_out_of_memory"]:
-        why = result.get("infeasible") or result["notice"] + result["caution"]
-        return {"reason": why, "is_out_of_memory": True, "is_infeasible": "infeasible" in result}
-    return {"reason": result["reason"], "traceback": "" if result["is_user_error"] else result["traceback"]}
+def _shown(end: End | None, steps: FirstSteps) -> dict[str, Any]:
+    """How long an epoch takes, or why a point does not train as it is, as `Finding` has it."""
+    match end:
+        case OutOfMemory(reason=reason, micro_batch=rows, caution=caution):
+            return {"reason": reason + caution, "is_out_of_memory": True, "is_infeasible": rows is None}
+        case Failed(reason=reason, traceback=text, is_user_error=is_user_error):
+            return {"reason": reason, "traceback": "" if is_user_error else text}
+        case _:
+            return {"epoch_s": steps.epoch_s}
 
 
 def _kind() -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import platform
 import time
 import traceback
 from pathlib import Path
@@ -17,8 +19,8 @@ from typing import Any
 import greenlet
 import lightning.pytorch as pl
 import ray
+import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from ray.tune.result import SHOULD_CHECKPOINT
 from threadpoolctl import threadpool_limits
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, is_out_of_memory, reason_of
@@ -31,11 +33,27 @@ from sweeps.training.epoch_position import CannotContinue, Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.report import Report
-from sweeps.trial import output, place, stop_signal
-from sweeps.trial.failures import BROKEN, UNUSABLE, failed, give_up, unfit
-from sweeps.trial.job import CONTEXT_GB, SAVED, Job
+from sweeps.trial import output, stop_signal
+from sweeps.trial.job import CONTEXT_GB, Job
+from sweeps.trial.messages import (
+    BROKEN,
+    UNUSABLE,
+    Diverged,
+    End,
+    Failed,
+    Failure,
+    Finished,
+    Left,
+    Message,
+    NotSaved,
+    OutOfMemory,
+    Saved,
+    failure_of,
+    give_up,
+    remedied,
+    unfit,
+)
 from sweeps.trial.module_cache import ModuleCache
-from sweeps.trial.out_of_memory import remedy
 from sweeps.trial.worker_group import WorkerGroup
 
 NO_TRIAL = -1
@@ -43,7 +61,7 @@ NO_TRIAL = -1
 
 
 class TrialRunner:
-    """The trials of one process, which outlives a trial that raises: its exception becomes its result.
+    """The trials of one process, which outlives a trial that raises: its exception becomes its message.
 
     Whenever a trial begins (also after a retry, a lost process or a resumed sweep) it resumes from its newest
     whole checkpoint, and reports the last epoch of that again: the scheduler's decision on it may be lost.
@@ -57,7 +75,8 @@ class TrialRunner:
         if job.is_bound_to_share:
             share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
             memory.keep_to_share(share, int(CONTEXT_GB * GB))
-        self._place = place.here()
+        gpu = f"{gpu_name()} #{','.join(map(str, ids))}" if (ids := ray.get_gpu_ids()) else ""
+        self._place: dict[str, Any] = {"pc": platform.node(), "pid": os.getpid(), "gpu": gpu}
         self._run: greenlet.greenlet | None = None
         self._fit: Fit | None = None
         self._copied: list[str] = []
@@ -89,80 +108,76 @@ class TrialRunner:
         """How often it raised, in earlier processes and runs of the sweep too."""
         self._reported = 0
         """The last epoch that was reported."""
-        self._last_result: dict[str, Any] = {}
+        self._has_ended = False
         self._save_began: float | None = None
         self._save_error: Exception | None = None
-        self._saved: dict[str, Any] = {}
-        """Of the checkpoint of the last result, as `SAVED` has it. Tune keeps a shallow copy of the
-        result, which holds this very dict, and sends it along with a checkpoint."""
 
-    def step(self) -> dict[str, Any]:
-        """Train and validate one epoch; the result, as `SweepTrial` documents it."""
+    def step(self) -> Message:
+        """Train and validate one epoch."""
         if self._save_began is not None:  # until now, since Tune copies a checkpoint
             self._pace.cost(time.perf_counter() - self._save_began)
             self._save_began = None
         while True:
-            failure = None
+            failure: Failure | None = None
             try:
                 if (unsaved := self._save_error) is not None:
                     self._save_error = None
                     raise unsaved
-                return self._with_notices(self._result(self._next_epoch()))
+                return self._told(self._next_epoch())
             except (StorageError, PCUnfit) as error:  # no failure of the trial: it is requeued
                 failure = unfit(error)
             except CannotContinue as error:  # no failure: it has removed that checkpoint
                 self._unusable.append(str(error))
             except CannotTrain as error:
-                failure = failed(error)
+                failure = failure_of(error)
             except KeyboardInterrupt:
                 raise
             except SIGTERMException:  # Lightning's: SIGTERM came while the training began; it took one step
-                return self._with_notices({"done": True, "left": "", "place": self._place})
+                return self._message(end=Left(""))
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
-                failure = self._group.why(failed(error), error)
-                if failure.get("is_out_of_memory"):  # no failure of the trial: it is requeued, or infeasible
-                    failure |= remedy(self._fit, self._need(error))
+                failure = self._group.why(failure_of(error), error)
+                if isinstance(failure, OutOfMemory):  # no failure of the trial: it is requeued, or infeasible
+                    failure = remedied(failure, self._fit, self._need(error))
                 else:
                     self._failures += 1
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
             if failure is None:
                 continue
-            is_last = failure["is_user_error"] or self._failures > self._job.max_failures
-            if is_last or failure.get("is_out_of_memory") or "unfit" in failure:
-                return self._with_notices({**failure, "place": self._place})
+            is_last = self._failures > self._job.max_failures
+            if is_last or not isinstance(failure, Failed) or failure.is_user_error:
+                return self._message(end=failure)
             again = f"failure {self._failures} of at most {self._job.max_failures}, it is retried"
             if self.is_broken:
-                self._notices.append(f"{failure['reason']} ({again} in another process: {BROKEN})")
-                return self._with_notices({"done": True, "left": "", "place": self._place})
-            self._notices.append(f"{failure['reason']} ({again})")
+                self._notices.append(f"{failure.reason} ({again} in another process: {BROKEN})")
+                return self._message(end=Left(""))
+            self._notices.append(f"{failure.reason} ({again})")
 
     @property
     def checkpoint_bytes(self) -> int:
         """About what a checkpoint of the trial takes; 0 where that is not known."""
         return self._fit.checkpoint_bytes if self._fit is not None else 0
 
-    def save(self) -> None:
-        """Write what a resume needs into the storage."""
+    def save(self) -> Saved | NotSaved | None:
+        """Write what a resume needs into the storage; None where nothing is new."""
         assert self._fit is not None, "Tune saves after a step"
         if not self._fit.has_trained:
-            return
+            return None
         self._save_began = time.perf_counter()
         # Not the last one that was reported: after a retry some are trained again.
-        epoch, is_last = self._fit.epochs, self._last_result["done"] and "left" not in self._last_result
+        epoch, is_last = self._fit.epochs, self._has_ended
         fill = functools.partial(self._group.save, self._fit)
         try:
-            size = self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last)
-            self._saved["bytes"] = size
+            return Saved(self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last))
         except (StorageError, PCUnfit) as error:  # the checkpoint before is kept, and the trial trains on
             self._save_error = error if self._group.is_out_of_step else None
             fault = unfit(error)
-            self._saved.update({"reason": fault["unfit"], "is_of_storage": True, **fault["at"]})
             self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
+            return NotSaved(reason=fault.reason, node=fault.node)
         except Exception as error:  # a hook of the user's
-            self._saved.update({"reason": reason_of(error), "is_of_storage": False})
             self._save_error = error  # the next step raises it
             traceback.print_exc()
+            return NotSaved(reason=reason_of(error), is_of_storage=False)
 
     def end(self) -> None:
         """Let Lightning end an unfinished `fit()` in order: hooks, teardown, worker processes."""
@@ -225,62 +240,58 @@ class TrialRunner:
             self._place = {**self._place, "others": others}
         return self._fit
 
-    def _result(self, epoch: Report | Position | None) -> dict[str, Any]:
-        if isinstance(epoch, Position):
-            return self._left(str(epoch))
-        if epoch is None:  # by EarlyStopping, for example
+    def _told(self, found: Report | Position | None) -> Message:
+        """The message of an epoch, of a position where the run was left, or of a training that has ended."""
+        if isinstance(found, Position):
+            return self._message(end=Left(str(found)), is_to_save=True)
+        if found is None:  # by EarlyStopping, for example
             if not self._reported:
                 raise RuntimeError("training ended before its first epoch: check that the data has a batch")
-            reason = f"ended by itself after epoch {self._reported}"
-            return {"place": self._place, "done": True, "status": "finished", "reason": reason}
-        judged = self._judged(epoch)
-        self._reported = epoch.epoch
-        self._pace.trained(epoch.seconds)
-        if epoch.notice:
-            self._notices.append(f"epoch {epoch.epoch}: {epoch.notice}")
-        result = {
-            "epoch": epoch.epoch,
-            "score": epoch.score,
-            "metrics": dict(epoch.metrics),
-            "seconds": epoch.seconds,
-            "costs": dict(epoch.costs),
-            "place": self._place,
-            "has_test": self._fit is not None and not self._fit.why_no_test,
-            "done": epoch.epoch >= self._job.fit.max_epochs,
-        }
-        if bad := [name for name, value in judged.items() if not math.isfinite(value)]:
-            reason = why_diverged(bad[0], epoch.epoch, judged[bad[0]])
-            return {**result, "done": True, "status": "diverged", "reason": reason}
-        if not result["done"] and stop_signal.is_asked():
-            return result | self._left(f"the end of epoch {epoch.epoch}")
-        if not result["done"] and self._pace.is_due(epoch.epoch):
-            result[SHOULD_CHECKPOINT] = True
-        return result
+            return self._message(end=Finished(f"ended by itself after epoch {self._reported}"))
+        judged = self._judged(found)
+        self._reported = found.epoch
+        self._pace.trained(found.seconds)
+        if found.notice:
+            self._notices.append(f"epoch {found.epoch}: {found.notice}")
+        bad = [name for name, value in judged.items() if not math.isfinite(value)]
+        end: End | None = None
+        if bad:
+            end = Diverged(why_diverged(bad[0], found.epoch, judged[bad[0]]))
+        elif found.epoch >= self._job.fit.max_epochs:
+            end = Finished()
+        elif stop_signal.is_asked():
+            end = Left(f"the end of epoch {found.epoch}")
+        is_to_save = isinstance(end, Left) or (end is None and self._pace.is_due(found.epoch))
+        return self._message(found, end, is_to_save=is_to_save)
 
-    def _judged(self, epoch: Report) -> dict[str, float]:
+    def _judged(self, report: Report) -> dict[str, float]:
         """The metrics that the trial is judged by."""
-        found = {self._job.fit.objective.metric: epoch.score}
+        found = {self._job.fit.objective.metric: report.score}
         for name in self._job.other_metrics:
-            if name not in epoch.metrics:
-                raise MetricNotLogged.of(name, epoch.metrics, epoch.epoch)
-            found[name] = epoch.metrics[name]
+            if name not in report.metrics:
+                raise MetricNotLogged.of(name, report.metrics, report.epoch)
+            found[name] = report.metrics[name]
         return found
 
-    def _left(self, position: str) -> dict[str, Any]:
-        """The result of a run that was left, to be continued."""
-        return {"done": True, "left": position, "place": self._place, SHOULD_CHECKPOINT: True}
-
-    def _with_notices(self, result: dict[str, Any]) -> dict[str, Any]:
-        self._saved = {}
-        self._last_result = {**result, "failures": self._failures, SAVED: self._saved}
+    def _message(
+        self, report: Report | None = None, end: End | None = None, *, is_to_save: bool = False
+    ) -> Message:
+        """A message, with what there is to tell besides."""
+        self._has_ended = end is not None and not isinstance(end, Left)
         if self._number != NO_TRIAL:
             self._notices, self._copied = [*self._copied, *self._notices], []
-        if self._notices:
-            self._last_result["notices"], self._notices = self._notices, []
+        notices, self._notices = tuple(self._notices), []
         of_others = self._group.printed()  # first: where one is lost, what this process printed is not taken
-        if printed := output.take() + of_others:
-            self._last_result["output"] = printed
-        return self._last_result
+        return Message(
+            report=report,
+            end=end,
+            is_to_save=is_to_save,
+            place=self._place,
+            failures=self._failures,
+            has_test=self._fit is None or not self._fit.why_no_test,
+            notices=notices,
+            output=output.take() + of_others,
+        )
 
     def _need(self, error: BaseException) -> memory.Need | None:
         """What the training needs of this process's GPU; None where that of another worker was too small."""
@@ -294,3 +305,8 @@ class TrialRunner:
         self._fit = None
         self._group.leave()
         self.is_broken = not memory.free()
+
+
+def gpu_name() -> str:
+    """Name of this process's GPU; "" without one."""
+    return torch.cuda.get_device_name(0) if ray.get_gpu_ids() else ""

@@ -12,9 +12,8 @@ from ray import tune
 
 from sweeps.common import imports
 from sweeps.trial import output, post_mortem, stop_signal
-from sweeps.trial.failures import unfit
-from sweeps.trial.finding import Finding
 from sweeps.trial.job import Job
+from sweeps.trial.messages import SAVED, Finding, Left, Message, unfit
 
 if TYPE_CHECKING:
     from ray.util.placement_group import PlacementGroup
@@ -41,16 +40,8 @@ class SweepTrial(tune.Trainable):
 
     Its config is `{"number": int, "trainable": str, "params": {name: value}, "fixed": {name: value},
     "seed": int, "failures": int, "micro_batch": int | None}`: `params` are the searched hyperparameters,
-    `failures` is how often it has raised, `micro_batch` the rows that it trains at once. Each step returns
-    one epoch: `epoch`, `score`, `metrics`, `seconds`, `costs`, `place`, `has_test`, and `failures` by then.
-    `notices` are texts for the user, `output` is what was printed since the result before. The last one has
-    `done`, and
-
-    - when it went wrong, `status` ("failed" or "diverged"), `reason` and `traceback`;
-    - when it ran out of memory, also `is_out_of_memory`, and how it may go on (`out_of_memory.remedy`);
-    - when it was asked to leave its run, `left`, its position: the trial has not ended;
-    - where a PC can't train any trial, `unfit`, the reason, and `at`: {"pc": name, "node": Ray's id} of that
-      PC, which may be another worker's.
+    `failures` is how often it has raised, `micro_batch` the rows that it trains at once. Each step returns a
+    `Message` as the result of Tune.
     """
 
     def setup(self, config: dict[str, Any], **shared: Any) -> None:
@@ -64,6 +55,7 @@ class SweepTrial(tune.Trainable):
         self._next_config: dict[str, Any] | None = config
         self._waits = False
         """Whether the first step trains nothing: no point trains here, and the sweep may end for it."""
+        self._result = Message().to_result()
 
     @cached_property
     def _runner(self) -> TrialRunner:
@@ -79,14 +71,18 @@ class SweepTrial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         """Train and validate one epoch."""
+        self._result = self._step().to_result()
+        return self._result
+
+    def _step(self) -> Message:
         if self._waits:
             self._waits = False
-            return {"done": True, "left": ""}
+            return Message(end=Left(""))
         if self._next_config is not None:
             try:
                 runner = self._runner
             except (ImportError, OSError) as error:  # PyTorch or Lightning is missing or broken on this PC
-                return unfit(error)
+                return Message(end=unfit(error))
             runner.begin(self._next_config)
             self._next_config = None
         return self._runner.step()
@@ -115,7 +111,8 @@ class SweepTrial(tune.Trainable):
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write a checkpoint into the storage. Tune's own folder stays empty."""
-        self._runner.save()
+        if (saved := self._runner.save()) is not None:
+            self._result[SAVED].append(saved)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Do nothing: a trial finds its checkpoint in the storage when it begins."""

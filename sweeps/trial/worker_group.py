@@ -31,10 +31,10 @@ from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from sweeps.trial import checkpoint_copy
-from sweeps.trial.failures import WorkerFailed, WorkerUnfit, give_up
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
 from sweeps.trial.members import Members, answer_of, value_of
+from sweeps.trial.messages import Failure, WorkerFailed, WorkerUnfit, give_up
 
 LOST_S = 120
 """Seconds in which Ray finds that a PC is lost: 65 by default, 8 with ray_cluster.yaml."""
@@ -125,18 +125,18 @@ class WorkerGroup:
         self._checkpoint_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
         self.is_out_of_step = False
 
-    def why(self, failure: dict[str, Any], error: BaseException) -> dict[str, Any]:
+    def why(self, failure: Failure, error: BaseException) -> Failure:
         """The failure that has ended a trial: another worker's, if this worker's only follows from it."""
         if isinstance(error, WorkerFailed):
             return error.failure
         if self._members is None or self._environment is None:
             return failure
-        if not self._members.has_killed_one and not is_lost_connection(failure["reason"]):
+        if not self._members.has_killed_one and not is_lost_connection(failure.reason):
             return failure
         for cause in self._members.failures(LOST_S):
-            if not is_lost_connection(cause["reason"]):
+            if not is_lost_connection(cause.reason):
                 return cause
-        give_up(f"the workers lost their connection: {failure['reason']}")
+        give_up(f"the workers lost their connection: {failure.reason}")
         raise error
 
     def printed(self) -> str:

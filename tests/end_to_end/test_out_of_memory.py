@@ -16,7 +16,7 @@ import yaml
 
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.trial.out_of_memory import NORMS
+from sweeps.trial.messages import NORMS
 from tests.conftest import Command
 
 HUNGRY = (

@@ -21,6 +21,7 @@ from sweeps.storage.data_source import Say
 from sweeps.storage.folder import Folder
 from sweeps.training.config import FitConfig
 from sweeps.trial.job import Job
+from sweeps.trial.messages import Unfit, message_of
 from sweeps.trial.trainable import SweepTrial
 
 FULL = "the disk of /prepared is full"
@@ -70,8 +71,6 @@ def test_the_pc_that_is_named_is_that_of_the_worker(group: PlacementGroup, tmp_p
     config = {"number": 0, "trainable": "unfit", "params": {}, "fixed": {}, "seed": 1}
     place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=0)
     first: Any = ray.remote(Trial).options(num_cpus=1, scheduling_strategy=place).remote(config)
-    result = ray.get(first.train.remote())
-    assert result["done"]
-    assert result["unfit"] == FULL
-    assert result["at"]["node"] == nodes[1]
-    assert "status" not in result, "the trial has not failed"
+    end = message_of(ray.get(first.train.remote())).end
+    assert isinstance(end, Unfit), "the trial has not failed"
+    assert (end.reason, end.node) == (FULL, nodes[1])

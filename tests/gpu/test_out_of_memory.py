@@ -15,7 +15,7 @@ import torch
 
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.trial.out_of_memory import remedy
+from sweeps.trial.messages import OutOfMemory, remedied
 from tests.faulty import hungry
 from tests.gpu.fits import NEEDS_GPU, config, trained
 
@@ -60,9 +60,10 @@ def test_a_training_that_ran_out_of_memory_goes_on_as_it_would_have(
     fit = Fit(hungry, params, config(**HUNGRY))  # type: ignore[arg-type]
     with pytest.raises(torch.OutOfMemoryError) as caught:
         fit.run(lambda epoch: True)
-    found = remedy(fit, memory.need(caught.value, fit.held_bytes or 0))
-    assert found["micro_batch"] == 4, "at once: 16 rows of 80 MB, and 400 MB for all of it"
-    assert "out of memory (it needs at least 1." in found["notice"], "GB, with what this process held before"
+    ran_out = OutOfMemory(reason="", traceback="")
+    found = remedied(ran_out, fit, memory.need(caught.value, fit.held_bytes or 0))
+    assert found.micro_batch == 4, "at once: 16 rows of 80 MB, and 400 MB for all of it"
+    assert "out of memory (it needs at least 1." in found.reason, "GB, with what this process held before"
     del fit, caught
     _, parts = trained(hungry, params, **HUNGRY, micro_batch=4)
     assert [each.score for each in parts] == pytest.approx([each.score for each in whole], abs=1e-5)

@@ -25,6 +25,7 @@ from sweeps.common.formatting import GB, count, size
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.trial.job import CONTEXT_GB
+from sweeps.trial.messages import OutOfMemory, message_of
 
 HEADROOM = 1.2
 """An allocator holds more memory than the tensors of the peak: it rounds up, and keeps what is freed."""
@@ -80,7 +81,8 @@ class Sharing(DriverCallback):
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """Measure, and tell it where another number of trials share a GPU from now on."""
-        self._measure(trial.config["number"], result.get("costs", {}))
+        if (report := message_of(result).report) is not None:
+            self._measure(trial.config["number"], report.costs)
         if (now := self._best()) == self.trials_per_gpu:
             return
         self.trials_per_gpu = now
@@ -99,7 +101,8 @@ class Sharing(DriverCallback):
     def is_to_requeue(self, trial: Trial) -> bool:
         """Whether a trial that Tune has ended must be requeued with a GPU of its own."""
         number = trial.config["number"]
-        if not trial.last_result.get("is_out_of_memory") or self._given[number] == 1:
+        end = message_of(trial.last_result).end
+        if not isinstance(end, OutOfMemory) or self._given[number] == 1:
             return False
         self._alone.add(number)
         self._driver.say(f"Trial {number}: {ALONE}")

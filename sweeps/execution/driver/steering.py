@@ -28,6 +28,7 @@ from sweeps.record.trials import STOPPED
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import StorageError
+from sweeps.trial.messages import message_of
 
 LOOK_EVERY_S = 1.0
 MOST_NOT_LEFT = 2
@@ -198,7 +199,8 @@ class Steerer(DriverCallback):
         """Whether a process has trained its trial as far as the record has it: after a lost process or a
         resume, some epochs are trained again."""
         reported = len(self._driver.record.trials[process.trial.config["number"]].epochs)
-        return int((process.trial.last_result or {}).get("epoch", 0)) >= reported
+        report = message_of(process.trial.last_result).report
+        return (0 if report is None else report.epoch) >= reported
 
     def _end(self, number: int, fault: str) -> None:
         """End a trial that has no process; one with a fault has failed: no other trial is to wait for it."""

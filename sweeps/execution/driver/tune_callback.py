@@ -11,7 +11,7 @@ from typing import Any
 
 from ray.exceptions import ActorUnschedulableError, RayActorError
 from ray.tune.experiment import Trial
-from ray.tune.result import SHOULD_CHECKPOINT
+from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from sweeps.analysis.tables import write_tables
 from sweeps.cluster import broadcast
@@ -29,7 +29,19 @@ from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import StorageError
-from sweeps.trial.job import SAVED
+from sweeps.trial.messages import (
+    Diverged,
+    Failed,
+    Finished,
+    Left,
+    Message,
+    NotSaved,
+    OutOfMemory,
+    Unfit,
+    drop_recorded,
+    message_of,
+    saved_of,
+)
 
 TABLES_EVERY_S, TABLES_SHARE = 60, 0.005
 """Seconds between two writings of the tables, at least, and the share of the driver's time that they take:
@@ -67,7 +79,7 @@ class TuneCallback(DriverCallback):
         self._sharing = sharing
         self._logs = TrialLogs(driver.plan.folder, driver.say)
         self._requeue = Requeue(driver, searcher, processes, quarantine)
-        self._save_faults: dict[int, dict[str, Any]] = {}
+        self._save_faults: dict[int, NotSaved] = {}
         self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
         self._turn = ExitStack()
 
@@ -83,45 +95,49 @@ class TuneCallback(DriverCallback):
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """Write the epoch; ask for the weights of a trial that ends among the best."""
-        number = trial.config["number"]
+        number, message = trial.config["number"], message_of(result)
         with self._record.together():
-            if "place" in result:  # not where the process can't load PyTorch
-                self._logs.note_place(self._record.trials[number], result["place"], result.get("epoch"))
-                self._record.place(number, result["place"])
-            self._logs.append(self._record.trials[number], result.pop("output", ""))
-            if "failures" in result:  # not where the process ends its trial before it has begun
-                self._record.note_failures(number, result["failures"])
-            for notice in result.pop("notices", []):
-                # Of the model, every trial says the same.
-                if not any(notice in each.notices for each in self._record.trials):
-                    self._driver.say(f"Trial {number}: {notice}")
-                self._record.notice(number, notice)
-            if "epoch" in result:
-                epoch, score, metrics = result["epoch"], result["score"], result["metrics"]
-                self._record.report(number, epoch, score, metrics, result["seconds"], result["costs"])
-                if not result["has_test"]:
-                    self._record.note_without_test(self._record.trials[number].trainable)
-        if (
-            result["done"]
-            and not {"unfit", "left"} & result.keys()
-            and result.get("status") in (None, "finished")
-        ):
+            self._note(number, message)
+        if result[DONE] and (message.end is None or isinstance(message.end, Finished)):
             result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
         elif self._record.is_to_stop(number):
-            if result.get("left"):
+            if isinstance(message.end, Left) and message.end.position:
                 result[SHOULD_CHECKPOINT] = self._is_to_stay(number)
-            elif not result["done"] and self._lacks_weights(number):  # it may hang before it can leave
+            elif not result[DONE] and self._lacks_weights(number):  # it may hang before it can leave
                 result[SHOULD_CHECKPOINT] = True
+        drop_recorded(result)
+
+    def _note(self, number: int, message: Message) -> None:
+        """Write what a process tells of its trial to the record and the trial's log."""
+        row, report = self._record.trials[number], message.report
+        if message.place:
+            self._logs.note_place(row, message.place, report.epoch if report else None)
+            self._record.place(number, message.place)
+        self._logs.append(row, message.output)
+        if message.failures is not None:
+            self._record.note_failures(number, message.failures)
+        for notice in message.notices:
+            # Of the model, every trial says the same.
+            if not any(notice in each.notices for each in self._record.trials):
+                self._driver.say(f"Trial {number}: {notice}")
+            self._record.notice(number, notice)
+        if report is not None:
+            epoch, seconds, costs = report.epoch, report.seconds, report.costs
+            self._record.report(number, epoch, report.score, report.metrics, seconds, costs)
+            if not message.has_test:
+                self._record.note_without_test(row.trainable)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Note the size of a checkpoint, or why it could not be written."""
         number, checkpoint = trial.config["number"], trial.latest_checkpoint_result
         self._driver.disk.measure(number)
-        saved = checkpoint.metrics.get(SAVED, {}) if checkpoint is not None else {}
-        if "reason" in saved:
+        saved = saved_of(checkpoint)
+        if isinstance(saved, NotSaved):
             self._save_faults[number] = saved
-        elif saved:
-            self._record.note_checkpoint(number, saved["bytes"])
+        elif saved is not None:
+            self._record.note_checkpoint(number, saved.size_bytes)
+        if checkpoint is not None:
+            drop_recorded(checkpoint.metrics)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Write how it ended. Tune swallows what is raised here for a paused trial."""
@@ -129,6 +145,9 @@ class TuneCallback(DriverCallback):
             self._write_end(trial)
         except (RecordLost, OSError) as error:
             self._driver.end.stop("lost", str(error))
+        # Of each number in its results Tune would keep 1.6 kB as long as the sweep runs.
+        trial.metric_analysis.clear()
+        trial.metric_n_steps.clear()
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Requeue a trial whose process was lost, or write that it failed.
@@ -168,38 +187,44 @@ class TuneCallback(DriverCallback):
     def _write_end(self, trial: Trial) -> None:
         """Write how a trial ended, or requeue it."""
         number, result = trial.config["number"], trial.last_result
-        if "unfit" in result:
-            reason, at = result["unfit"], result["at"]
-            why = f"trial {number} can't continue on {at['pc']}: {reason}"
-            return self._requeue.elsewhere(trial, reason, at["node"], or_else=why)
-        is_stopped = self._record.is_to_stop(number)
+        end, is_stopped = message_of(result).end, self._record.is_to_stop(number)
+        if isinstance(end, Unfit):
+            why = f"trial {number} can't continue on {end.pc}: {end.reason}"
+            return self._requeue.elsewhere(trial, end.reason, end.node, or_else=why)
         # A trial that is to stop and has a position to save is ended below.
-        if "left" in result and not (is_stopped and result["left"]):
-            fault = self._save_faults.pop(number, None)
-            return self._requeue.after_leaving(number, result["left"], fault)
-        if not result.get("done") and not is_stopped and not self._was_stopped_in_pause(number):
+        if isinstance(end, Left) and not (is_stopped and end.position):
+            is_saved = self._save_faults.pop(number, None) is None
+            return self._requeue.after_leaving(number, end.position if is_saved else "")
+        if not result.get(DONE) and not is_stopped and not self._was_stopped_in_pause(number):
             return None
         if self._sharing and self._sharing.is_to_requeue(trial):
             return self._searcher.requeue(number)
-        reached_end = result.get("epoch") == self._config.max_epochs
-        otherwise: Status = "stopped" if is_stopped else "pruned"
-        status: Status = result.get("status") or ("finished" if reached_end else otherwise)
-        reason = result.get("reason", STOPPED if status == "stopped" else "")
-        if result.get("is_out_of_memory"):
-            status, reason = "infeasible", self._requeue.after_out_of_memory(number, result)
-            if not reason:
-                return self._logs.append(self._record.trials[number], result.pop("traceback", ""))
+        traceback = ""
+        status: Status
+        match end:
+            case Finished(reason=reason):
+                status = "finished"
+            case Diverged(reason=reason):
+                status = "diverged"
+            case Failed(reason=reason, traceback=traceback):
+                status = "failed"
+            case OutOfMemory(traceback=traceback):
+                status, reason = "infeasible", self._requeue.after_out_of_memory(number, end)
+                if not reason:
+                    return self._logs.append(self._record.trials[number], traceback)
+            case _:
+                status, reason = ("stopped", STOPPED) if is_stopped else ("pruned", "")
         if status in ENDED_WELL and self._lacks_weights(number):
-            fault = self._save_faults.get(number, {"reason": NOT_THERE, "is_of_storage": True})
-            if fault["is_of_storage"]:
-                why = f"the weights of trial {number} can't be written: {fault['reason']}"
-                return self._requeue.elsewhere(trial, fault["reason"], fault.get("node", ""), or_else=why)
-            status, reason = "failed", f"its weights can't be saved: {fault['reason']}"
+            fault = self._save_faults.get(number, NotSaved(reason=NOT_THERE))
+            if fault.is_of_storage:
+                why = f"the weights of trial {number} can't be written: {fault.reason}"
+                return self._requeue.elsewhere(trial, fault.reason, fault.node, or_else=why)
+            status, reason = "failed", f"its weights can't be saved: {fault.reason}"
         before = retention.kept(self._config, self._record, self._storage)
-        self._end(number, status, reason, result.pop("traceback", ""))
+        self._end(number, status, reason, traceback)
         self._drop_checkpoints(number, before)
-        if result.get("is_user_error") and not self._record.has_epochs:
-            self._driver.end.stop("error", result["reason"])
+        if isinstance(end, Failed) and end.is_user_error and not self._record.has_epochs:
+            self._driver.end.stop("error", end.reason)
         return None
 
     def _was_stopped_in_pause(self, number: int) -> bool:

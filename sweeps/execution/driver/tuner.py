@@ -21,7 +21,6 @@ from sweeps.common.errors import causes
 from sweeps.execution.driver import imports_ahead, tune_state_stub
 from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.driver.imports_ahead import ImportsAhead
-from sweeps.execution.driver.lean_results import LeanResults
 from sweeps.execution.driver.leaving import Leaving
 from sweeps.execution.driver.steering import Steerer, Steering
 from sweeps.execution.driver.tune_callback import TuneCallback
@@ -184,7 +183,7 @@ def _tuner(
             storage_path="/",
             storage_filesystem=tune_state_stub.file_system(),
             stop=driver.end,
-            callbacks=[*callbacks, LeanResults()],
+            callbacks=callbacks,
             progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=0),  # the callback requeues
             # The callback decides which trial is saved at its end; a failed one has nothing to save. Tune's

@@ -18,6 +18,7 @@ from sweeps.common.formatting import command, duration, shown_path
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.trial import stop_signal
+from sweeps.trial.messages import message_of
 
 TOLD_AFTER_S, TOLD_AFTER_EPOCHS = 300.0, 10.0
 """A silent trial is told of after so long, and after so many times the longest epoch; again when it has been
@@ -51,7 +52,8 @@ class HungTrials(DriverCallback):
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """The silence begins anew."""
-        self._longest_epoch_s = max(self._longest_epoch_s, result.get("seconds", 0.0))
+        if (report := message_of(result).report) is not None:
+            self._longest_epoch_s = max(self._longest_epoch_s, report.seconds)
         self._hear(trial)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sweeps.cluster import nodes
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.trial import output, post_mortem
-from sweeps.trial.failures import UNUSABLE
+from sweeps.trial.messages import UNUSABLE
 
 SIGNALS = {
     "Segmentation fault": "signal 11 (SIGSEGV)",

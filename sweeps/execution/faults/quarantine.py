@@ -11,7 +11,7 @@ from sweeps.cluster.membership import Membership
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.starts import Starts
 from sweeps.execution.trial_actors import TrialActors
-from sweeps.trial.job import SAVED
+from sweeps.trial.messages import NotSaved, message_of, saved_of
 
 MOST_UNSAVED = 2
 """Checkpoints in a row that a PC may fail to write while others write theirs."""
@@ -41,18 +41,18 @@ class Quarantine(DriverCallback):
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
         """With its first epoch a trial has shown that its PC works."""
-        if trial.config["number"] in self._begun and "epoch" in result:
+        if trial.config["number"] in self._begun and message_of(result).report is not None:
             self._begun.discard(trial.config["number"])
             self._worked(trial)
 
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Leave out a PC that failed to write checkpoints again and again while this one was written."""
-        saved, node = trial.latest_checkpoint_result, self._processes.node_of(trial)
-        if saved is None or not node:
+        saved = saved_of(trial.latest_checkpoint_result)
+        if saved is None or not self._processes.node_of(trial):
             return
-        if "reason" in (fault := saved.metrics.get(SAVED, {})):
-            if fault["is_of_storage"]:
-                self._unsaved.setdefault(fault["node"], []).append((trial, fault["reason"]))
+        if isinstance(saved, NotSaved):
+            if saved.is_of_storage:
+                self._unsaved.setdefault(saved.node, []).append((trial, saved.reason))
             return
         self._worked(trial)
         for each in self._processes.nodes_of(trial):

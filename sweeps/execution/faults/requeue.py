@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ray import cloudpickle
 from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
@@ -28,6 +27,7 @@ from sweeps.execution.starts import NOTHING_STARTS
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import StorageError
+from sweeps.trial.messages import OutOfMemory
 
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed: some
@@ -143,46 +143,31 @@ class Requeue:
             why = f"no process of a trial starts on {start.pc}: {start.why}"
             self._driver.end.stop("lost", why, can_save=True)
 
-    def after_leaving(self, number: int, position: str, fault: Mapping[str, Any] | None) -> None:
-        """Note where a trial has left its run, and requeue it. Where the sweep stops or pauses, it is held.
-
-        Args:
-            number: of the trial.
-            position: of its checkpoint.
-            fault: why there is none.
-        """
-        self._driver.record.note_left(number, "" if fault else position)
+    def after_leaving(self, number: int, position: str) -> None:
+        """Note the position of the checkpoint with which a trial has left its run, and requeue it. Where the
+        sweep stops or pauses, it is held."""
+        self._driver.record.note_left(number, position)
         self._searcher.requeue(number)
 
-    def after_out_of_memory(self, number: int, remedy: Mapping[str, Any]) -> str:
-        """Requeue a trial with smaller micro-batches, and say so; or why it is infeasible.
-
-        Args:
-            number: of the trial.
-            remedy: as its process knows it (`trial.out_of_memory.remedy`).
-        """
-        record = self._driver.record
+    def after_out_of_memory(self, number: int, end: OutOfMemory) -> str:
+        """Requeue a trial with smaller micro-batches, and say so; or why it is infeasible."""
+        record, why = self._driver.record, ""
         before = record.trials[number].micro_batches
-        if why := self._why_infeasible(before, remedy):
+        if end.micro_batch is None:
+            why = end.reason
+        elif len(before) >= MOST_SPLITS:
+            others = ", ".join(map(str, before[:-1]))
+            why = f"out of memory with micro-batches of {others} and {count(before[-1], 'row')}"
+        if why or end.micro_batch is None:
             self._driver.say(f"Trial {number} is infeasible: {why}")
             return why
-        notice = remedy["notice"] + ("" if before else remedy["caution"])
+        notice = end.reason + ("" if before else end.caution)
         with record.together():
-            record.note_micro_batches(number, [*before, remedy["micro_batch"]])
+            record.note_micro_batches(number, [*before, end.micro_batch])
             record.notice(number, notice)
         self._driver.say(f"Trial {number}: {notice}")
         self._searcher.requeue(number)
         return ""
-
-    @staticmethod
-    def _why_infeasible(before: Sequence[int], remedy: Mapping[str, Any]) -> str:
-        """Why a trial that has had such micro-batches does not go on; "" where it does."""
-        if "infeasible" in remedy:
-            return str(remedy["infeasible"])
-        if len(before) < MOST_SPLITS:
-            return ""
-        others = ", ".join(map(str, before[:-1]))
-        return f"out of memory with micro-batches of {others} and {count(before[-1], 'row')}"
 
     def _continues(self, number: int) -> str:
         """Where a trial continues, by its newest checkpoint."""

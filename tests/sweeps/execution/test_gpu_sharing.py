@@ -26,6 +26,8 @@ from sweeps.config import cli
 from sweeps.execution.driver.gpu_sharing import ALONE, Sharing
 from sweeps.execution.run_context import RunContext
 from sweeps.record.record import Record
+from sweeps.training.report import Report
+from sweeps.trial.messages import Message, OutOfMemory
 from tests.conftest import ROOT, propose
 from tests.support.drivers import driver_of, said
 from tests.support.heads import OPEN, head
@@ -65,7 +67,8 @@ def record(tmp_path: Path) -> Record:
 
 def report(shares: Sharing, number: int, takes_gb: float) -> None:
     """A trial reports an epoch."""
-    shares.on_trial_result(0, [], trial(number), {"costs": {"gpu_memory_gb": takes_gb}})
+    report = Report(1, 0.5, {}, 1.0, {"gpu_memory_gb": takes_gb})
+    shares.on_trial_result(0, [], trial(number), Message(report=report).to_result())
 
 
 def asked_to_leave(shares: Sharing, *numbers: int) -> list[int]:
@@ -185,7 +188,7 @@ def test_one_that_runs_out_of_memory_in_a_share_is_requeued_alone_and_only_once(
     propose(record, {"width": 1})
     shares = sharing(record)
     assert gpus(shares, 0) == 1
-    out = trial(0, done=True, status="failed", is_out_of_memory=True)
+    out = trial(0, **Message(end=OutOfMemory(reason="no", traceback="")).to_result())
     assert not shares.is_to_requeue(out), "it had a GPU for itself"
     report(shares, 1, 1.0)
     assert gpus(shares, 0) == 4

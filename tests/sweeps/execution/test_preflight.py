@@ -30,7 +30,7 @@ from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.trial import post_mortem
-from sweeps.trial.finding import Finding
+from sweeps.trial.messages import Finding
 from tests.conftest import propose
 from tests.support.drivers import said
 

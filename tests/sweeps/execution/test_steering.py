@@ -31,7 +31,14 @@ from sweeps.record.trials import Ending
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.training import checkpoint_store
+from sweeps.training.report import Report
+from sweeps.trial.messages import Message
 from tests.support.drivers import said
+
+
+def reported(epoch: int) -> dict[str, Any]:
+    """A result of Tune's."""
+    return Message(report=Report(epoch, 0.5, {}, 1.0)).to_result()
 
 
 def config(results: Path, **more: Any) -> SweepConfig:
@@ -363,7 +370,8 @@ class Training:
     def training(self) -> list[Any]:
         return [
             SimpleNamespace(
-                leaves_in_s=None, trial=SimpleNamespace(config={"number": n}, last_result={"epoch": epoch})
+                leaves_in_s=None,
+                trial=SimpleNamespace(config={"number": n}, last_result=reported(epoch)),
             )
             for n, epoch in self.epochs.items()
         ]

@@ -24,11 +24,33 @@ from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.storage.protocol import DISK_IS_FULL
 from sweeps.training import checkpoint_store
-from sweeps.trial.job import SAVED
+from sweeps.training.report import Report
+from sweeps.trial.messages import (
+    SAVED,
+    Diverged,
+    End,
+    Failed,
+    Finished,
+    Left,
+    Message,
+    NotSaved,
+    OutOfMemory,
+    Saved,
+    Unfit,
+)
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said
 
 END = 3
+FINISHED = Finished()
+
+
+def trial_of(number: int, message: Message | None = None) -> Any:
+    """As much of Tune's Trial as the callback looks at."""
+    result = {} if message is None else message.to_result()
+    return SimpleNamespace(
+        config={"number": number}, last_result=result, metric_analysis={}, metric_n_steps={}
+    )
 
 
 class Keeping:
@@ -52,30 +74,31 @@ class Keeping:
         self.tune_callback = TuneCallback(self.driver, self.searcher, scheduler, TrialActors(), clock=clock)
 
     def train(
-        self, score: float, save: Callable[[Path], None] | None = None, fault: str = "", **more: Any
+        self,
+        score: float,
+        save: Callable[[Path], None] | None = None,
+        fault: str = "",
+        end: End = FINISHED,
+        output: str = "",
     ) -> bool:
         """A trial from its first epoch to its end; whether its weights were asked for at the end."""
         number = propose(self.record, {"lr": score}).number
         asked = False
-        trial: Any = SimpleNamespace(config={"number": number}, last_result={}, run_metadata=None)
+        trial: Any = trial_of(number)
         for epoch in range(1, END + 1):
-            trial.last_result = {
-                **{"epoch": epoch, "score": score * epoch, "seconds": 1.0},
-                **{"metrics": {}, "costs": {}, "place": {"pc": "pc0"}},
-                "has_test": True,
-                "done": epoch == END,
-                **(more if epoch == END else {}),
-            }
+            report = Report(epoch, score * epoch, {}, 1.0)
+            told = {"end": end, "output": output} if epoch == END else {}
+            trial.last_result = Message(report=report, place={"pc": "pc0"}, **told).to_result()
             self.tune_callback.on_trial_result(epoch, [], trial, trial.last_result)
             asked = bool(trial.last_result.get(SHOULD_CHECKPOINT))
         if asked and save is not None:
             written = checkpoint_store.write(checkpoint_store.folder_of(self.folder, number), END, save)
-            found = {"bytes": checkpoint_store.bytes_of(written)}
-            trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: found})
+            saved = Saved(checkpoint_store.bytes_of(written))
+            trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: [saved]})
             self.tune_callback.on_trial_save(END, [], trial)
         if asked and fault:
-            found = {"reason": fault, "is_of_storage": fault == DISK_IS_FULL}
-            trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: found})
+            missing = NotSaved(reason=fault, is_of_storage=fault == DISK_IS_FULL)
+            trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: [missing]})
             self.tune_callback.on_trial_save(END, [], trial)
         self.tune_callback.on_trial_complete(END, [], trial)
         return asked
@@ -134,7 +157,7 @@ def test_a_trial_that_leads_does_not_end_without_its_weights(fault: str, told: s
 
 def test_a_trial_that_can_not_find_its_checkpoints_goes_on_in_a_resume(keeping: Keeping) -> None:
     unfit = "sftp://head/srv: No route to host (head) (tried for 5 min)"
-    asked = keeping.train(0.5, unfit=unfit, at={"pc": "pc1", "node": "id1"})
+    asked = keeping.train(0.5, end=Unfit(reason=unfit, pc="pc1", node="id1"))
     assert not asked
     assert keeping.record.trials[0].status == "unfinished"
     assert keeping.end.outcome == "lost"
@@ -152,8 +175,7 @@ def test_a_trial_whose_own_code_can_not_save_it_has_failed(keeping: Keeping) -> 
 
 
 def test_a_trial_that_does_not_fit_is_infeasible_with_its_reason(keeping: Keeping) -> None:
-    ran_out = {"status": "failed", "reason": "OutOfMemoryError: no", "is_out_of_memory": True}
-    keeping.train(0.5, **ran_out, infeasible="out of memory: the model", traceback="Traceback ...")
+    keeping.train(0.5, end=OutOfMemory(reason="out of memory: the model", traceback="Traceback ..."))
     (trial,) = keeping.record.trials
     assert (trial.status, trial.reason) == ("infeasible", "out of memory: the model")
     assert "Traceback ..." in (keeping.folder / str(trial.log)).read_text()
@@ -162,7 +184,7 @@ def test_a_trial_that_does_not_fit_is_infeasible_with_its_reason(keeping: Keepin
 
 
 def test_the_log_of_one_that_diverged_ends_with_the_reason(keeping: Keeping) -> None:
-    keeping.train(0.5, status="diverged", reason="m was nan in epoch 2", output="step 9\n")
+    keeping.train(0.5, end=Diverged("m was nan in epoch 2"), output="step 9\n")
     (trial,) = keeping.record.trials
     assert (
         (keeping.folder / str(trial.log)).read_text().endswith("\nstep 9\n[diverged: m was nan in epoch 2]\n")
@@ -172,8 +194,7 @@ def test_the_log_of_one_that_diverged_ends_with_the_reason(keeping: Keeping) -> 
 
 
 def test_one_that_goes_on_in_parts_has_not_ended(keeping: Keeping) -> None:
-    ran_out = {"status": "failed", "reason": "OutOfMemoryError: no", "is_out_of_memory": True}
-    keeping.train(0.5, **ran_out, micro_batch=8, notice="it goes on", caution="", traceback="Traceback ...")
+    keeping.train(0.5, end=OutOfMemory(reason="it goes on", traceback="Traceback ...", micro_batch=8))
     (trial,) = keeping.record.trials
     assert (trial.status, trial.micro_batch, trial.failures) == ("unfinished", 8, 0)
     assert "Traceback ..." in (keeping.folder / "logs" / "trial_0000.log").read_text()
@@ -182,14 +203,14 @@ def test_one_that_goes_on_in_parts_has_not_ended(keeping: Keeping) -> None:
 def test_the_failures_of_a_trial_are_kept_where_a_process_does_not_know_them(keeping: Keeping) -> None:
     """It ended the trial before it had begun it: PyTorch can't be loaded there, say."""
     number = propose(keeping.record, {"lr": 0.1}).number
-    trial: Any = SimpleNamespace(config={"number": number}, last_result={})
-    for result, failures in (
-        ({"done": False, "failures": 2}, 2),
-        ({"done": True, "left": ""}, 2),
-        ({"done": True, "unfit": "no PyTorch", "at": {"pc": "pc1", "node": "id1"}}, 2),
-        ({"done": False, "failures": 0}, 0),
+    trial: Any = trial_of(number)
+    for message, failures in (
+        (Message(failures=2), 2),
+        (Message(end=Left("")), 2),
+        (Message(end=Unfit(reason="no PyTorch", pc="pc1", node="id1")), 2),
+        (Message(failures=0), 0),
     ):
-        keeping.tune_callback.on_trial_result(1, [], trial, result)
+        keeping.tune_callback.on_trial_result(1, [], trial, message.to_result())
         assert Record.read(keeping.folder).trials[number].failures == failures
 
 
@@ -200,7 +221,7 @@ def test_a_trial_that_the_user_stops_while_it_goes_on_in_another_process_saves_n
     number = propose(keeping.record, {"lr": 0.1}).number
     keeping.record.note_steered(Steered(["stop", str(number)]))
     assert keeping.record.is_to_stop(number)
-    trial: Any = SimpleNamespace(config={"number": number}, last_result={"done": True, "left": ""})
+    trial: Any = trial_of(number, Message(end=Left("")))
     keeping.tune_callback.on_trial_result(1, [], trial, trial.last_result)
     keeping.tune_callback.on_trial_complete(1, [], trial)
     assert SHOULD_CHECKPOINT not in trial.last_result
@@ -225,7 +246,7 @@ def test_a_sweep_that_stops_does_not_wait_for_space(outcome: str, keeping: Keepi
 
 def test_a_log_that_can_not_be_written_does_not_keep_a_trial_from_ending(keeping: Keeping) -> None:
     (keeping.folder / "logs").write_text("a file where the folder should be")
-    keeping.train(0.5, status="failed", reason="ValueError: no", traceback="Traceback ...")
+    keeping.train(0.5, end=Failed(reason="ValueError: no", traceback="Traceback ..."))
     assert keeping.record.trials[0].status == "failed"
     assert keeping.record.trials[0].log is None
     assert "The log of trial 0 can't be written" in said(keeping.driver)[0]
@@ -243,7 +264,7 @@ def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(
     number = propose(keeping.record, {"lr": 0.1}).number
     keeping.record.report(number, 1, 0.5, {}, 1.0)
     checkpoint_store.write(checkpoint_store.folder_of(tmp_path, number), 1, weights)
-    paused: Any = SimpleNamespace(config={"number": number}, last_result={"epoch": 1, "done": False})
+    paused: Any = trial_of(number, Message(report=Report(1, 0.5, {}, 1.0)))
     monkeypatch.setattr(os, "fsync", refuse)
     keeping.tune_callback.on_trial_complete(1, [], paused)
     assert keeping.end.outcome == "lost"
@@ -297,11 +318,10 @@ def test_a_turn_of_tunes_loop_is_one_sync(keeping: Keeping, monkeypatch: pytest.
 def test_a_stopped_leader_without_weights_saves_each_epoch(keeping: Keeping) -> None:
     """It may hang in the next one, before it can leave."""
     number = propose(keeping.record, {"lr": 0.1}).number
-    trial: Any = SimpleNamespace(config={"number": number})
+    trial: Any = trial_of(number)
 
     def asked(epoch: int) -> bool:
-        result = {"epoch": epoch, "score": 0.5 - epoch / 10, "seconds": 1.0, "metrics": {}, "costs": {}}
-        result |= {"has_test": True, "done": False}
+        result = Message(report=Report(epoch, 0.5 - epoch / 10, {}, 1.0)).to_result()
         keeping.tune_callback.on_trial_result(epoch, [], trial, result)
         return bool(result.get(SHOULD_CHECKPOINT))
 

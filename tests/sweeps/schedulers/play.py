@@ -13,6 +13,7 @@ from ray.tune.experiment import Trial
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.promotions import Promotions
+from sweeps.training.report import REPORT, Report
 from tests.conftest import propose
 
 Mode = Literal["min", "max"]
@@ -112,9 +113,9 @@ class Play:
         score = score_of(trial.number, trial.epoch)
         metrics = {SIZE: score_of(trial.number, 0)}
         result = {
-            "epoch": trial.epoch,
+            REPORT: Report(trial.epoch, score, metrics, 1.0),
+            "epoch": trial.epoch,  # Ray's own schedulers look at these
             "score": score,
-            **{f"metrics/{name}": value for name, value in metrics.items()},  # as Tune flattens it
             "training_iteration": trial.epoch,
         }
         decision = self.scheduler.on_trial_result(self, trial, result)
@@ -178,7 +179,7 @@ def record_of(folder: Path, mode: Mode, trials: int) -> Record:
 
 def decide(scheduler: Any, record: Record, number: int, epoch: int, score: float) -> str:
     """As Tune does it: the scheduler first, then the callback that writes the epoch."""
-    result = {"epoch": epoch, "score": score}
+    result = {REPORT: Report(epoch, score, {}, 1.0)}
     decision = scheduler.on_trial_result(None, FakeTrial(number), result)
     record.report(number, epoch, score, {}, 1.0)
     return str(decision)

@@ -15,6 +15,7 @@ from sweeps.record.record import Record
 from sweeps.schedulers import asha
 from sweeps.search.cohorts import expected_epochs
 from sweeps.search.rungs import rungs
+from sweeps.training.report import REPORT, Report
 from tests.sweeps.schedulers.play import FakeTrial, Mode, decide, record_of
 
 
@@ -103,13 +104,13 @@ def test_asha_goes_on_from_a_record_that_another_process_wrote(tmp_path: Path) -
     for number in range(9):
         decide(first, record, number, 3, 0.9)
     again: Any = asha.build(SweepConfig(), Record.read(tmp_path))
-    result = {"epoch": 3, "score": 0.1}
+    result = {REPORT: Report(3, 0.1, {}, 1.0)}
     assert again.on_trial_result(None, FakeTrial(9), result) == "STOP"
 
 
 def test_asha_lets_a_failure_pass(tmp_path: Path) -> None:
     scheduler: Any = asha.build(SweepConfig(), record_of(tmp_path, "max", 1))
-    result = {"done": True, "status": "failed", "reason": "ValueError: no"}
+    result = {"done": True, REPORT: None}
     assert scheduler.on_trial_result(None, FakeTrial(0), result) == "CONTINUE"
 
 

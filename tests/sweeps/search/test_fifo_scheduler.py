@@ -19,6 +19,7 @@ from ray.tune.experiment import Trial
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.search.fifo_scheduler import LONG_START_S, FifoScheduler, live
+from sweeps.training.report import REPORT, Report
 from tests.sweeps.schedulers.play import FakeTrial, record_of
 
 
@@ -127,9 +128,10 @@ def test_short_trials_do_not_end_processes_that_start(
     assert len((tmp_path / "starts").read_text().splitlines()) == slots, "none was started in vain"
 
 
-@pytest.mark.parametrize("result", [{}, {"epoch": 3}, {"epoch": 3, "score": math.nan}, {"score": 0.5}])
-def test_a_result_without_a_finite_score_is_not_judged(result: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("report", [None, Report(3, math.nan, {}, 1.0)])
+def test_a_result_without_a_finite_score_is_not_judged(report: Report | None, tmp_path: Path) -> None:
     scheduler = Strict(SweepConfig(), record_of(tmp_path, "max", 1))
     trial: Any = FakeTrial(0)
-    assert scheduler.on_trial_result(None, trial, result) == "CONTINUE"
-    assert scheduler.on_trial_result(None, trial, {"epoch": 3, "score": 0.5}) == "STOP 0 3 (0.0, -0.5)"
+    assert scheduler.on_trial_result(None, trial, {REPORT: report}) == "CONTINUE"
+    finite = {REPORT: Report(3, 0.5, {}, 1.0)}
+    assert scheduler.on_trial_result(None, trial, finite) == "STOP 0 3 (0.0, -0.5)"

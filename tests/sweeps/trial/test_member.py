@@ -35,9 +35,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 
 def answer(given: Answer) -> Any:
-    failure, value = given
-    assert failure is None, failure["traceback"]
-    return value
+    assert given.failure is None, given.failure
+    return given.value
 
 
 def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
@@ -80,10 +79,10 @@ def test_a_member_that_fails_says_why_and_lives_on(job: Job) -> None:
     member = Member(job, 0)
     wrong = {**CONFIG, "params": {"nothing": 1}}
     one, other = (WorkerGroupEnvironment.open("127.0.0.1", 1) for _ in range(2))
-    failure, _ = member.begin(wrong, one.rendezvous)
+    failure = member.begin(wrong, one.rendezvous).failure
     assert failure is not None
-    assert "nothing" in failure["reason"]
-    assert "(in another worker, on " in failure["reason"]
+    assert "nothing" in failure.reason
+    assert "(in another worker, on " in failure.reason
     answer(member.begin(CONFIG, other.rendezvous))
     member.leave()
 
@@ -95,7 +94,7 @@ def test_a_disk_that_is_full_is_the_fault_of_its_pc(
     member, folder = Member(job, 0), small_disk / "of_the_first" / "epoch_0001"
     assert answer(member.lack_of_room(folder, 1000)) is None
     filled = fill_up(small_disk, leave=50_000)
-    assert "is full" in answer(member.lack_of_room(folder, 10**6))["unfit"]
+    assert "is full" in answer(member.lack_of_room(folder, 10**6)).reason
     with pytest.raises(PCUnfit, match=rf"the disk of {small_disk}/\S+ has no room: 100 kB needed, "):
         Folders(small_disk).copy(original, first_pc.node)
     filled.unlink()

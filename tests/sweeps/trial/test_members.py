@@ -9,21 +9,23 @@ import pytest
 import ray
 from ray.exceptions import RayActorError
 
+from sweeps.trial.member import Answer
 from sweeps.trial.members import Members
+from sweeps.trial.messages import Failed
 
 pytestmark = pytest.mark.usefixtures("ray_session")
-FAILED = {"reason": "ValueError: no", "is_user_error": False}
+FAILED = Failed(reason="ValueError: no", traceback="")
 
 
 @ray.remote(num_cpus=0)
 class Actor:
-    """A member with a failure, or none."""
+    """A member with one answer."""
 
-    def __init__(self, failure: dict[str, Any] | None) -> None:
-        self._failure, self._trials_left = failure, 0
+    def __init__(self, answer: Answer) -> None:
+        self._answer, self._trials_left = answer, 0
 
-    def train(self, _trains_on: bool) -> tuple[dict[str, Any] | None, None]:
-        return self._failure, None
+    def train(self, _trains_on: bool) -> Answer:
+        return self._answer
 
     def leave(self) -> None:
         self._trials_left += 1
@@ -35,19 +37,19 @@ class Actor:
 class Fakes(Members):
     """A group of such a member."""
 
-    def __init__(self, failure: dict[str, Any] | None) -> None:
-        self._failure = failure
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
         no_job: Any = None
         super().__init__(no_job, lambda: None)
 
     def _started(self) -> list[Any]:
         make: Any = Actor
-        return [make.remote(self._failure)]
+        return [make.remote(self._answer)]
 
 
-def left(failure: dict[str, Any] | None) -> tuple[Any, Any]:
+def left(answer: Answer) -> tuple[Any, Any]:
     """The member of a group before it left a trial, and the one after that. Nobody has read the answer."""
-    members = Fakes(failure)
+    members = Fakes(answer)
     (before,) = members.actors
     members.call("train", True)
     assert ray.wait(members._calls, timeout=60)[0]
@@ -64,15 +66,15 @@ def has_ended(actor: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize("failure", [None, {**FAILED, "is_broken": False}])
-def test_a_member_stays_warm_also_behind_a_failure(failure: dict[str, Any] | None) -> None:
-    before, after = left(failure)
+@pytest.mark.parametrize("answer", [Answer(), Answer(failure=FAILED)])
+def test_a_member_stays_warm_also_behind_a_failure(answer: Answer) -> None:
+    before, after = left(answer)
     assert after == before
     assert ray.get(after.trials_left.remote()) == 1
 
 
 def test_a_member_whose_gpu_computes_no_more_is_ended_and_another_one_begins() -> None:
-    before, after = left({**FAILED, "is_broken": True})
+    before, after = left(Answer(failure=FAILED, is_broken=True))
     ends_at = time.monotonic() + 60
     while not has_ended(before):  # a call may still be answered before the kill is done
         assert time.monotonic() < ends_at

@@ -17,9 +17,8 @@ from sweeps.storage.folder import Folder
 from sweeps.training.config import FitConfig
 from sweeps.training.profiling import memory
 from sweeps.trial import preflight
-from sweeps.trial.failures import WorkerUnfit, failed, unfit
-from sweeps.trial.finding import Finding
 from sweeps.trial.job import Job
+from sweeps.trial.messages import Failed, Failure, Finding, Left, WorkerFailed, WorkerUnfit, message_of, unfit
 from sweeps.trial.runner import TrialRunner
 from sweeps.trial.stop_signal import Mailbox
 from sweeps.trial.trainable import SweepTrial
@@ -90,12 +89,12 @@ def test_nothing_is_found_out_on_a_pc_that_can_train_no_trial(missing: bool, tmp
 class OtherWorker(WorkerGroup):
     """Another worker of the group fails, on its own PC."""
 
-    def __init__(self, job: Job, failure: dict[str, Any]) -> None:
+    def __init__(self, job: Job, failure: Failure) -> None:
         super().__init__(job)
         self._failure = failure
 
     def meet(self, config: Mapping[str, Any], checkpoint: Path | None) -> None:
-        raise WorkerUnfit(self._failure)
+        raise (WorkerFailed if isinstance(self._failure, Failed) else WorkerUnfit)(self._failure)
 
 
 def test_nor_where_the_pc_of_another_worker_can_train_none(tmp_path: Path) -> None:
@@ -148,8 +147,8 @@ def test_what_was_copied_for_the_first_steps_is_told_by_the_trial_after_them(tmp
     runner = TrialRunner(replace(job, prepared={("net", ()): data}))
     assert the_one(found_of(runner)).reason == ""
     runner.begin(config())
-    assert runner.step()["notices"] == ["64 MB of prepared data copied to pc1 first, in 9 s"]
-    assert "notices" not in runner.step()
+    assert runner.step().notices == ("64 MB of prepared data copied to pc1 first, in 9 s",)
+    assert runner.step().notices == ()
     runner.end()
 
 
@@ -195,8 +194,8 @@ def test_a_trial_waits_once_where_no_point_trains(tmp_path: Path) -> None:
     found = trial.preflight([config(fault="step")])
     assert found is not None
     assert [each.is_broken for each in found] == [True, True]
-    assert trial.train()["left"] == ""
-    assert trial.train()["status"] == "failed"
+    assert message_of(trial.train()).end == Left("")
+    assert isinstance(message_of(trial.train()).end, Failed)
     trial.stop()
 
 
@@ -217,7 +216,9 @@ def test_behind_one_that_spoils_the_process_no_other_is_tried_and_the_trial_does
 def test_the_failure_of_another_worker_is_told_as_its_own(tmp_path: Path) -> None:
     job = job_of("tests.faulty.early", "score", tmp_path)
     runner = TrialRunner(job)
-    runner._group = OtherWorker(job, failed(RuntimeError("no GPU (in another worker, on pc2)")))
+    runner._group = OtherWorker(
+        job, Failed(reason="RuntimeError: no GPU (in another worker, on pc2)", traceback="")
+    )
     one = the_one(found_of(runner))
     assert one.is_broken
     assert one.reason == "RuntimeError: no GPU (in another worker, on pc2)"

@@ -15,8 +15,8 @@ from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial import stop_signal
-from sweeps.trial.failures import UNUSABLE
 from sweeps.trial.job import Job
+from sweeps.trial.messages import UNUSABLE, Failed, Left, Message
 from sweeps.trial.runner import TrialRunner
 from tests.faulty import stepwise
 from tests.support.prepared import prepare_small
@@ -32,6 +32,11 @@ class Data:
 
     def here(self, say: object) -> Path:
         return self._folder
+
+
+def epoch_of(message: Message) -> int:
+    assert message.report is not None
+    return message.report.epoch
 
 
 def test_numpy_has_the_threads_of_a_trial(tmp_path: Path) -> None:
@@ -63,10 +68,8 @@ def test_it_leaves_in_an_epoch_that_a_retry_trains_again(
     runner = TrialRunner(job)
     runner.begin({"number": 0, "trainable": "net", "params": {}, "fixed": {}, "seed": 0})
     stop_signal.listen()
-    assert [runner.step()["epoch"] for _ in range(2)] == [1, 2]
-    left = runner.step()
-    assert (left["done"], left["left"]) == (True, "epoch 1, batch 1 of 50")
-    assert "status" not in left
+    assert [epoch_of(runner.step()) for _ in range(2)] == [1, 2]
+    assert runner.step().end == Left("epoch 1, batch 1 of 50")
     runner.save()
     (checkpoint,) = checkpoint_store.all_of(checkpoint_store.folder_of(tmp_path, 0))
     assert checkpoint_store.epoch_of(checkpoint) == 0
@@ -98,21 +101,21 @@ def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_ch
     runner.begin(config)
     stop_signal.listen()
     for epoch in range(1, epochs + 1):
-        assert runner.step()["epoch"] == epoch
+        assert epoch_of(runner.step()) == epoch
         runner.save()
     os.kill(os.getpid(), stop_signal.SIGNAL)
-    assert runner.step()["left"] == f"epoch {epochs + 1}, batch 1 of 4"
+    assert runner.step().end == Left(f"epoch {epochs + 1}, batch 1 of 4")
     runner.save()
 
     runner.begin({**config, "micro_batch": 8})
     (tmp_path / "steps").unlink()
     if epochs:
-        assert runner.step()["epoch"] == epochs, "it reports its last epoch again"
-    first = result = runner.step()
-    while result["epoch"] <= epochs:  # it is trained again
-        result = runner.step()
-    (notice,) = first["notices"]
-    assert (result["epoch"], result["failures"]) == (epochs + 1, 0)
+        assert epoch_of(runner.step()) == epochs, "it reports its last epoch again"
+    first = message = runner.step()
+    while epoch_of(message) <= epochs:  # it is trained again
+        message = runner.step()
+    (notice,) = first.notices
+    assert (epoch_of(message), message.failures) == (epochs + 1, 0)
     assert notice == (
         "the last checkpoint is inside an epoch, where the loader of the data can't continue with another "
         f"micro-batch: the trial {goes_on}"
@@ -146,17 +149,17 @@ def test_a_gpu_that_computes_no_more_hides_no_reason_and_ends_the_process_of_the
     runner = TrialRunner(job)
     config = {"number": 0, "trainable": "toy", "params": {"fault": "raises"}, "fixed": {}, "seed": 0}
     runner.begin(config)
-    assert runner.step()["epoch"] == 1
+    assert epoch_of(runner.step()) == 1
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", fails)
-    result = runner.step()
-    assert (result["done"], result["failures"]) == (True, 1)
+    message = runner.step()
+    assert message.failures == 1
     if max_failures:
-        assert (result["left"], "status" in result) == ("", False), "it goes on, and not in this process"
-        (why,) = result["notices"]
+        assert message.end == Left(""), "it goes on, and not in this process"
+        (why,) = message.notices
     else:
-        assert result["status"] == "failed"
-        why = result["reason"]
+        assert isinstance(message.end, Failed)
+        why = message.end.reason
     assert why.startswith("RuntimeError: ")
     assert "device-side" not in why
     with pytest.raises(SystemExit, match=str(UNUSABLE)):
@@ -177,6 +180,6 @@ def test_epochs_that_a_retry_trains_again_are_reported_again(
     )
     runner = TrialRunner(job)
     runner.begin({"number": 0, "trainable": "net", "params": {"fault": "flaky"}, "fixed": {}, "seed": 0})
-    results = [runner.step() for _ in range(4)]
-    assert [(result["epoch"], result["failures"]) for result in results] == [(1, 0), (1, 1), (2, 1), (3, 1)]
+    messages = [runner.step() for _ in range(4)]
+    assert [(epoch_of(each), each.failures) for each in messages] == [(1, 0), (1, 1), (2, 1), (3, 1)]
     runner.end()

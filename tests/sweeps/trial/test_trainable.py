@@ -22,7 +22,19 @@ from sweeps.storage.remote import Remote
 from sweeps.storage.setting import backend_of
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
-from sweeps.trial.job import SAVED, Job
+from sweeps.training.report import Report
+from sweeps.trial.job import Job
+from sweeps.trial.messages import (
+    SAVED,
+    Diverged,
+    Failed,
+    Finished,
+    Message,
+    NotSaved,
+    Saved,
+    Unfit,
+    message_of,
+)
 from sweeps.trial.trainable import SweepTrial
 from tests.conftest import fill_up
 from tests.support.servers import sshd
@@ -69,8 +81,19 @@ def start() -> Iterator[Start]:
         trial.stop()
 
 
-def _train(trial: SweepTrial, epochs: int = EPOCHS) -> list[dict[str, float]]:
-    return [trial.train()["metrics"] for _ in range(epochs)]
+def _step(trial: SweepTrial) -> Message:
+    return message_of(trial.train())
+
+
+def _report(trial: SweepTrial) -> Report:
+    """Of its next epoch."""
+    report = _step(trial).report
+    assert report is not None
+    return report
+
+
+def _train(trial: SweepTrial, epochs: int = EPOCHS) -> list[Any]:
+    return [_report(trial).metrics for _ in range(epochs)]
 
 
 def _then(trial: SweepTrial, params: dict[str, Any], number: int = 1, **more: Any) -> SweepTrial:
@@ -152,11 +175,9 @@ def test_a_model_that_can_not_be_imported_fails_its_trials_and_no_others(
 ) -> None:
     job = dataclasses.replace(_job(), trainables={NAME: "trainables.digits_mlp", "gone": "no_such_package"})
     trial = start(job, SECOND)
-    result = _then(trial, {}, trainable="gone").train()
-    assert (result["status"], result["reason"]) == (
-        "failed",
-        "ModuleNotFoundError: No module named 'no_such_package'",
-    )
+    end = _step(_then(trial, {}, trainable="gone")).end
+    assert isinstance(end, Failed)
+    assert end.reason == "ModuleNotFoundError: No module named 'no_such_package'"
     assert _train(_then(trial, SECOND)) == alone
 
 
@@ -230,11 +251,12 @@ def test_a_trial_goes_on_from_its_checkpoint_in_another_process(
     second = start(_job(), FIRST)
     _train(second, 1)
     second = start(job, SECOND)
-    known, result = second.train(), second.train()
-    assert (known["epoch"], known["metrics"], known["done"]) == (2, alone[1], False)
-    assert (result["epoch"], result["metrics"]) == (3, alone[2])
-    assert result["done"]
-    assert "notices" not in {**known, **result}
+    known, last = _step(second), _step(second)
+    assert known.report is not None
+    assert (known.report.epoch, known.report.metrics, known.end) == (2, alone[1], None)
+    assert last.report is not None
+    assert (last.report.epoch, last.report.metrics, last.end) == (3, alone[2], Finished())
+    assert known.notices == last.notices == ()
 
 
 def test_a_trial_that_was_lost_after_its_last_checkpoint_ends_without_training(
@@ -245,8 +267,9 @@ def test_a_trial_that_was_lost_after_its_last_checkpoint_ends_without_training(
     _train(first)
     first.save_checkpoint(str(tmp_path))
     second = start(job, SECOND)
-    result = second.train()
-    assert (result["epoch"], result["metrics"], result["done"]) == (3, alone[2], True)
+    message = _step(second)
+    assert message.report is not None
+    assert (message.report.epoch, message.report.metrics, message.end) == (3, alone[2], Finished())
     (checkpoint,) = checkpoint_store.all_of(checkpoint_store.folder_of(tmp_path, 0))
     written = (checkpoint / "resume.ckpt").stat()
     second.save_checkpoint(str(tmp_path))
@@ -259,13 +282,13 @@ def test_training_that_had_ended_by_itself_does_not_go_on_after_a_resume(
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     job = _job("tests.faulty.toy", folder=tmp_path)
     first = start(job, {"fault": "stops"})
-    results = [first.train() for _ in range(3)]
-    assert [result.get("epoch") for result in results] == [1, 2, None]
+    assert [_report(first).epoch for _ in range(2)] == [1, 2]
+    assert _step(first).report is None
     first.save_checkpoint(str(tmp_path))
     second = start(job, {"fault": "stops"})
-    known, end = second.train(), second.train()
-    assert (known["epoch"], known["score"]) == (2, 2.0)
-    assert (end["done"], end["status"], end["reason"]) == (True, "finished", "ended by itself after epoch 2")
+    known = _report(second)
+    assert (known.epoch, known.score) == (2, 2.0)
+    assert _step(second).end == Finished("ended by itself after epoch 2")
     assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2"]
 
 
@@ -282,15 +305,17 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before_and_says_so(
     content[len(content) // 2] ^= 1
     (newest / "resume.ckpt").write_bytes(content)
     trial = start(job, SECOND)
-    known, result = trial.train(), trial.train()
-    assert (known["epoch"], result["epoch"], result["metrics"]) == (1, 2, alone[1])
-    (notice,) = known["notices"]
+    known, report = _step(trial), _report(trial)
+    assert known.report is not None
+    assert (known.report.epoch, report.epoch, report.metrics) == (1, 2, alone[1])
+    (notice,) = known.notices
     damage = "resume.ckpt has changed since it was written"
     assert f"epoch 2 is damaged ({damage}): the trial resumes after epoch 1" in notice
     (before / "manifest.json").unlink()
-    result = start(job, SECOND).train()
-    assert (result["epoch"], result["metrics"]) == (1, alone[0])
-    assert "the trial starts again from epoch 1" in result["notices"][0]
+    message = _step(start(job, SECOND))
+    assert message.report is not None
+    assert (message.report.epoch, message.report.metrics) == (1, alone[0])
+    assert "the trial starts again from epoch 1" in message.notices[0]
 
 
 def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(
@@ -303,9 +328,10 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(
     trial.train()
     trial.save_checkpoint(str(tmp_path))
     assert [path.name for path in (small_disk / "checkpoints" / "trial_0000").iterdir()] == ["epoch_0001"]
-    result = trial.train()
-    assert result["epoch"] == 3
-    assert result["notices"] == ["no checkpoint of epoch 2: the disk is full"]
+    message = _step(trial)
+    assert message.report is not None
+    assert message.report.epoch == 3
+    assert message.notices == ("no checkpoint of epoch 2: the disk is full",)
     assert checkpoint_store.newest(checkpoint_store.folder_of(small_disk, 0))[0] is not None
 
 
@@ -321,16 +347,14 @@ def test_a_storage_that_is_gone_costs_a_checkpoint_and_not_the_trial(start: Star
         server.stop()
         trial.train()
         trial.save_checkpoint(str(tmp_path))
-        result = trial.train()
-        assert result["epoch"] == 3
-        (notice,) = result["notices"]
+        (notice,) = _step(trial).notices
         assert notice.startswith(f"no checkpoint of epoch 2: {server.url}: ")
-        lost = start(job, SECOND).train()
-        assert lost["done"]
-        assert lost["unfit"].startswith(f"{server.url}: ")
+        lost = _step(start(job, SECOND)).end
+        assert isinstance(lost, Unfit)
+        assert lost.reason.startswith(f"{server.url}: ")
         server.start()
-        known, result = (again := start(job, SECOND)).train(), again.train()
-        assert (known["epoch"], result["epoch"]) == (1, 2), "from the checkpoint before"
+        again = start(job, SECOND)
+        assert [_report(again).epoch for _ in range(2)] == [1, 2], "from the checkpoint before"
 
 
 def test_a_trial_on_a_pc_that_can_not_train_it_has_not_failed(
@@ -338,12 +362,11 @@ def test_a_trial_on_a_pc_that_can_not_train_it_has_not_failed(
 ) -> None:
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     trial = start(_job("tests.faulty.unfit", folder=tmp_path), {"fault": "unfit"})
-    result = trial.train()
-    assert result["done"]
-    assert result["unfit"] == "the disk of /prepared is full"
-    assert result["at"]["node"] == ray.get_runtime_context().get_node_id()
-    assert "status" not in result
-    assert _then(trial, {"fault": "none"}).train()["epoch"] == 1, "the process lives on"
+    end = _step(trial).end
+    assert isinstance(end, Unfit)
+    assert end.reason == "the disk of /prepared is full"
+    assert end.node == ray.get_runtime_context().get_node_id()
+    assert _report(_then(trial, {"fault": "none"})).epoch == 1, "the process lives on"
 
 
 def test_checkpoints_come_every_so_many_epochs_and_not_at_the_end(start: Start) -> None:
@@ -362,10 +385,10 @@ def test_a_retry_goes_on_from_the_last_checkpoint(
 ) -> None:
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     trial = start(_job("tests.faulty.toy", folder=tmp_path, max_failures=1), {"fault": "flaky"})
-    assert trial.train()["epoch"] == 1
+    assert _report(trial).epoch == 1
     trial.save_checkpoint(str(tmp_path))
     # The checkpoint's epoch is reported again, as to a new process.
-    assert [trial.train()["epoch"] for _ in range(3)] == [1, 2, 3]
+    assert [_report(trial).epoch for _ in range(3)] == [1, 2, 3]
     assert len((tmp_path / "flaky").read_text().splitlines()) == 2
     assert (tmp_path / "epochs").read_text().splitlines() == ["1.0 1", "1.0 2", "1.0 3"]
 
@@ -380,28 +403,30 @@ def test_what_tune_keeps_of_an_epoch_says_how_large_its_checkpoint_is_or_why_it_
     kept = trial.train()
     trial.save_checkpoint(str(tmp_path))
     files = [path for path in folder.rglob("epoch_0001/*") if path.is_file()]
-    assert kept[SAVED] == {"bytes": sum(path.stat().st_size for path in files)}
+    assert kept[SAVED] == [Saved(sum(path.stat().st_size for path in files))]
     kept = trial.train()
     folder.rename(tmp_path / "unmounted")
     trial.save_checkpoint(str(tmp_path))
-    assert kept[SAVED]["is_of_storage"]
-    assert kept[SAVED]["reason"].endswith("is missing: all PCs must see that folder")
+    (fault,) = kept[SAVED]
+    assert isinstance(fault, NotSaved)
+    assert fault.is_of_storage
+    assert fault.reason.endswith("is missing: all PCs must see that folder")
     assert not trial.train()[SAVED], "of the next one nothing is known yet"
 
 
 def test_an_epoch_without_the_metric_of_another_objective_fails_the_trial_as_the_users_mistake(
     start: Start,
 ) -> None:
-    result = start(_job(other_metrics=("val_acccc",)), FIRST).train()
-    assert (result["status"], result["is_user_error"]) == ("failed", True)
-    assert "metric 'val_acccc' was not logged; logged:" in result["reason"]
-    assert "Did you mean 'val_acc'?" in result["reason"]
+    end = _step(start(_job(other_metrics=("val_acccc",)), FIRST)).end
+    assert isinstance(end, Failed)
+    assert end.is_user_error
+    assert "metric 'val_acccc' was not logged; logged:" in end.reason
+    assert "Did you mean 'val_acc'?" in end.reason
 
 
 def test_a_trial_diverges_by_any_of_its_objectives(start: Start) -> None:
     fit = FitConfig(max_epochs=EPOCHS, metric="acc", mode="max")
     job = _job("tests.faulty.two_metrics", fit=fit, other_metrics=("size_m",))
-    result = start(job, {"bad_epoch": 2})
-    assert "status" not in result.train()
-    second = result.train()
-    assert (second["status"], second["reason"]) == ("diverged", "size_m was nan in epoch 2")
+    trial = start(job, {"bad_epoch": 2})
+    assert _step(trial).end is None
+    assert _step(trial).end == Diverged("size_m was nan in epoch 2")

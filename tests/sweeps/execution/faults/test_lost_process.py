@@ -16,7 +16,7 @@ from sweeps.execution.faults import lost_process
 from sweeps.execution.faults.lost_process import EARLIER_ERROR, loss_of
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.trial import post_mortem
-from sweeps.trial.failures import UNUSABLE
+from sweeps.trial.messages import UNUSABLE
 from sweeps.trial.output import EXIT
 from tests.support import memory_groups
 

@@ -15,7 +15,8 @@ from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.record.record import Record
-from sweeps.trial.job import SAVED
+from sweeps.training.report import Report
+from sweeps.trial.messages import SAVED, Message, NotSaved, Saved
 from tests.conftest import propose
 from tests.support.drivers import driver_of
 from tests.support.nodes import node
@@ -65,11 +66,13 @@ class Judged:
 
     def begins(self, number: int) -> None:
         self.quarantine.on_trial_start(0, [], trial(number))
-        self.quarantine.on_trial_result(0, [], trial(number), {"epoch": 1})
+        self.quarantine.on_trial_result(
+            0, [], trial(number), Message(report=Report(1, 0.5, {}, 1.0)).to_result()
+        )
 
     def saves(self, number: int, fault: str = "", node: str = "") -> None:
-        at = {"node": node or f"id{number % 10}"}
-        metrics = {SAVED: {"reason": fault, "is_of_storage": True, **at}} if fault else {}
+        missing = NotSaved(reason=fault, node=node or f"id{number % 10}")
+        metrics = {SAVED: [missing if fault else Saved(1)]}
         self.quarantine.on_trial_save(0, [], trial(number, SimpleNamespace(metrics=metrics)))
 
 

@@ -17,6 +17,7 @@ from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.training import checkpoint_store
+from sweeps.trial.messages import OutOfMemory
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said
 
@@ -141,10 +142,10 @@ def test_a_kept_process_that_was_ended_before_tune_gave_it_a_trial_is_not_lost(t
 def test_one_that_has_left_is_handed_out_again_when_the_sweep_is_not_held(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
     record = sweep.driver.record
-    sweep.requeue.after_leaving(0, "epoch 1, batch 3 of 9", None)
+    sweep.requeue.after_leaving(0, "epoch 1, batch 3 of 9")
     assert (record.trials[0].position, sweep.next) == ("epoch 1, batch 3 of 9", 0)
     record.is_held = True
-    sweep.requeue.after_leaving(0, "epoch 1, batch 5 of 9", {"reason": "the disk is full"})
+    sweep.requeue.after_leaving(0, "")
     assert (Record.read(tmp_path).trials[0].position, sweep.next) == ("", None)
     record.is_held = False
     assert sweep.next == 0
@@ -166,9 +167,11 @@ def test_the_sweep_ends_where_it_can_not_be(quarantine: Any, tmp_path: Path) -> 
     assert sweep.next is None
 
 
-def smaller(rows: int) -> dict[str, Any]:
-    """As `trial.out_of_memory.remedy` answers."""
-    return {"micro_batch": rows, "notice": f"it goes on with {rows} rows", "caution": "; its norms differ"}
+def smaller(rows: int) -> OutOfMemory:
+    """As the process of a trial tells it."""
+    return OutOfMemory(
+        reason=f"it goes on with {rows} rows", traceback="", micro_batch=rows, caution="; its norms differ"
+    )
 
 
 def test_one_that_ran_out_of_memory_is_handed_out_again_with_smaller_micro_batches(tmp_path: Path) -> None:
@@ -197,7 +200,7 @@ def test_it_is_infeasible_after_three_times(tmp_path: Path) -> None:
 
 def test_one_that_has_no_smaller_micro_batch_is_infeasible_at_once(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
-    assert sweep.requeue.after_out_of_memory(0, {"infeasible": "the model"}) == "the model"
+    assert sweep.requeue.after_out_of_memory(0, OutOfMemory(reason="the model", traceback="")) == "the model"
     assert sweep.next is None
     assert said(sweep.driver) == ["Trial 0 is infeasible: the model"]
 

@@ -1,16 +1,66 @@
-"""How a trial goes on whose memory has run out."""
+"""What the process of a trial tells: why it failed, and how it goes on when its memory has run out."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import torch
 
+from sweeps.common.errors import CannotTrain, PCUnfit
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling.memory import Need
-from sweeps.trial.out_of_memory import NORMS, remedy
+from sweeps.trial.messages import (
+    NORMS,
+    Failed,
+    OutOfMemory,
+    Unfit,
+    WorkerFailed,
+    WorkerUnfit,
+    failure_of,
+    remedied,
+    unfit,
+)
 from tests.faulty import hungry
+
+RAN_OUT = OutOfMemory(reason="OutOfMemoryError: no", traceback="Traceback ...")
+
+
+def raised(error: Exception) -> Exception:
+    """With its traceback."""
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return caught.value
+
+
+def test_a_bug_of_the_model_has_its_kind_its_place_and_its_traceback() -> None:
+    failure = failure_of(raised(ZeroDivisionError("division by zero")))
+    assert isinstance(failure, Failed)
+    assert not failure.is_user_error
+    assert failure.reason.startswith("ZeroDivisionError: division by zero")
+    assert 'test_messages.py", line' in failure.traceback
+
+
+def test_a_mistake_of_the_users_is_said_in_its_own_words() -> None:
+    failure = failure_of(raised(CannotTrain("the batch of 3 can't be shared by 2 workers")))
+    assert isinstance(failure, Failed)
+    assert failure.is_user_error
+    assert failure.reason == "the batch of 3 can't be shared by 2 workers"
+
+
+def test_what_another_worker_found_is_told_as_it_told_it() -> None:
+    found = Unfit(reason="no GPU", pc="pc2", node="id2")
+    error = WorkerUnfit(found)
+    assert isinstance(error, PCUnfit)
+    assert isinstance(error, WorkerFailed)
+    assert str(error) == "no GPU"
+    assert unfit(error) == found
+
+
+def test_an_error_that_says_that_memory_ran_out_is_known_by_its_type() -> None:
+    assert isinstance(failure_of(raised(torch.OutOfMemoryError("CUDA out of memory."))), OutOfMemory)
+    assert isinstance(failure_of(raised(ValueError("no"))), Failed)
 
 
 def out_of_memory(params: Any, micro_batch: int | None = None, begun: bool = True) -> Fit:
@@ -49,14 +99,13 @@ def out_of_memory(params: Any, micro_batch: int | None = None, begun: bool = Tru
 def test_it_goes_on_with_half_or_what_may_fit(
     params: Any, micro_batch: int | None, need: Need | None, rows: int, notice: str
 ) -> None:
-    found = remedy(out_of_memory(params, micro_batch), need)
-    assert found["micro_batch"] == rows
-    assert notice in found["notice"]
-    assert found["caution"] == ""
+    found = remedied(RAN_OUT, out_of_memory(params, micro_batch), need)
+    assert (found.micro_batch, found.caution, found.traceback) == (rows, "", "Traceback ...")
+    assert notice in found.reason
 
 
 def test_batch_normalization_makes_a_difference() -> None:
-    assert remedy(out_of_memory(hungry.Params(case="norm")), None)["caution"] == NORMS
+    assert remedied(RAN_OUT, out_of_memory(hungry.Params(case="norm")), None).caution == NORMS
 
 
 @pytest.mark.parametrize(
@@ -79,12 +128,12 @@ def test_batch_normalization_makes_a_difference() -> None:
     ids=["not built", "no batch size", "the model", "one row"],
 )
 def test_where_nothing_is_smaller_it_is_infeasible(fit: Any, why: str) -> None:
-    found = remedy(fit(), None)
-    assert found.keys() == {"infeasible"}
-    assert found["infeasible"].startswith(why)
+    found = remedied(RAN_OUT, fit(), None)
+    assert found.micro_batch is None
+    assert found.reason.startswith(why)
 
 
 def test_a_model_that_optimizes_by_itself_takes_no_micro_batches() -> None:
     fit = out_of_memory(hungry.Params())
     fit._model.automatic_optimization = False
-    assert "the model optimizes by itself" in remedy(fit, None)["infeasible"]
+    assert "the model optimizes by itself" in remedied(RAN_OUT, fit, None).reason

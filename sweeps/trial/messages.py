@@ -1,0 +1,252 @@
+"""What the process of a trial tells the driver: a message with each result of Tune, and whether it was saved.
+
+Of a result Tune and its schedulers read that the trial is done, whether it is to be saved, and the report.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ray.tune.result import DONE, SHOULD_CHECKPOINT
+
+from sweeps.cluster import broadcast
+from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
+from sweeps.common.formatting import count
+from sweeps.common.yaml_values import ParamValue
+from sweeps.training.report import REPORT, Report
+
+if TYPE_CHECKING:
+    from sweeps.training.fit_loop import Fit
+    from sweeps.training.profiling.memory import Need
+
+MESSAGE, SAVED = "message", "saved"
+"""Keys of a result of Tune's. What is saved is known only after the step, and a trial that is done has no
+next step to tell it: so it is a list, empty at first, that Tune sends along with the checkpoint."""
+BROKEN = "the GPU computes no more in this process"
+NORMS = (
+    "; its batch normalization sees fewer rows at a time, so its result differs from that of whole batches"
+)
+LOST = 70
+"""Exit status of a process that gave up its trial."""
+UNUSABLE = 71
+"""Exit status of a process that could not begin a trial, for what came before it."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The trial has trained all its epochs, or has ended by itself."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Diverged:
+    """A metric that the trial is judged by is not finite."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Left:
+    """The trial has left its run, and has not ended."""
+
+    position: str
+    """Of its checkpoint; "" where there is nothing new to save."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """The trial raised an error."""
+
+    reason: str
+    traceback: str
+    is_user_error: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutOfMemory:
+    """The trial ran out of memory."""
+
+    reason: str
+    """How it goes on, or why it can't."""
+    traceback: str
+    micro_batch: int | None = None
+    """Rows with which it goes on; None: it is infeasible."""
+    caution: str = ""
+    """To be said once of a trial that goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfit:
+    """A PC can't train any trial."""
+
+    reason: str
+    pc: str
+    """Its name; it may be that of another worker."""
+    node: str
+    """Ray's id of it."""
+
+
+Failure = Failed | OutOfMemory | Unfit
+End = Finished | Diverged | Left | Failure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """What a process tells of its trial after a step."""
+
+    report: Report | None = None
+    """Of an epoch that has ended."""
+    end: End | None = None
+    """None: the trial goes on here."""
+    is_to_save: bool = False
+    place: Mapping[str, Any] = field(default_factory=dict)
+    """pc, pid and gpu; {} where the process has not begun the trial."""
+    failures: int | None = None
+    """How often the trial has raised, in earlier processes too; None where the process has not begun it."""
+    has_test: bool = True
+    """Whether the model can be scored on test rows."""
+    notices: tuple[str, ...] = ()
+    """For the user."""
+    output: str = ""
+    """What was printed since the message before."""
+
+    def to_result(self) -> dict[str, Any]:
+        """A result as Tune takes it, with an empty list for what is saved."""
+        is_done = self.end is not None
+        to_save = {SHOULD_CHECKPOINT: True} if self.is_to_save else {}
+        return {MESSAGE: self, REPORT: self.report, SAVED: [], DONE: is_done, **to_save}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A checkpoint was written."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotSaved:
+    """A checkpoint could not be written."""
+
+    reason: str
+    is_of_storage: bool = True
+    """Whether the trial is not at fault."""
+    node: str = ""
+    """Ray's id of the PC with a fault of the storage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A point, and whether and how its first steps train on a device."""
+
+    trainable: str
+    params: Mapping[str, ParamValue]
+    """Swept hyperparameters."""
+    pc: str
+    device: str
+    """Name of the GPU; "" on a CPU."""
+    device_gb: float = 0.0
+    """Memory of the GPU; 0 on a CPU."""
+    reason: str = ""
+    """Why it does not train as it is; of one that ran out of memory, how it goes on, or why it can't."""
+    traceback: str = ""
+    """Of an error of the user's code."""
+    is_out_of_memory: bool = False
+    is_infeasible: bool = False
+    """Whether it ran out of memory, and goes on with no smaller part of its batch."""
+    memory_gb: float = 0.0
+    """At its peak: of the GPU, else of the process."""
+    epoch_s: float | None = None
+    """Seconds that an epoch may take; None where the data does not say how many batches it has."""
+    checkpoint_bytes: int = 0
+    """0 where that is not known."""
+    is_last: bool = False
+    """Whether its process can try no further point: the GPU computes no more in it."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it went wrong for another reason than memory."""
+        return bool(self.reason) and not self.is_out_of_memory
+
+
+def message_of(result: Mapping[str, Any] | None) -> Message:
+    """The message of a result; an empty one of a trial without any."""
+    message: Message = (result or {}).get(MESSAGE, Message())
+    return message
+
+
+def saved_of(checkpoint: Any) -> Saved | NotSaved | None:
+    """What a checkpoint of Tune's says; None where nothing was to be saved."""
+    saved: list[Saved | NotSaved] = [] if checkpoint is None else checkpoint.metrics.get(SAVED, [])
+    return saved[0] if saved else None
+
+
+def drop_recorded(result: dict[str, Any]) -> None:
+    """Take out of a result what is in the record by then: Tune keeps it as long as the sweep runs."""
+    result.pop(REPORT, None)
+    result[MESSAGE] = replace(message_of(result), notices=(), output="")
+
+
+class WorkerFailed(Exception):
+    """A worker other than the first has failed."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+class WorkerUnfit(WorkerFailed, PCUnfit):
+    """The PC of a worker other than the first can't train."""
+
+
+def failure_of(error: BaseException) -> Failed | OutOfMemory:
+    """How a trial failed that raised an error."""
+    text = "".join(traceback.format_exception(error))
+    if isinstance(error, CannotTrain):
+        return Failed(reason=str(error), traceback=text, is_user_error=True)
+    kind = OutOfMemory if is_out_of_memory(error) else Failed
+    return kind(reason=reason_of(error), traceback=text)
+
+
+def unfit(error: Exception) -> Unfit:
+    """Why this PC, or that of another worker, can't train any trial."""
+    if isinstance(error, WorkerUnfit) and isinstance(error.failure, Unfit):
+        return error.failure
+    return Unfit(reason=str(error), pc=platform.node(), node=broadcast.here())
+
+
+def remedied(failure: OutOfMemory, fit: Fit | None, need: Need | None) -> OutOfMemory:
+    """How a trial that ran out of memory goes on, or why it can't.
+
+    Args:
+        failure: as it was raised.
+        fit: the training; None where it could not be built.
+        need: as it was measured, where there is a GPU.
+    """
+    measured = "" if need is None else f" ({need})"
+    if fit is None:
+        return replace(failure, reason=f"out of memory{measured}: the model and its data can't be built")
+    try:
+        found = fit.smaller_batch(need)
+    except CannotTrain as error:
+        return replace(failure, reason=f"out of memory{measured}: {error}")
+    rows, whole = count(found.rows, "row"), found.share * fit.config.workers
+    reason = (
+        f"out of memory{measured}: it goes on with micro-batches of {rows}, {found.accumulation} for each "
+        f"step, so that its batch is {count(whole, 'row')} as before"
+    )
+    caution = NORMS if fit.depends_on_batch else ""
+    return replace(failure, reason=reason, micro_batch=found.rows, caution=caution)
+
+
+def give_up(why: str, status: int = LOST) -> NoReturn:
+    """End this process. The trial is requeued, and Ray ends the rest of its worker group."""
+    print(f"The process of this trial ends, and the trial is requeued: {why}", file=sys.stderr, flush=True)
+    os._exit(status)
