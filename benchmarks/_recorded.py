@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from sweeps.config import plugins
@@ -62,7 +61,7 @@ class Recorded:
         return SweepConfig.of(metric="score", mode=self.mode, **self.settings)
 
     @property
-    def scheduler(self) -> ModuleType:
+    def scheduler(self) -> Any:
         return plugins.find("scheduler", self.settings["scheduler"])
 
 

@@ -104,7 +104,6 @@ def _by_us(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
 def _plan(asked: Asked, base: Path) -> Plan:
     from sweeps.config.sweep_config import SweepConfig
     from sweeps.plan import build as planning
-    from sweeps.search.cohorts import expected_epochs
 
     arm, problem = OURS[asked.arm], asked.problem
     config = SweepConfig.of(
@@ -118,7 +117,7 @@ def _plan(asked: Asked, base: Path) -> Plan:
     trials = math.ceil(ROOM * asked.budget * 100 / plan.expected_epochs)
     if arm.is_exact:
         trials = 1
-        while expected_epochs(plan.scheduler, config.changed(num_trials=trials + 1)) <= asked.budget:
+        while plan.scheduler.expected_epochs(config.changed(num_trials=trials + 1)) <= asked.budget:
             trials += 1
     return planning.make_plan(config.changed(num_trials=trials))
 

@@ -105,7 +105,6 @@ def _by_us(arm: str, problem: Any, seed: int, budget: int, base: Path) -> Iterat
     from sweeps.config.sweep_config import SweepConfig
     from sweeps.plan import build as planning
     from sweeps.plan import folder, resume
-    from sweeps.search.cohorts import expected_epochs
 
     searcher, scheduler = arm.split("+")
     config = SweepConfig.of(
@@ -118,7 +117,7 @@ def _by_us(arm: str, problem: Any, seed: int, budget: int, base: Path) -> Iterat
     trials = math.ceil(_searches.ROOM * budget * 100 / plan.expected_epochs)
     if scheduler == "halving":
         trials = 1
-        while expected_epochs(plan.scheduler, config.changed(num_trials=trials + 1)) <= budget:
+        while plan.scheduler.expected_epochs(config.changed(num_trials=trials + 1)) <= budget:
             trials += 1
     plan = planning.make_plan(config.changed(num_trials=trials))
     with folder.opened(plan) as record:
@@ -136,7 +135,9 @@ def _by_optuna(sampler: str, problem: Any, seed: int) -> Iterator[Epoch]:
     from sweeps.space.point import InvalidPoint
 
     module = __import__(problem.trainable, fromlist=["Params"])
-    space = flat.check(problem.space, module.Params, dict(problem.params), random.TAKES, "random", "net")
+    space = flat.check(
+        problem.space, module.Params, dict(problem.params), random.Searcher.TAKES, "random", "net"
+    )
     study = optuna.create_study(
         directions=["maximize", "minimize"], sampler=getattr(optuna.samplers, sampler)(seed=seed)
     )

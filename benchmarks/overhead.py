@@ -163,14 +163,13 @@ def as_many_epochs(trials: int) -> int:
     """The number of trials with which halving takes the epochs that asha takes for `trials`."""
     from sweeps.config.sweep_config import SweepConfig
     from sweeps.schedulers import asha, halving
-    from sweeps.search.cohorts import expected_epochs
 
     rungs = {"max_epochs": MAX_EPOCHS, "grace_epochs": GRACE_EPOCHS, "reduction_factor": REDUCTION_FACTOR}
-    wanted = expected_epochs(asha, SweepConfig.of(**rungs, num_trials=trials))
+    wanted = asha.Scheduler.expected_epochs(SweepConfig.of(**rungs, num_trials=trials))
     return next(
         n
         for n in itertools.count(1)
-        if expected_epochs(halving, SweepConfig.of(**rungs, num_trials=n)) >= wanted
+        if halving.Scheduler.expected_epochs(SweepConfig.of(**rungs, num_trials=n)) >= wanted
     )
 
 

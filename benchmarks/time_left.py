@@ -77,10 +77,9 @@ def look_at(sweep: Recorded) -> list[Look]:
     """The looks at a sweep."""
     from benchmarks._recorded import Past
     from sweeps.execution.output.time_left import time_left
-    from sweeps.search import cohorts
 
     found = []
-    ahead = cohorts.of(sweep.scheduler, sweep.config, [sweep.settings["num_trials"]])
+    ahead = sweep.scheduler.cohorts(sweep.config, [sweep.settings["num_trials"]])
     for share in SHARES:
         moment = sweep.total_s * share / 100
         left = time_left(Past(sweep, moment), ahead, sweep.slots, 0.0, moment)

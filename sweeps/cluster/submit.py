@@ -153,7 +153,7 @@ def _plug_ins(config: SweepConfig) -> list[ModuleType]:
     return [
         *trainables,
         *(plugins.space_of(name, trainable, has_ranges=True) for name, trainable in spaces),
-        *(plugins.find(kind, name) for kind, name in others),
+        *(plugins.module_of(kind, name) for kind, name in others),
     ]
 
 

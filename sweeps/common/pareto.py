@@ -8,8 +8,9 @@ al., 2021, https://arxiv.org/abs/2106.12639. With one objective this is the orde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+import bisect
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
@@ -39,104 +40,16 @@ def best_first(losses: Array) -> list[list[int]]:
 
 def fronts(losses: Array) -> list[list[int]]:
     """Positions of points, [points, objectives], by front, ascending in each."""
-    found = Fronts()
-    for row in np.lexsort(losses.T[::-1]):  # so none falls back: no point dominates one before it
-        found.add(int(row), losses[row])
-    return [front.numbers.tolist() for front in found.every]
+    order = np.lexsort(losses.T[::-1])  # so no point dominates one before it
+    points, places = losses[order], np.zeros(len(losses), int)
+    for row, point in enumerate(points):
+        places[row] = places[:row][_dominate(points[:row], point)].max(initial=-1) + 1
+    return [np.sort(order[places == place]).tolist() for place in range(places.max(initial=-1) + 1)]
 
 
-class Front:
-    """Points of which none dominates another.
-
-    Args:
-        numbers: [points], ascending.
-        losses: [points, objectives].
-    """
-
-    def __init__(self, numbers: npt.NDArray[np.int64], losses: Array) -> None:
-        self.numbers, self.losses = numbers, losses
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    @cached_property
-    def best_first(self) -> list[int]:
-        """The numbers, the knee first; of equal points the lower number is first."""
-        found: list[int] = self.numbers[_spread(self.losses)].tolist()
-        return found
-
-    def where(self, chosen: npt.NDArray[np.bool_]) -> Front:
-        """Those of its points that are chosen."""
-        return Front(self.numbers[chosen], self.losses[chosen])
-
-    def joined(self, other: Front) -> Front:
-        """The points of both."""
-        numbers = np.concatenate([self.numbers, other.numbers])
-        order = numbers.argsort()
-        return Front(numbers[order], np.concatenate([self.losses, other.losses])[order])
-
-
-class Fronts:
-    """The fronts of points that come one by one, in any order.
-
-    A new point belongs to the first front of which none dominates it (Zhang et al., 2015,
-    https://doi.org/10.1109/TEVC.2014.2308305). Those of this front that it dominates fall to the next one,
-    and so do those there that they dominate (Li et al., 2017, https://doi.org/10.1109/TCYB.2016.2621008).
-    """
-
-    def __init__(self) -> None:
-        self.every: list[Front] = []
-        """The first one first; none is empty."""
-
-    def add(self, number: int, losses: Array) -> None:
-        """Add a point.
-
-        Args:
-            number: that no other point has.
-            losses: [objectives].
-        """
-        coming = Front(np.array([number]), losses[None])
-        for place in range(self.place(losses), len(self.every)):
-            front = self.every[place]
-            falls = _are_dominated(front.losses, coming.losses)
-            if not falls.any():
-                self.every[place] = front.joined(coming)
-                return
-            self.every[place] = front.where(~falls).joined(coming)
-            coming = front.where(falls)
-        self.every.append(coming)
-
-    def place(self, losses: Array) -> int:
-        """Position of the front to which a point, [objectives], belongs, or would belong."""
-        low, high = 0, len(self.every)
-        while low < high:  # a front that does not dominate it has none after it that does
-            middle = (low + high) // 2
-            if _are_dominated(losses[None], self.every[middle].losses)[0]:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def front_with(self, number: int, losses: Array) -> Front:
-        """The front of a point, if it were added; the same where it was."""
-        own, place = Front(np.array([number]), losses[None]), self.place(losses)
-        if place == len(self.every):
-            return own
-        front = self.every[place]
-        falls = _are_dominated(front.losses, own.losses)
-        return front.where(~falls & (front.numbers != number)).joined(own)
-
-
-def _are_dominated(points: Array, others: Array) -> npt.NDArray[np.bool_]:
-    """[points], whether one of others is nowhere worse than each and somewhere better.
-
-    Args:
-        points: [points, objectives].
-        others: [others, objectives].
-    """
-    points = points[:, None]
-    dominates = np.all(others <= points, axis=2) & np.any(others < points, axis=2)
-    found: npt.NDArray[np.bool_] = np.any(dominates, axis=1)
+def _dominate(others: Array, point: Array) -> npt.NDArray[np.bool_]:
+    """Which of the others, [points, objectives], are nowhere worse than a point and somewhere better."""
+    found: npt.NDArray[np.bool_] = np.all(others <= point, axis=1) & np.any(others < point, axis=1)
     return found
 
 
@@ -178,3 +91,66 @@ def priorities(losses: Sequence[Losses]) -> Array:
     places = np.empty(len(points))
     places[[row for front in best_first(points) for row in front]] = np.arange(len(points))
     return -places
+
+
+class BestFirst:
+    """Numbers of trials, the best first, as trials are added."""
+
+    def __init__(self) -> None:
+        self._losses: dict[int, Losses] = {}
+        self._ranks: list[tuple[Losses, int]] = []
+        """By one objective, all in order."""
+        self._fronts: list[list[int]] | None = []
+        """By several objectives, as far as it is known: a new trial may move all others."""
+
+    def __iter__(self) -> Iterator[int]:
+        if self._ranks:
+            return iter([number for _, number in self._ranks])
+        return itertools.chain.from_iterable(self._known())
+
+    def add(self, number: int, losses: Losses) -> None:
+        """Add a trial.
+
+        Args:
+            number: of the trial, which is not there.
+            losses: finite.
+        """
+        self._losses[number], self._fronts = losses, None
+        if len(losses) == 2:
+            bisect.insort(self._ranks, (losses, number))
+
+    def first(self, count: int) -> list[int]:
+        """So many of the best."""
+        return list(itertools.islice(self, count))
+
+    def front(self) -> list[int]:
+        """Those that no other one dominates, the knee first; by one objective the best one alone."""
+        return self.first(1) if self._ranks else [number for front in self._known()[:1] for number in front]
+
+    def is_of_front(self, number: int, losses: Losses) -> bool:
+        """Whether a trial is in the front, or would be, if it were added."""
+        if len(losses) == 2 or losses[0]:
+            return self.place(number, losses) == 0
+        sound = [each[1:] for each in self._losses.values() if not each[0]]
+        return not sound or not _dominate(np.array(sound), np.array(losses[1:])).any()
+
+    def place(self, number: int, losses: Losses) -> int:
+        """How many are before a trial of the order, or would be, if it were added."""
+        if len(losses) == 2:
+            return bisect.bisect_left(self._ranks, (losses, number))
+        if number in self._losses:
+            return list(self).index(number)
+        with_it = _in_fronts({**self._losses, number: losses})
+        return list(itertools.chain.from_iterable(with_it)).index(number)
+
+    def _known(self) -> list[list[int]]:
+        if self._fronts is None:
+            self._fronts = _in_fronts(self._losses)
+        return self._fronts
+
+
+def _in_fronts(losses: Mapping[int, Losses]) -> list[list[int]]:
+    """Numbers by front, as `best_first`."""
+    numbers = sorted(losses)
+    found = best_first(np.array([losses[number] for number in numbers]))
+    return [[numbers[row] for row in front] for front in found]

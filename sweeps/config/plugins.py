@@ -23,7 +23,15 @@ def choices(kind: str) -> list[str]:
     return plugins.choices(KINDS[kind])
 
 
-def find(kind: str, name: str) -> ModuleType:
+def find(kind: str, name: str) -> Any:
+    """A plug-in by its name; of a searcher and a scheduler the class that its module defines."""
+    module = module_of(kind, name)
+    if kind == "searcher":
+        return module.Searcher
+    return module.Scheduler if kind == "scheduler" else module
+
+
+def module_of(kind: str, name: str) -> ModuleType:
     """`common.plugins.find` for trainable, search_space, searcher, scheduler or logger. The log of a user's
     file is that of its trials, not of this process."""
     log = logging.getLogger()
@@ -86,7 +94,7 @@ def space_of(name: str, trainable: ModuleType, has_ranges: bool = False) -> Modu
     is_own = plugins.is_adapted(name)
     is_own = is_own or plugins.path_of(KINDS["search_space"], name) == trainable.__name__
     if not is_own or any(hasattr(trainable, entry) for entry in SPACES):
-        return find("search_space", name)
+        return module_of("search_space", name)
     if has_ranges:
         return trainable
     raise UserError(
@@ -122,7 +130,7 @@ SPACES = ("SPACE", "suggest")
 KINDS = {
     "trainable": plugins.TRAINABLE,
     "search_space": Kind("search space", SEARCH_SPACES, (), "--search-space", _check_space, SPACES),
-    "searcher": Kind("searcher", "sweeps.searchers", ("build", "SCHEDULERS", "TAKES"), "--searcher"),
-    "scheduler": Kind("scheduler", "sweeps.schedulers", ("build", "describe"), "--scheduler"),
+    "searcher": Kind("searcher", "sweeps.searchers", ("Searcher",), "--searcher"),
+    "scheduler": Kind("scheduler", "sweeps.schedulers", ("Scheduler",), "--scheduler"),
     "logger": Kind("logger", "sweeps.loggers", ("build", "NEEDS"), "--loggers", _check_logger),
 }

@@ -7,7 +7,6 @@ import math
 import shutil
 import time
 from pathlib import Path
-from types import ModuleType
 
 from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
@@ -21,6 +20,8 @@ from sweeps.plan import models as plan_models
 from sweeps.plan import parents
 from sweeps.plan.folder import taken
 from sweeps.plan.plan import Plan
+from sweeps.search.record_scheduler import PruningMethod
+from sweeps.search.search_method import SearchMethod
 from sweeps.space.chosen import chosen_point
 from sweeps.space.point import Point, Space
 from sweeps.storage import setting as storage_setting
@@ -76,11 +77,10 @@ def _of_new_points(plan: Plan) -> Plan:
     return dataclasses.replace(plan, config=plan.config.changed(num_trials=_at_most(plan.config, left)))
 
 
-def _plan(config: SweepConfig, searcher: ModuleType, scheduler: ModuleType) -> Plan:
+def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[PruningMethod]) -> Plan:
     found = plan_models.find(config, searcher)
     space = plan_models.whole(found)
-    if hasattr(searcher, "check"):
-        searcher.check(space)
+    searcher.check(space)
     tries = _tries(config, space)
     objectives = plan_models.objectives(config, found)
     first, are_several = objectives.first, objectives.are_several
@@ -144,19 +144,17 @@ def _check_place(config: SweepConfig, folder: Path) -> None:
         )
 
 
-def _check_several(config: SweepConfig, *used: ModuleType) -> None:
+def _check_several(config: SweepConfig, *used: type[SearchMethod | PruningMethod]) -> None:
     """Refuse a searcher and a scheduler that go by one metric.
 
     Raises:
         UserError: which, and those that take several objectives.
     """
     faults = []
-    for kind, module in zip(("searcher", "scheduler"), used, strict=True):
-        if getattr(module, "TAKES_OBJECTIVES", False):
+    for kind, method in zip(("searcher", "scheduler"), used, strict=True):
+        if method.TAKES_OBJECTIVES:
             continue
-        able = [
-            name for name in plugins.choices(kind) if getattr(plugins.find(kind, name), "TAKES_OBJECTIVES", 0)
-        ]
+        able = [name for name in plugins.choices(kind) if plugins.find(kind, name).TAKES_OBJECTIVES]
         does = "proposes" if kind == "searcher" else "prunes"
         faults.append(
             f"--{kind} {getattr(config, kind)}: it {does} by one metric, and --metric has "
@@ -166,7 +164,7 @@ def _check_several(config: SweepConfig, *used: ModuleType) -> None:
         raise UserError("\n".join(faults))
 
 
-def _check_pair(name: str, searcher: ModuleType, scheduler: str) -> None:
+def _check_pair(name: str, searcher: type[SearchMethod], scheduler: str) -> None:
     if scheduler in searcher.SCHEDULERS or "." in scheduler:
         return
     known = plugins.choices("searcher")

@@ -56,7 +56,7 @@ def identity(plan: Plan) -> Identity:
             for name, words in model.space.exactly().items()
         },
         "code": _code(plan),
-        "versions": package_versions.versions(getattr(plan.searcher, "PACKAGES", ())),
+        "versions": package_versions.versions(plan.searcher.PACKAGES),
     }
 
 
@@ -125,7 +125,8 @@ def _code(plan: Plan) -> dict[str, str]:
     """File to checksum: the code that trains, proposes and prunes, and the project files that the user's
     plug-ins import."""
     files = source_files.files_of_training()
-    for module in (plan.searcher, plan.scheduler):
+    for kind in ("searcher", "scheduler"):
+        module = plugins.module_of(kind, getattr(plan.config, kind))
         is_ours = module.__name__.startswith("sweeps.")
         found = source_files.files(module)
         files |= {name: path for name, path in found.items() if not is_ours or name.startswith(DECIDING)}

@@ -16,6 +16,7 @@ from sweeps.common.static_metrics import FUNCTION, static_metrics
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.search.search_method import SearchMethod
 from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import InvalidPoint, Space
@@ -41,7 +42,7 @@ class Model:
     """The prepared data sets that its points need."""
 
 
-def find(config: SweepConfig, searcher: ModuleType) -> tuple[Model, ...]:
+def find(config: SweepConfig, searcher: type[SearchMethod]) -> tuple[Model, ...]:
     """The models of a sweep, with checked spaces and their data.
 
     Raises:
@@ -161,7 +162,7 @@ def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
     return next(iter(values.values()))
 
 
-def _model(config: SweepConfig, name: str, space_name: str, searcher: ModuleType) -> Model:
+def _model(config: SweepConfig, name: str, space_name: str, searcher: type[SearchMethod]) -> Model:
     trainable = plugins.find("trainable", name)
     ranges = own(config.ranges, name)
     _refuse_no_hyperparameters(trainable, {"--params": own(config.params, name), "--ranges": ranges})

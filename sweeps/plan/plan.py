@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from sweeps.common.errors import CannotTrain, reason_of
@@ -18,7 +17,8 @@ from sweeps.plan.models import Model
 from sweeps.record.constraints import why_missed
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, Ending, TrialRow, Waits
-from sweeps.search import cohorts
+from sweeps.search.record_scheduler import PruningMethod
+from sweeps.search.search_method import SearchMethod
 from sweeps.space.point import Point, Space
 from sweeps.storage import setting as storage_setting
 from sweeps.storage.protocol import Storage
@@ -44,8 +44,8 @@ class Plan:
     config: SweepConfig
     """With every default settled."""
     models: tuple[Model, ...]
-    searcher: ModuleType
-    scheduler: ModuleType
+    searcher: type[SearchMethod]
+    scheduler: type[PruningMethod]
     space: Space
     """Of all models."""
     folder: Path
@@ -85,22 +85,19 @@ class Plan:
     @cached_property
     def expected_epochs(self) -> int:
         """Epochs of all trials together, as estimated by the scheduler."""
-        return cohorts.expected_epochs(self.scheduler, self.config)
+        return self.scheduler.expected_epochs(self.config)
 
     def most_waiting(self, running: int) -> int:
         """Trials that wait at rungs at a time, at most, while so many train."""
-        if hasattr(self.scheduler, "most_waiting"):
-            return int(self.scheduler.most_waiting(self.config, running))
-        return (self.config.num_trials or 0) if hasattr(self.scheduler, "waits_at") else 0
+        return self.scheduler.most_waiting(self.config, running)
 
     def waits(self, record: Record) -> Waits | None:
         """Whether a trial is paused now; None with a scheduler that pauses none."""
-        waits_at = getattr(self.scheduler, "waits_at", None)
-        if waits_at is None:
+        if not self.scheduler.PAUSES:
             return None
 
         def waits(trial: TrialRow) -> bool:
             last = max(trial.epochs, default=0)
-            return trial.confirms is None and bool(waits_at(self.config, record, trial.number, last))
+            return trial.confirms is None and self.scheduler.waits_at(self.config, record, trial.number, last)
 
         return waits

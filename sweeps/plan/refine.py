@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from sweeps.analysis.new_ranges import Learnt, learn, new_value
@@ -16,6 +15,7 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import models
 from sweeps.record.record import Record
+from sweeps.search.search_method import SearchMethod
 from sweeps.space.domain import Domain, Form, of_choices
 from sweeps.space.flat import check
 from sweeps.space.numeric_range import Range, range_of_grid
@@ -23,7 +23,7 @@ from sweeps.space.overrides import applied, text_of, unmarked
 
 
 def narrowed(
-    config: SweepConfig, parents: Sequence[Record], searcher: ModuleType
+    config: SweepConfig, parents: Sequence[Record], searcher: type[SearchMethod]
 ) -> tuple[SweepConfig, list[str], frozenset[str]]:
     """The config with ranges by what the parents showed; its own --ranges stay.
 

@@ -49,11 +49,6 @@ def check(plan: Plan, record: Record) -> ResumeState:
     Raises:
         UserError: it can't be continued with the same results, and why.
     """
-    if not hasattr(plan.scheduler, "ends_at"):
-        raise UserError(
-            f"--resume {shown_path(plan.folder)}: --scheduler {plan.config.scheduler} defines no `ends_at`, "
-            "so its decisions can't be rebuilt from the record"
-        )
     before, config = record.info.identity["settings"], plan.config
     refuse_other(config.flat(), before)
     more_trials = (config.num_trials or 0) > before["num_trials"] or _new_tries(plan, record)

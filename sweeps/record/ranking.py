@@ -6,10 +6,10 @@ import bisect
 import itertools
 import math
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sweeps.common.objective import Losses, Objective, Objectives
-from sweeps.record.best_first import BestFirst
+from sweeps.common.pareto import BestFirst
 from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
@@ -26,8 +26,8 @@ class RankedTrials:
         self.trials: list[TrialRow] = []
         self.searched: list[TrialRow] = []
         """The trials that the search has proposed: all but reruns."""
-        self.halvings: dict[tuple[int, int], list[int]] = {}
-        """First trial of a bracket, and rung, to the trials that were promoted there."""
+        self.pruning: dict[Any, Any] = {}
+        """What a scheduler keeps of its decisions, which follow from these trials."""
         self.reruns = Reruns(self.objectives)
         self._order = BestFirst()
         """Of trials that ended well, with a finite score."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from ray.tune.schedulers import TrialScheduler
-
 from sweeps.common.formatting import count
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record.record import Record
-from sweeps.search.fifo_scheduler import FifoScheduler
-
-TAKES_OBJECTIVES = True
+from sweeps.search.record_scheduler import Decision, PruningMethod
 
 
-def build(config: SweepConfig, record: Record) -> TrialScheduler:
+class Scheduler(PruningMethod):
     """First in, first out."""
-    return FifoScheduler(config, record)
 
+    TAKES_OBJECTIVES = True
 
-def describe(config: SweepConfig) -> str:
-    return f"none: every trial trains {count(config.max_epochs, 'epoch')}"
+    @classmethod
+    def describe(cls, config: SweepConfig) -> str:
+        return f"none: every trial trains {count(config.max_epochs, 'epoch')}"
 
-
-def ends_at(config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
-    return False
+    def decide(self, number: int, epoch: int, losses: Losses | None = None) -> Decision:
+        return "CONTINUE"

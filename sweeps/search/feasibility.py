@@ -9,46 +9,33 @@ random candidates too. A few proposals are not constrained, in case the model is
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sweeps.config.sweep_config import SweepConfig
-from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.search.gaussian_process import Array, GaussianProcess
+from sweeps.search.gaussian_process import Array, GaussianProcess, RefittedGaussianProcess
+from sweeps.search.known_trials import KnownTrials
 from sweeps.search.record_searcher import Propose
-from sweeps.search.representatives import representatives
-from sweeps.space.encoding import Encoding
-from sweeps.space.point import Point, Space
+from sweeps.space.point import Point
 
-LIKELY = 0.95
-"""Probability with which a proposal fits, at least."""
+LEAST_PROBABILITY = 0.95
+"""With which a proposal fits."""
 FREE_SHARE = 0.05
 """Of the proposals that may lie anywhere."""
-MOST_TRIALS = 200
-"""That the model is fitted to: its time grows with their cube."""
 MOST_CANDIDATES = 1000
 """That are looked at for one proposal."""
-LEAST_AT_ONCE, MOST_AT_ONCE = 4, 64
-"""Candidates that are looked at together; at first few, as those of a density take long to draw."""
-REFIT = 1.15
-"""The hyperparameters of the model are fitted again when there are so many times the trials."""
+CANDIDATES_AT_ONCE = 16
+"""That the model looks at together."""
 
 
 class Feasibility:
     """What is known of where trials fit; the record alone decides."""
 
-    def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
-        self._seed, self._space, self._record = config.seed, space, record
-        self._rows: dict[int, Array | None] = {}
-        """Coordinates by index of a trial; None of one that is not a point of the space."""
-        self._fitted: tuple[list[int], Array] = [], np.empty(0)
-        """The trials to which the hyperparameters of the model were fitted, and these."""
+    def __init__(self, seed: int, known: KnownTrials) -> None:
+        self._seed, self._known = seed, known
+        self._growing = RefittedGaussianProcess(2, self._data)
 
     def constrained(self, propose: Propose) -> Propose:
         """The candidates of a search, those first that are likely to fit."""
@@ -62,18 +49,13 @@ class Feasibility:
 
         return proposed
 
-    @cached_property
-    def _encoding(self) -> Encoding:
-        return Encoding.of(self._space)
-
     def _likely_first(self, candidates: Iterator[Point], model: GaussianProcess) -> Iterator[Point]:
         others: list[tuple[float, Point]] = []
-        looked_at, at_once = itertools.islice(candidates, MOST_CANDIDATES), LEAST_AT_ONCE
-        while points := list(itertools.islice(looked_at, at_once)):
-            at_once = min(2 * at_once, MOST_AT_ONCE)
-            rows = self._encoding.features(np.array([self._encoding.coordinates(p) for p in points]))
+        looked_at, encoding = itertools.islice(candidates, MOST_CANDIDATES), self._known.encoding
+        while points := list(itertools.islice(looked_at, CANDIDATES_AT_ONCE)):
+            rows = encoding.features(np.array([encoding.coordinates(point) for point in points]))
             for probability, point in zip(_probabilities(model, rows), points, strict=True):
-                if probability >= LIKELY:
+                if probability >= LEAST_PROBABILITY:
                     yield point
                 else:
                     others.append((probability, point))
@@ -82,38 +64,16 @@ class Feasibility:
 
     def _model(self) -> GaussianProcess | None:
         """Of all trials of which it is known; None while all fit, or none does."""
-        fits = {index: fit for index, trial in enumerate(self._trials) if (fit := _fits(trial)) is not None}
-        known = [index for index in fits if self._row(index) is not None]
-        if len({fits[index] for index in known}) < 2:
-            return None
-        first = 2
-        while (larger := math.ceil(first * REFIT)) <= len(known):
-            first = larger
-        if self._fitted[0] != known[:first]:
-            fitted = GaussianProcess(*self._data(known[:first], fits))
-            self._fitted = known[:first], fitted.hyperparameters
-        return GaussianProcess(*self._data(known, fits), self._fitted[1])
+        both = zip(self._known.trials, self._known.points, strict=True)
+        fits = [(index, _fits(trial)) for index, (trial, point) in enumerate(both) if point is not None]
+        known = [(index, fit) for index, fit in fits if fit is not None]
+        return self._growing.of(known) if len({fit for _, fit in known}) == 2 else None
 
-    @property
-    def _trials(self) -> list[TrialRow]:
-        return [*self._record.earlier.trials, *self._record.searched]
-
-    def _row(self, index: int) -> Array | None:
-        """The coordinates of a trial."""
-        if index not in self._rows:
-            self._rows[index] = None
-            with contextlib.suppress(LookupError, ValueError):
-                self._rows[index] = self._encoding.coordinates(self._trials[index].point)
-        return self._rows[index]
-
-    def _data(self, known: list[int], fits: dict[int, bool]) -> tuple[Array, Array]:
-        """Inputs and 0 or 1 for the model."""
-        inputs = self._encoding.features(np.array([self._row(index) for index in known]))
-        labels = np.array([float(fits[index]) for index in known])
-        if len(known) > MOST_TRIALS:
-            chosen = representatives(inputs, labels, MOST_TRIALS)
-            inputs, labels = inputs[chosen], labels[chosen]
-        return inputs, labels
+    def _data(self, known: Sequence[tuple[int, bool]]) -> tuple[Array, Array, Array]:
+        """Inputs, and 0 or 1 twice: infeasible trials stay known among many that fit."""
+        rows = self._known.rows
+        labels = np.array([float(fits) for _, fits in known])
+        return self._known.encoding.features(np.array([rows[index] for index, _ in known])), labels, labels
 
 
 def _fits(trial: TrialRow) -> bool | None:

@@ -8,9 +8,10 @@ place of one per task).
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +26,13 @@ WORST = 4.0
 exploded must not hide the differences between the others."""
 QUANTILES = 0.5, 0.25, 0.1, 0.0
 """The median, and what is in its place where it is the best score itself: the first of them that is below."""
-STEPS = 25
-"""Of the optimizer; after more of them proposals are no better."""
+OPTIMIZER_STEPS = 25
+"""After more of them proposals are no better."""
+MOST_RESULTS = 200
+"""That a model is fitted to: its time grows with their cube."""
+REFIT_FACTOR = 1.15
+"""The hyperparameters of a model are fitted again when there are so many times the results."""
+Known = TypeVar("Known")
 
 
 class GaussianProcess:
@@ -88,5 +94,68 @@ def _most_likely(
         away = (logarithms - typical) / spread
         return value + (away**2).sum() / 2, gradient + away / spread
 
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS})
+    found = minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": OPTIMIZER_STEPS}
+    )
     return found.x, found.fun
+
+
+class RefittedGaussianProcess(Generic[Known]):
+    """The model of results that become more; its hyperparameters follow at times.
+
+    Args:
+        least: number of results for the first model.
+        data: of results, the inputs [results, inputs], the scores, and the strata of `representatives`.
+    """
+
+    def __init__(self, least: int, data: Callable[[Sequence[Known]], tuple[Array, Array, Array]]) -> None:
+        self._least, self._data = least, data
+        self._fitted_to: Sequence[Known] = ()
+        self._hyperparameters = np.empty(0)
+
+    def of(self, known: Sequence[Known]) -> GaussianProcess:
+        """Of all results, with hyperparameters that were fitted to the first ones, at most a few less."""
+        count = self._least
+        while (larger := math.ceil(count * REFIT_FACTOR)) <= len(known):
+            count = larger
+        if self._fitted_to != known[:count]:
+            self._fitted_to = known[:count]
+            self._hyperparameters = GaussianProcess(*self._represented(known[:count])).hyperparameters
+        return GaussianProcess(*self._represented(known), self._hyperparameters)
+
+    def _represented(self, known: Sequence[Known]) -> tuple[Array, Array]:
+        inputs, scores, strata = self._data(known)
+        if len(scores) > MOST_RESULTS:
+            chosen = representatives(inputs, strata, MOST_RESULTS)
+            inputs, scores = inputs[chosen], scores[chosen]
+        worst = scores[np.isfinite(scores)].min(initial=0.0 if np.isinf(scores).all() else math.inf)
+        return inputs, np.maximum(scores, worst)
+
+
+def representatives(points: Array, epochs: Array, most: int) -> list[int]:
+    """At most so many results, ascending. Each rung has an equal share; what one does not need goes to those
+    below. So bad trials, which are scored at the first rung alone, stay known.
+
+    Args:
+        points: [results, features], in the order of the reports at each rung.
+        epochs: [results], or another number by which they are divided into strata.
+        most: number of results.
+    """
+    found: list[int] = []
+    for below, epoch in reversed([*enumerate(np.unique(epochs))]):
+        rows, share = np.flatnonzero(epochs == epoch), (most - len(found)) // (below + 1)
+        chosen = range(len(rows)) if len(rows) <= share else _spread(points[rows], share)
+        found += rows[chosen].tolist()
+    return sorted(found)
+
+
+def _spread(points: Array, count: int) -> list[int]:
+    """Half are the last ones; each of the others is the furthest from all that were chosen before it."""
+    found: list[int] = []
+    distances = np.full(len(points), np.inf)
+    for nth in range(count):
+        row = len(points) - 1 - nth if nth < count // 2 else int(distances.argmax())
+        found.append(row)
+        away = points - points[row]
+        distances = np.minimum(distances, np.einsum("ij,ij->i", away, away))
+    return found

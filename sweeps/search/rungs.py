@@ -1,15 +1,11 @@
-"""The rungs of successive halving, and the promotion of a trial at one."""
+"""The rungs at which trials are judged, and the trials that are ranked against each other there."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable
+from dataclasses import dataclass
 
-import numpy as np
-
-from sweeps.common.objective import Losses
+from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record.best_first import BestFirst
 
 
 def rungs(config: SweepConfig) -> list[int]:
@@ -24,42 +20,36 @@ def rungs(config: SweepConfig) -> list[int]:
     return found
 
 
-class Arrivals:
-    """The trials that have come to a rung, by which the next one is judged.
+def nothing_is_pruned(config: SweepConfig) -> str:
+    """What a scheduler says of itself where there is no rung."""
+    return f"no rung before the end at {count(config.max_epochs, 'epoch')}, so nothing is pruned"
 
-    The rule of Ray's AsyncHyperBandScheduler: a trial continues if it is not worse than the (1 - 1/factor)
-    quantile of those that came before it; the first one always does. By several objectives, or where one
-    misses a constraint, the places of all in their order are compared, as in Schmucker et al., 2021,
-    https://arxiv.org/abs/2106.12639.
 
-    Args:
-        reduction_factor: about 1 in so many continues.
-        losses: of the trials that have come, in their order.
-    """
+@dataclass(frozen=True)
+class Cohort:
+    """Trials that are ranked against each other."""
 
-    def __init__(self, reduction_factor: int, losses: Iterable[Losses] = ()) -> None:
-        self._share = 1 - 1 / reduction_factor
-        self._values = array("d")
-        """By the first objective, larger is better."""
-        self._order = BestFirst()
-        self._any_missed = False
-        for each in losses:
-            self.add(each)
+    first: int
+    """Position of its first trial among the searched trials, from 0; the others follow it."""
+    ends: tuple[int, ...]
+    """The epochs of its rungs, and the last epoch."""
+    reach: tuple[float, ...]
+    """How many trials train to each of these, when none fails."""
+    waits: bool = False
+    """Whether a trial waits at a rung for others, so that exactly as many continue; else each is judged by
+    those that came before it, so the numbers are expectations."""
 
-    def __len__(self) -> int:
-        return len(self._values)
+    @property
+    def size(self) -> int:
+        """Number of trials."""
+        return round(self.reach[0])
 
-    def add(self, losses: Losses) -> None:
-        """Add the next trial that has come."""
-        self._order.add(len(self._values), losses)
-        self._values.append(-losses[1])
-        self._any_missed = self._any_missed or losses[0] > 0
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """Epochs at which its trials are ranked."""
+        return self.ends[:-1]
 
-    def promotes(self, losses: Losses) -> bool:
-        """Whether a trial with these losses, if it came now, would continue."""
-        if not (came := len(self._values)):
-            return True
-        if len(losses) == 2 and not losses[0] and not self._any_missed:
-            return bool(-losses[1] >= np.percentile(np.frombuffer(self._values), 100 * self._share))
-        worse = came - self._order.place(came, losses)
-        return worse - 0.5 >= (came - 1) * self._share  # the quantile of their places, all but its own
+    @property
+    def spans(self) -> list[int]:
+        """Epochs from each rung to the next."""
+        return [end - before for before, end in zip((0, *self.ends), self.ends, strict=False)]

@@ -28,22 +28,16 @@ import numpy.typing as npt
 from optuna.trial import FixedTrial
 
 from sweeps.common.yaml_values import ParamValue
-from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.candidates import MODEL_ATTEMPTS, model_fidelity, model_seed, random_points
-from sweeps.search.feasibility import Feasibility
-from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
-from sweeps.space.domain import Domain, Form
+from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
+from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace, seeded_globals
-from sweeps.space.point import Point, Space
+from sweeps.space.point import Point
 
 if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
 
-TAKES: frozenset[Form] = frozenset({"finite", "continuous"})
-SCHEDULERS = ("bohb",)
-PACKAGES = ("hpbandster", "ConfigSpace", "statsmodels", "scipy")
 Array = npt.NDArray[np.float64]
 LEAST_BANDWIDTH = 0.01
 """Of a range, whose length is 1 in the model; proposals spread three times as far (`bandwidth_factor`)."""
@@ -51,21 +45,22 @@ LEAST_SHARE = 0.1
 """Share of proposals with any choice instead of that of a good trial."""
 
 
-def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
-    """BOHB with a model of the record's trials."""
-    assert isinstance(space, FlatSpace), "the plan refuses other spaces by TAKES"
-    translation = Translation.of(space.domains)
-    fidelities = [config.max_epochs, *reversed(rungs(config))]
+class Searcher(SearchMethod):
+    """Proposes what hpbandster's model proposes."""
 
-    def propose(number: int) -> Iterator[Point]:
-        fidelity = model_fidelity(record, fidelities, translation.enough)
-        if fidelity is not None:
-            seed = model_seed(config.seed, number) // 2
-            for proposed in _model_points(translation, results_at(record, fidelity), fidelity, seed):
-                yield space.suggest(FixedTrial(proposed))
-        yield from random_points(space, config.seed, number)
+    TAKES = frozenset({"finite", "continuous"})
+    SCHEDULERS = ("bohb",)
+    PACKAGES = ("hpbandster", "ConfigSpace", "statsmodels", "scipy")
 
-    return RecordSearcher(record, space, Feasibility(config, space, record).constrained(propose), config)
+    def propose(self, number: int) -> Iterator[Point]:
+        assert isinstance(self.space, FlatSpace), "the plan refuses other spaces by TAKES"
+        translation = Translation.of(self.space.domains)
+        epochs = [*rungs(self.config), self.config.max_epochs]
+        if (fidelity := self.known.fidelity(epochs, translation.enough)) is not None:
+            seed, results = self.model_seed(number) // 2, results_at(self.record, fidelity)
+            for proposed in _model_points(translation, results, fidelity, seed):
+                yield self.space.suggest(FixedTrial(proposed))
+        yield from self.random_points(number)
 
 
 def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamValue], float]]:

@@ -8,45 +8,49 @@ from collections.abc import Iterator
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.record_searcher import RecordSearcher
-from sweeps.space.domain import Form
+from sweeps.search.search_method import SearchMethod
 from sweeps.space.point import Point, Space
 
-TAKES: frozenset[Form] = frozenset({"grid_search", "finite", "several"})
-SCHEDULERS = ("halving", "asha", "none")
-TAKES_OBJECTIVES = True
 MOST_POINTS = 100_000
 
 
-def check(space: Space) -> None:
-    """Refuse a grid with too many points, as a UserError."""
-    if space.size() > MOST_POINTS:
-        raise UserError(
-            f"--searcher grid: the space has {space.size():,} points, at most {MOST_POINTS:,}; "
-            "take coarser steps or --searcher random"
-        )
-
-
-def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
+class Searcher(SearchMethod):
     """The whole grid in order, or, with fewer trials than points, a seeded sample of it.
 
     The sample for more trials contains the sample for fewer: when --num-trials is raised, the rest follows.
     """
-    points = list(space.grid())
-    order = random.Random(config.seed).sample(range(len(points)), len(points))
 
-    to_come: dict[int, Iterator[Point]] = {}  # no functools.cache: Tune pickles the searcher
+    TAKES = frozenset({"grid_search", "finite", "several"})
+    SCHEDULERS = ("halving", "asha", "none")
+    TAKES_OBJECTIVES = True
+    AVOIDS_INFEASIBLE = False
 
-    def rest(num_trials: int) -> Iterator[Point]:
-        tried = {trial.point.key for trial in record.searched}
-        asked = range(len(points)) if num_trials >= len(points) else sorted(order[:num_trials])
-        return iter([points[position] for position in asked if points[position].key not in tried])
+    def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
+        super().__init__(config, space, record)
+        self._points = list(space.grid())
+        self._order = random.Random(config.seed).sample(range(len(self._points)), len(self._points))
+        self._to_come: dict[int, Iterator[Point]] = {}
+        """By number of trials that are planned."""
 
-    def propose(number: int) -> Iterator[Point]:
+    @classmethod
+    def check(cls, space: Space) -> None:
+        if space.size() > MOST_POINTS:
+            raise UserError(
+                f"--searcher grid: the space has {space.size():,} points, at most {MOST_POINTS:,}; "
+                "take coarser steps or --searcher random"
+            )
+
+    def propose(self, number: int) -> Iterator[Point]:
         """The points for so many trials as are planned now; there are more once that number was raised."""
-        planned = next(reversed(record.planned_trials), config.num_trials or len(points))
-        if planned not in to_come:
-            to_come[planned] = rest(planned)
-        return to_come[planned]
+        default = self.config.num_trials or len(self._points)
+        planned = next(reversed(self.record.planned_trials), default)
+        if planned not in self._to_come:
+            self._to_come[planned] = iter(self._rest(planned))
+        return self._to_come[planned]
 
-    return RecordSearcher(record, space, propose, config)
+    def _rest(self, planned: int) -> list[Point]:
+        tried = {trial.point.key for trial in self.record.searched}
+        asked = self._points
+        if planned < len(asked):
+            asked = [self._points[position] for position in sorted(self._order[:planned])]
+        return [point for point in asked if point.key not in tried]

@@ -11,108 +11,65 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 
-from sweeps.config.sweep_config import SweepConfig
-from sweeps.record.best_first import BestFirst
-from sweeps.record.record import Record
-from sweeps.record.trials import BAD, TrialRow
-from sweeps.search.candidates import MODEL_ATTEMPTS, model_fidelity, random_points
-from sweeps.search.feasibility import Feasibility
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.common.pareto import BestFirst
+from sweeps.record.trials import BAD
 from sweeps.search.rungs import rungs
-from sweeps.space.domain import Form
-from sweeps.space.encoding import Array, Encoding
-from sweeps.space.point import InvalidPoint, Point, Space
-from sweeps.space.replay import optuna_point
+from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
+from sweeps.space.encoding import Array
+from sweeps.space.point import InvalidPoint, Point
 
-TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
-SCHEDULERS = ("halving", "asha", "hyperband", "none")
-TAKES_OBJECTIVES = True
-ENOUGH = 10
+MIN_TRIALS_FOR_PARENTS = 10
 """Trials at a fidelity, from which on they are parents; before, points are random."""
 MOST_PARENTS = 20
 """A larger population needs more trials than a few GPUs train."""
-CROSSOVER = 0.9
-"""Share of the children that have hyperparameters of both parents."""
-DRAWN_ANEW = 0.5
-"""Share of the mutated hyperparameters that are drawn anew; the others move by about SPREAD of the range."""
-SPREAD = 0.1
+CROSSOVER_SHARE = 0.9
+"""Of the children that have hyperparameters of both parents."""
+DRAWN_ANEW_SHARE = 0.5
+"""Of the mutated hyperparameters; the others move by about MUTATION_SPREAD of the range."""
+MUTATION_SPREAD = 0.1
 
 
-def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
-    """NSGA-II over the record's trials."""
-    propose = Evolution(config, space, record).propose
-    return RecordSearcher(record, space, Feasibility(config, space, record).constrained(propose), config)
+class Searcher(SearchMethod):
+    """Proposes children of the best trials."""
 
-
-class Evolution:
-    """The candidates that follow from the trials so far; the record alone decides."""
-
-    def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
-        self._seed, self._space, self._record = config.seed, space, record
-        self._fidelities = [config.max_epochs, *reversed(rungs(config))]
-        self._rows: list[Array | None] = []
-        """Coordinates of the trials in order. None of one that is not a point of the space, which was changed
-        with --force."""
-        self._fidelity: int | None = None
-        self._scored: set[int] = set()
-        """Positions of the trials that were scored at this fidelity, and did not go wrong."""
-        self._order = BestFirst()
-        """Of these, as far as all their values are finite."""
+    TAKES = frozenset({"finite", "continuous", "conditional", "several"})
+    SCHEDULERS = ("halving", "asha", "hyperband", "none")
+    TAKES_OBJECTIVES = True
 
     def propose(self, number: int) -> Iterator[Point]:
-        """Candidates for the trial of a number."""
-        generator = np.random.default_rng(np.random.SeedSequence((self._seed, number, 3)))
-        fidelity = model_fidelity(self._record, self._fidelities, ENOUGH)
+        generator, epochs = self.generator(number, 3), [*rungs(self.config), self.config.max_epochs]
+        fidelity = self.known.fidelity(epochs, MIN_TRIALS_FOR_PARENTS)
         parents = [] if fidelity is None else self._parents(fidelity)
         for _ in range(MODEL_ATTEMPTS if parents else 0):
             with contextlib.suppress(InvalidPoint):
-                yield self._encoding.point(self._child(parents, generator), generator)
-        yield from random_points(self._space, self._seed, number)
-
-    @cached_property
-    def _encoding(self) -> Encoding:
-        return Encoding.of(self._space)
+                yield self.known.encoding.point(self._child(parents, generator), generator)
+        yield from self.random_points(number)
 
     def _parents(self, fidelity: int) -> list[Array]:
-        """The coordinates of the best trials at an epoch, the best first."""
-        known = [*self._record.earlier.trials, *self._record.searched]
-        self._rows += [self._coordinates(trial) for trial in known[len(self._rows) :]]
-        scored = {
-            index
-            for index, (trial, row) in enumerate(zip(known, self._rows, strict=True))
-            if row is not None and fidelity in trial.epochs and trial.status not in BAD
-        }
-        if fidelity != self._fidelity or self._scored - scored:  # one went wrong since
-            self._fidelity, self._scored, self._order = fidelity, set(), BestFirst()
-        for index in scored - self._scored:
-            reported = known[index].epochs[fidelity]
-            losses = self._record.objectives.losses(reported.score, reported.metrics)
-            if np.isfinite(losses[1:]).all():
-                self._order.add(index, losses)
-        self._scored = scored
-        best = (self._rows[index] for index in self._order.first(MOST_PARENTS))
+        """The coordinates of the best trials at an epoch that did not go wrong, the best first."""
+        order, rows = BestFirst(), self.known.rows
+        for index, trial in enumerate(self.known.trials):
+            if (row := trial.epochs.get(fidelity)) is None or trial.status in BAD:
+                continue
+            losses = self.record.objectives.losses(row.score, row.metrics)
+            if rows[index] is not None and np.isfinite(losses[1:]).all():
+                order.add(index, losses)
+        best = (rows[index] for index in order.first(MOST_PARENTS))
         return [row for row in best if row is not None]
-
-    def _coordinates(self, trial: TrialRow) -> Array | None:
-        with contextlib.suppress(LookupError, ValueError):
-            optuna_point(self._space, trial.point)
-            return self._encoding.coordinates(trial.point)
-        return None
 
     def _child(self, parents: list[Array], generator: np.random.Generator) -> Array:
         """[hyperparameters]; one that the child's branch of the space has, and its parents lack, is nan."""
         first, second = (parents[generator.integers(len(parents), size=2).min()] for _ in range(2))
-        is_of_second = generator.random(len(first)) < (0.5 if generator.random() < CROSSOVER else 0.0)
+        is_of_second = generator.random(len(first)) < (0.5 if generator.random() < CROSSOVER_SHARE else 0.0)
         child: Array = np.where(is_of_second, second, first)
-        for place, axis in enumerate(self._encoding.axes.values()):
+        for place, axis in enumerate(self.known.encoding.axes.values()):
             if generator.random() >= 1 / len(child) or np.isnan(child[place]):
                 continue
-            own, spread = child[place : place + 1], np.full(1, SPREAD)
-            moves = generator.random() >= DRAWN_ANEW
+            own, spread = child[place : place + 1], np.full(1, MUTATION_SPREAD)
+            moves = generator.random() >= DRAWN_ANEW_SHARE
             child[place : place + 1] = (
                 axis.near(own, spread, generator) if moves else axis.drawn(generator, 1)
             )

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from sweeps.config.sweep_config import SweepConfig
-from sweeps.record.record import Record
-from sweeps.search.candidates import random_points
-from sweeps.search.record_searcher import RecordSearcher
-from sweeps.space.domain import Form
-from sweeps.space.point import Space
+from collections.abc import Iterator
 
-TAKES: frozenset[Form] = frozenset(
-    {"finite", "continuous", "normal", "sample_from", "conditional", "several"}
-)
-SCHEDULERS = ("halving", "asha", "hyperband", "none")
-TAKES_OBJECTIVES = True
+from sweeps.search.search_method import SearchMethod
+from sweeps.space.point import Point
 
 
-def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
+class Searcher(SearchMethod):
     """Seeded random search."""
-    return RecordSearcher(record, space, lambda number: random_points(space, config.seed, number), config)
+
+    TAKES = frozenset({"finite", "continuous", "normal", "sample_from", "conditional", "several"})
+    SCHEDULERS = ("halving", "asha", "hyperband", "none")
+    TAKES_OBJECTIVES = True
+    AVOIDS_INFEASIBLE = False
+
+    def propose(self, number: int) -> Iterator[Point]:
+        return self.random_points(number)

@@ -29,81 +29,56 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Objectives
-from sweeps.config.sweep_config import SweepConfig
-from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.search.candidates import MODEL_ATTEMPTS, model_fidelity, model_seed, random_points
-from sweeps.search.feasibility import Feasibility
-from sweeps.search.record_searcher import RecordSearcher
 from sweeps.search.rungs import rungs
-from sweeps.space.domain import Form
-from sweeps.space.point import InvalidPoint, OptunaPoint, Point, Space
-from sweeps.space.replay import optuna_point
-
-TAKES: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
-SCHEDULERS = ("halving", "asha", "hyperband", "none")
-TAKES_OBJECTIVES = True
+from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
+from sweeps.space.point import InvalidPoint, OptunaPoint, Point
 
 
-def build(config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
-    """TPE with a model of the record's trials."""
-    enough = space.dimensions + 2
-    fidelities, past = [config.max_epochs, *reversed(rungs(config))], Past(space, record)
+class Searcher(SearchMethod):
+    """Proposes what Optuna's model proposes."""
 
-    def propose(number: int) -> Iterator[Point]:
-        fidelity = model_fidelity(record, fidelities, enough)
+    TAKES = frozenset({"finite", "continuous", "conditional", "several"})
+    SCHEDULERS = ("halving", "asha", "hyperband", "none")
+    TAKES_OBJECTIVES = True
+
+    def propose(self, number: int) -> Iterator[Point]:
+        epochs = [*rungs(self.config), self.config.max_epochs]
+        fidelity = self.known.fidelity(epochs, self.space.dimensions + 2)
         if fidelity is not None:
-            seed = model_seed(config.seed, number)
-            yield from _model_points(space, past.at(fidelity), record.objectives, seed)
-        yield from random_points(space, config.seed, number)
+            study = self._study(fidelity, self.model_seed(number))
+            for _ in range(MODEL_ATTEMPTS):
+                with contextlib.suppress(InvalidPoint):
+                    yield self.space.suggest(study.ask())
+        yield from self.random_points(number)
 
-    return RecordSearcher(record, space, Feasibility(config, space, record).constrained(propose), config)
-
-
-class Past:
-    """The trials of a record as those of a study, which are made anew only as long as they may change.
-
-    Args:
-        space: of the sweep.
-        record: of the sweep.
-    """
-
-    def __init__(self, space: Space, record: Record) -> None:
-        self._space, self._record = space, record
-        self._points: list[OptunaPoint | None] = []
-        """Of each trial in turn; None: see `_point`."""
-        self._fidelity = 0
-        self._ended: dict[int, FrozenTrial] = {}
-        """By their position, those of this fidelity that have ended."""
-
-    def at(self, fidelity: int) -> list[FrozenTrial]:
-        """Those that are points of the space, for the model of one fidelity."""
-        if fidelity != self._fidelity:
-            self._fidelity, self._ended = fidelity, {}
-        known = [*self._record.earlier.trials, *self._record.searched]
-        self._points.extend(self._point(trial) for trial in known[len(self._points) :])
-        both = enumerate(zip(known, self._points, strict=True))
-        return [self._frozen(place, trial, point) for place, (trial, point) in both if point is not None]
-
-    def _point(self, trial: TrialRow) -> OptunaPoint | None:
-        """A trial's point; None when it is not a point of the space, which was changed with --force."""
-        with contextlib.suppress(LookupError, ValueError):
-            return optuna_point(self._space, trial.point)
-        return None
-
-    def _frozen(self, place: int, trial: TrialRow, point: OptunaPoint) -> FrozenTrial:
-        if (found := self._ended.get(place)) is None:
-            found = frozen_trial(trial, self._fidelity, point, self._record.objectives)
-            if trial.status != "unfinished":
-                self._ended[place] = found
-        return found
+    def _study(self, fidelity: int, seed: int) -> optuna.Study:
+        """The trials of the record, for the model of one fidelity."""
+        with warnings.catch_warnings():
+            # `multivariate`, `group` and `constant_liar` are marked experimental; tests cover what they do.
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            sampler = optuna.samplers.TPESampler(
+                seed=seed,
+                multivariate=True,
+                group=self.space.is_conditional,
+                constant_liar=True,
+                n_startup_trials=0,
+            )
+        objectives = self.record.objectives
+        directions = [each.direction for each in objectives.every]
+        study = optuna.create_study(sampler=sampler, directions=directions)
+        both = zip(self.known.trials, self.known.points, strict=True)
+        study.add_trials(
+            [frozen_trial(trial, fidelity, point, objectives) for trial, point in both if point is not None]
+        )
+        return study
 
 
-class Known(FrozenTrial):
+class SharedTrial(FrozenTrial):
     """A trial that its study only reads. Optuna copies each one deeply into a study, which took most of the
     time of a proposal."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Known:
+    def __deepcopy__(self, memo: dict[int, Any]) -> SharedTrial:
         return copy.copy(self)  # the study numbers it
 
 
@@ -124,7 +99,7 @@ def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives:
         if not objectives.are_several:  # Optuna orders pruned trials by one value
             below = {epoch: row.score for epoch, row in trial.epochs.items()}
     now = datetime.now()
-    return Known(
+    return SharedTrial(
         number=-1,
         trial_id=-1,
         state=state,
@@ -138,23 +113,3 @@ def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives:
         system_attrs={},
         intermediate_values=below,
     )
-
-
-def _model_points(
-    space: Space, past: list[FrozenTrial], objectives: Objectives, seed: int
-) -> Iterator[Point]:
-    with warnings.catch_warnings():
-        # `multivariate`, `group` and `constant_liar` are marked experimental; tests cover their behaviour.
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(
-            seed=seed,
-            multivariate=True,
-            group=space.is_conditional,
-            constant_liar=True,
-            n_startup_trials=0,
-        )
-    study = optuna.create_study(sampler=sampler, directions=[each.direction for each in objectives.every])
-    study.add_trials(past)
-    for _ in range(MODEL_ATTEMPTS):
-        with contextlib.suppress(InvalidPoint):
-            yield space.suggest(study.ask())

@@ -33,7 +33,7 @@ def driver_of(
 ) -> RunContext:
     """A driver whose words are kept, for `said`."""
     no_space: Any = None
-    plan = Plan(config, models, random, none, no_space, folder)
+    plan = Plan(config, models, random.Searcher, none.Scheduler, no_space, folder)
     console = Console(file=io.StringIO(), width=width)
     return RunContext(plan, record, cluster, End(None), Disk(folder, 0.0, 1), console)
 

@@ -12,11 +12,11 @@ from tests import ROOT
 FILES = {
     "my_project/__init__.py": "",
     "my_project/_parts.py": "from my_tools.tool import TOOL\n",
-    "my_project/search.py": "from my_project._drawing import SCHEDULERS, TAKES, build\n",
-    "my_project/_drawing.py": "from sweeps.searchers.random import SCHEDULERS, TAKES, build\n",
+    "my_project/search.py": "from my_project._drawing import Searcher\n",
+    "my_project/_drawing.py": "from sweeps.searchers.random import Searcher\n",
     "my_project/prune.py": (
-        "from sweeps.schedulers import asha\nbuild, ends_at = asha.build, asha.ends_at\n\n\n"
-        "def describe(config):\n    return 'my own rungs'\n"
+        "from sweeps.schedulers import asha\n\n\nclass Scheduler(asha.Scheduler):\n"
+        "    @classmethod\n    def describe(cls, config):\n        return 'my own rungs'\n"
     ),
     "my_layers.py": "LAYERS = 3\n",
     "my_tools/tool.py": "TOOL = 'hammer'\n",

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from types import ModuleType
 from typing import Any
 
 from ray.exceptions import ActorUnschedulableError, RayActorError
@@ -26,6 +25,7 @@ from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.journal import RecordLost
 from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
+from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import StorageError
@@ -67,7 +67,7 @@ class TuneCallback(DriverCallback):
         self,
         driver: RunContext,
         searcher: RecordSearcher,
-        scheduler: ModuleType,
+        scheduler: type[PruningMethod],
         processes: TrialActors,
         quarantine: Quarantine | None = None,
         sharing: Sharing | None = None,
@@ -230,8 +230,7 @@ class TuneCallback(DriverCallback):
     def _was_stopped_in_pause(self, number: int) -> bool:
         """Whether the scheduler has stopped a paused trial, and not the end of the sweep."""
         last = max(self._record.trials[number].epochs, default=0)
-        ends_at = getattr(self._scheduler, "ends_at", None)
-        return ends_at is not None and ends_at(self._config, self._record, number, last)
+        return self._scheduler.ends_at(self._config, self._record, number, last)
 
     def _lacks_weights(self, number: int) -> bool:
         return retention.lacks_weights(self._config, self._record, self._storage, number)

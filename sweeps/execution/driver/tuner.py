@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ray import tune
@@ -37,6 +36,7 @@ from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.schedulers import none
+from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial.trainable import SweepTrial
@@ -52,7 +52,7 @@ class Phase:
     """A part of a sweep that is one run of Tune: the search, or the reruns of its best."""
 
     searcher: RecordSearcher
-    scheduler: ModuleType
+    scheduler: type[PruningMethod]
     reporter: SweepReporter
 
 
@@ -126,7 +126,7 @@ def _confirm(driver: RunContext, steering: Steering) -> None:
     while steering.wait_for_go() and driver.record.is_to_be_confirmed:
         driver.say(f"\nConfirmation: {confirmation.describe(driver.config)}")
         searcher = RerunSearcher(driver.config, driver.plan.space, driver.record)
-        _run(driver, Phase(searcher, none, RerunReporter(driver, _slots(searcher))), steering)
+        _run(driver, Phase(searcher, none.Scheduler, RerunReporter(driver, _slots(searcher))), steering)
         if driver.end.outcome != "paused":
             break
 

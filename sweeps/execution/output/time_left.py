@@ -1,6 +1,6 @@
 """The time left of a sweep that runs: the epochs to come, at the pace of those before.
 
-How many trials train how far the scheduler says (`search/cohorts.py`). The pace is that of this run of the
+How many trials train how far the scheduler says (`search/rungs.py`). The pace is that of this run of the
 sweep, since its number of slots has changed or a pause has ended; the range is that of the trials' seconds
 per epoch, from the 20 % quantile to the 80 % quantile. `benchmarks/time_left.py` compares it with the truth.
 """
@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from sweeps.common.formatting import rough, rough_range
 from sweeps.execution.run_context import RunContext
 from sweeps.record.ranking import RankedTrials
-from sweeps.search import cohorts
-from sweeps.search.cohorts import Cohort
+from sweeps.search.rungs import Cohort
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class TimeLeftTeller:
         *before, last = record.planned_trials or [config.num_trials or 1]
         planned = [*before, max(last, len(record.searched))]
         if planned != self._planned:
-            self._planned, self._ahead = planned, cohorts.of(self._driver.plan.scheduler, config, planned)
+            self._planned, self._ahead = planned, self._driver.plan.scheduler.cohorts(config, planned)
         return self._ahead
 
 

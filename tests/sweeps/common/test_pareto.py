@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sweeps.common.pareto import Array, Fronts, best_first, fronts, knee, priorities
+from sweeps.common.pareto import Array, best_first, fronts, knee, priorities
 
 
 def dominates(one: Array, other: Array) -> bool:
@@ -31,34 +31,6 @@ def with_violations(losses: Array, violations: object = 0.0) -> Array:
 def test_fronts_are_those_of_the_definition_with_equal_points_too(objectives: int, seed: int) -> None:
     losses = np.random.default_rng(seed).integers(0, 6, (60, objectives)).astype(float)
     assert fronts(losses) == peeled(losses)
-
-
-@pytest.mark.parametrize("levels", [3, 1000], ids=["ties", "no ties"])
-@pytest.mark.parametrize("objectives", [2, 3])
-def test_points_that_come_one_by_one_are_in_the_fronts_of_those_that_came(
-    objectives: int, levels: int
-) -> None:
-    generator = np.random.default_rng(0)
-    losses = generator.integers(0, levels, (50, objectives)).astype(float)
-    found, came = Fronts(), list[int]()
-    for number in generator.permutation(50).tolist():
-        expected, place = found.front_with(number, losses[number]), found.place(losses[number])
-        found.add(number, losses[number])
-        came = sorted([*came, number])
-        assert [front.numbers.tolist() for front in found.every] == [
-            [came[row] for row in front] for front in peeled(losses[came])
-        ]
-        assert all((front.losses == losses[front.numbers]).all() for front in found.every)
-        for front in (expected, found.front_with(number, losses[number])):
-            assert front.numbers.tolist() == found.every[place].numbers.tolist()
-            assert front.best_first == found.every[place].best_first
-
-
-def test_a_point_better_than_all_pushes_each_front_back() -> None:
-    found = Fronts()
-    for number, loss in enumerate([3.0, 2.0, 1.0]):
-        found.add(number, np.array([loss, loss]))
-    assert [front.numbers.tolist() for front in found.every] == [[2], [1], [0]]
 
 
 @pytest.mark.parametrize("objectives", [2, 3])

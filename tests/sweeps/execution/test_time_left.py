@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -14,7 +13,7 @@ from sweeps.execution.output.time_left import TimeLeft, TimeLeftTeller, time_lef
 from sweeps.execution.run_context import RunContext
 from sweeps.record.record import Record
 from sweeps.schedulers import asha, halving, hyperband, none
-from sweeps.search import cohorts
+from sweeps.search.record_scheduler import PruningMethod
 from tests.conftest import propose
 from tests.support.drivers import driver_of
 from tests.sweeps.plan.test_plan import plan_of
@@ -34,10 +33,12 @@ def record_of(folder: Path, epochs: Mapping[int, int], planned: int = 1, **about
     return record
 
 
-def epochs_left(folder: Path, record: Record, scheduler: ModuleType, trials: int, slots: int = 1) -> float:
+def epochs_left(
+    folder: Path, record: Record, scheduler: type[PruningMethod], trials: int, slots: int = 1
+) -> float:
     """By a plan of so many trials of at most 9 epochs."""
     plan = plan_of(folder, scheduler, num_trials=trials, max_epochs=9, grace_epochs=1)
-    there = cohorts.of(scheduler, plan.config, [trials])
+    there = scheduler.cohorts(plan.config, [trials])
     found = time_left(record, there, slots, time.time(), time.time())
     assert found is not None
     assert found.low_s == found.best_s == found.high_s, "all epochs took as long"
@@ -45,7 +46,7 @@ def epochs_left(folder: Path, record: Record, scheduler: ModuleType, trials: int
 
 
 def test_before_the_first_epoch_nothing_is_known(tmp_path: Path) -> None:
-    there = cohorts.of(none, SweepConfig.of(num_trials=2), [2])
+    there = none.Scheduler.cohorts(SweepConfig.of(num_trials=2), [2])
     assert time_left(record_of(tmp_path, {0: 0}), there, 1, 0.0, time.time()) is None
 
 
@@ -58,7 +59,7 @@ def test_without_pruning_the_last_trials_leave_slots_idle(
     record = record_of(tmp_path, dict.fromkeys(range(30), 9))
     for number in range(30):
         record.end(number, "finished")
-    left = epochs_left(tmp_path, record, none, trials=42, slots=slots)
+    left = epochs_left(tmp_path, record, none.Scheduler, trials=42, slots=slots)
     assert 9 * (least - 0.5) <= left <= 9 * most
     assert slots > 1 or left == pytest.approx(12 * 9)
 
@@ -66,28 +67,28 @@ def test_without_pruning_the_last_trials_leave_slots_idle(
 def test_a_paused_trial_that_will_continue_counts_and_others_do_not(tmp_path: Path) -> None:
     record = record_of(tmp_path, dict.fromkeys(range(26), 1), planned=27)
     for number in range(26):
-        if halving.ends_at(SweepConfig.of(max_epochs=9, grace_epochs=1), record, number, 1):
+        if halving.Scheduler.ends_at(SweepConfig.of(max_epochs=9, grace_epochs=1), record, number, 1):
             record.end(number, "pruned")
-    assert epochs_left(tmp_path, record, halving, trials=27) == pytest.approx(1 + 9 * 2 + 3 * 6)
+    assert epochs_left(tmp_path, record, halving.Scheduler, trials=27) == pytest.approx(1 + 9 * 2 + 3 * 6)
 
 
 def test_brackets_of_hyperband_are_counted_as_they_are(tmp_path: Path) -> None:
-    whole = cohorts.expected_epochs(hyperband, SweepConfig.of(num_trials=17, max_epochs=9, grace_epochs=1))
-    left = epochs_left(tmp_path, record_of(tmp_path, {0: 1}), hyperband, trials=17)
+    whole = hyperband.Scheduler.expected_epochs(SweepConfig.of(num_trials=17, max_epochs=9, grace_epochs=1))
+    left = epochs_left(tmp_path, record_of(tmp_path, {0: 1}), hyperband.Scheduler, trials=17)
     assert left == pytest.approx(whole - 1)
 
 
 def test_where_each_is_judged_at_once_as_many_continue_as_may_be_expected(tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=60, max_epochs=9, grace_epochs=1)
-    left = epochs_left(tmp_path, record_of(tmp_path, {0: 1}), asha, trials=60)
-    assert left == pytest.approx(cohorts.expected_epochs(asha, config), rel=0.05)
+    left = epochs_left(tmp_path, record_of(tmp_path, {0: 1}), asha.Scheduler, trials=60)
+    assert left == pytest.approx(asha.Scheduler.expected_epochs(config), rel=0.05)
 
 
 def test_reruns_follow_the_search(tmp_path: Path) -> None:
     record = record_of(tmp_path, dict.fromkeys(range(20), 9), confirm={"top": 2, "seeds": 3})
     for number in range(20):
         record.end(number, "finished")
-    assert epochs_left(tmp_path, record, none, trials=20) == pytest.approx(2 * 3 * 9)
+    assert epochs_left(tmp_path, record, none.Scheduler, trials=20) == pytest.approx(2 * 3 * 9)
 
 
 def test_the_range_is_that_of_the_trials(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_the_range_is_that_of_the_trials(tmp_path: Path) -> None:
     for number in range(11):
         propose(record, {})
         record.report(number, 1, 0.5, {}, 5.0 + number)
-    there = cohorts.of(none, SweepConfig.of(num_trials=12, max_epochs=9), [12])
+    there = none.Scheduler.cohorts(SweepConfig.of(num_trials=12, max_epochs=9), [12])
     found = time_left(record, there, 1, time.time(), time.time())
     assert found is not None
     assert (found.low_s / found.best_s, found.high_s / found.best_s) == pytest.approx((0.7, 1.3))

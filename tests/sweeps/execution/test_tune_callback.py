@@ -70,7 +70,7 @@ class Keeping:
         self.end = self.driver.end
         no_space: Any = None
         self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), config)
-        scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none
+        scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none.Scheduler
         self.tune_callback = TuneCallback(self.driver, self.searcher, scheduler, TrialActors(), clock=clock)
 
     def train(

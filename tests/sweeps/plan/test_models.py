@@ -131,7 +131,8 @@ def test_a_searcher_that_takes_one_model_names_those_that_take_several(
 ) -> None:
     (tmp_path / "lone").mkdir()
     (tmp_path / "lone" / "one.py").write_text(
-        "from sweeps.searchers.random import SCHEDULERS, build\nTAKES = frozenset({'finite', 'continuous'})\n"
+        "from sweeps.searchers import random\n\n\nclass Searcher(random.Searcher):\n"
+        "    TAKES = frozenset({'finite', 'continuous'})\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     found = fault(tmp_path, searcher="lone.one")

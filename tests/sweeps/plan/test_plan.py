@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,33 +11,35 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.schedulers import asha, hyperband, none
-from sweeps.search.cohorts import expected_epochs
+from sweeps.search.record_scheduler import PruningMethod
 from sweeps.searchers import random
 from tests.conftest import propose
 from tests.sweeps.schedulers.play import new_record
 
 
-def plan_of(folder: Path, scheduler: ModuleType, **settings: Any) -> Plan:
+def plan_of(folder: Path, scheduler: type[PruningMethod], **settings: Any) -> Plan:
     no_space: Any = None
-    return Plan(SweepConfig.of(**settings), (), random, scheduler, no_space, folder)
+    return Plan(SweepConfig.of(**settings), (), random.Searcher, scheduler, no_space, folder)
 
 
 def test_without_pruning_every_trial_takes_all_epochs(tmp_path: Path) -> None:
-    assert plan_of(tmp_path, none, num_trials=7, max_epochs=9).expected_epochs == 63
+    assert plan_of(tmp_path, none.Scheduler, num_trials=7, max_epochs=9).expected_epochs == 63
 
 
 def test_with_pruning_it_is_what_the_scheduler_expects(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, asha, num_trials=30, max_epochs=27)
-    assert plan.expected_epochs == expected_epochs(asha, plan.config) < 30 * 27
+    plan = plan_of(tmp_path, asha.Scheduler, num_trials=30, max_epochs=27)
+    assert plan.expected_epochs == asha.Scheduler.expected_epochs(plan.config) < 30 * 27
 
 
-@pytest.mark.parametrize("scheduler", [none, asha])
-def test_nobody_waits_where_the_scheduler_pauses_none(scheduler: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheduler", [none.Scheduler, asha.Scheduler])
+def test_nobody_waits_where_the_scheduler_pauses_none(scheduler: type[PruningMethod], tmp_path: Path) -> None:
     assert plan_of(tmp_path, scheduler).waits(Record.create(tmp_path, "s", "max", {"metric": "m"})) is None
 
 
 def test_a_trial_at_a_rung_waits_for_its_bracket_and_a_rerun_for_nobody(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, hyperband, num_trials=9, max_epochs=9, grace_epochs=1, reduction_factor=3)
+    plan = plan_of(
+        tmp_path, hyperband.Scheduler, num_trials=9, max_epochs=9, grace_epochs=1, reduction_factor=3
+    )
     record = new_record(tmp_path, plan.config)
     waits = plan.waits(record)
     assert waits is not None

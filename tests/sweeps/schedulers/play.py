@@ -12,7 +12,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.promotions import Promotions
+from sweeps.schedulers.halving import Scheduler as Halving
 from sweeps.training.report import REPORT, Report
 from tests.conftest import propose
 
@@ -191,12 +191,12 @@ def arrive(config: SweepConfig, record: Record, epoch: int, *scores: float) -> l
     for score in scores:
         number = propose(record, {}).number
         decisions.append(
-            Promotions.of(config, record).decision(number, epoch, record.objectives.losses(score, {}))
+            Halving.of(config, record).decide(number, epoch, record.objectives.losses(score, {}))
         )
         record.report(number, epoch, score, {}, 1.0)
     return decisions
 
 
 def decisions(config: SweepConfig, record: Record, epoch: int) -> list[str]:
-    made = Promotions.of(config, record)
-    return [made.decision(number, epoch) for number in record.scores_at(epoch)]
+    made = Halving.of(config, record)
+    return [made.decide(number, epoch) for number in record.scores_at(epoch)]

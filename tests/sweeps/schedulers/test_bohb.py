@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.schedulers import bohb, hyperband
-from sweeps.search.cohorts import expected_epochs
 
 
 def test_it_prunes_as_hyperband_does_and_says_its_own_name() -> None:
     config = SweepConfig.of(num_trials=30, max_epochs=27)
-    assert bohb.describe(config) == f"bohb: {hyperband.in_words(config)}"
-    assert hyperband.describe(config).endswith(hyperband.in_words(config))
-    assert expected_epochs(bohb, config) == expected_epochs(hyperband, config)
+    brackets = hyperband.Scheduler.describe(config).removeprefix("hyperband: ")
+    assert bohb.Scheduler.describe(config) == f"bohb: {brackets}"
+    assert bohb.Scheduler.expected_epochs(config) == hyperband.Scheduler.expected_epochs(config)

@@ -6,20 +6,23 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ray.tune.experiment import Trial
 
+from sweeps.common.objective import Losses
+from sweeps.common.pareto import best_first
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.schedulers import halving
-from sweeps.search.cohorts import expected_epochs
-from sweeps.search.promotions import Promotions
-from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, arrive, decisions, new_record, resumed
+from sweeps.schedulers.halving import Scheduler as Halving
+from tests.conftest import propose
+from tests.sweeps.schedulers.play import SIZE, FakeTrial, Mode, Play, arrive, decisions, new_record, resumed
 
 
 def play(folder: Path, config: SweepConfig, mode: Mode = "max", **how: Any) -> Play:
     record = new_record(folder, config, mode)
-    return Play(config, halving.build(config, record), record, seed="0", **how)
+    return Play(config, Halving.build(config, record), record, seed="0", **how)
 
 
 @pytest.mark.parametrize("trials", [1, 2, 3, 5, 9, 10, 24, 40, 100])
@@ -32,7 +35,7 @@ def test_the_plan_knows_how_many_epochs_it_takes(trials: int, slots: int, mode: 
     assert set(reached.values()) <= {3, 9, 27}
     assert max(reached.values()) == 27
     assert len(reached) == trials
-    assert sum(reached.values()) == expected_epochs(halving, config)
+    assert sum(reached.values()) == Halving.expected_epochs(config)
     assert played.max_running == min(slots, trials)
     assert played.record is not None
     assert not played.record.live
@@ -47,16 +50,16 @@ def test_killed_at_random_it_decides_what_the_record_says(seed: int, mode: Mode,
     kills = random.Random(seed)
     promoted: dict[int, set[int]] = {3: set(), 9: set()}
     while True:
-        resumed(halving, config, record, f"{seed}{len(record.trials)}").run(kills.randint(1, 25))
+        resumed(Halving, config, record, f"{seed}{len(record.trials)}").run(kills.randint(1, 25))
         for epoch, before in promoted.items():
-            made = Promotions.of(config, record)
-            now = {n for n in record.scores_at(epoch) if made.decision(n, epoch) == "CONTINUE"}
+            made = Halving.of(config, record)
+            now = {n for n in record.scores_at(epoch) if made.decide(n, epoch) == "CONTINUE"}
             assert before <= now
             promoted[epoch] = now
         if record.trials and not record.live and len(record.trials) == 24:
             break
         record = Record.read(tmp_path)
-    assert sum(max(row.epochs) for row in record.trials) == expected_epochs(halving, config)
+    assert sum(max(row.epochs) for row in record.trials) == Halving.expected_epochs(config)
 
 
 @pytest.mark.parametrize("fails", [{0: 0}, {0: 2, 4: 3, 8: 5}, dict.fromkeys(range(19), 1)])
@@ -111,11 +114,11 @@ def test_more_trials_judge_no_trial_anew(tmp_path: Path) -> None:
     record, more = Record.read(tmp_path), SweepConfig.of(num_trials=30)
     record.note("planned", [12, 30])
     ends = [FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()]
-    after = Play(more, halving.build(more, record), record, seed="2", trials=ends).run()
+    after = Play(more, Halving.build(more, record), record, seed="2", trials=ends).run()
     assert {number: after[number] for number in before} == before
     assert len(after) == 30
     assert not record.live
-    assert sum(after.values()) <= expected_epochs(halving, more)
+    assert sum(after.values()) <= Halving.expected_epochs(more)
 
 
 def test_a_space_without_more_points_ends_with_the_best_of_those_that_wait(tmp_path: Path) -> None:
@@ -129,12 +132,103 @@ def test_a_space_without_more_points_ends_with_the_best_of_those_that_wait(tmp_p
 
 
 def test_it_says_how_many_trials_come_how_far() -> None:
-    said = halving.describe(SweepConfig.of(num_trials=24))
+    said = Halving.describe(SweepConfig.of(num_trials=24))
     assert said == (
         "halving: 24 trials to epoch 3, of them the best 8 to epoch 9, 2 to epoch 27, chosen as they "
         "arrive; at most 10 wait at a time, each with its checkpoint on disk"
     )
     assert (
-        halving.describe(SweepConfig.of(num_trials=1)) == "halving: a single trial, which trains to epoch 27"
+        Halving.describe(SweepConfig.of(num_trials=1)) == "halving: a single trial, which trains to epoch 27"
     )
-    assert "nothing is pruned" in halving.describe(SweepConfig.of(max_epochs=3))
+    assert "nothing is pruned" in Halving.describe(SweepConfig.of(max_epochs=3))
+
+
+def test_of_every_three_that_come_the_best_one_that_waits_goes_on(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=30)
+    record = new_record(tmp_path, config)
+    assert arrive(config, record, 3, 0.5, 0.9, 0.1) == ["PAUSE", "PAUSE", "PAUSE"]
+    assert decisions(config, record, 3) == ["PAUSE", "CONTINUE", "PAUSE"]
+    assert arrive(config, record, 3, 0.8, 0.7, 0.6) == ["PAUSE", "PAUSE", "PAUSE"]
+    assert decisions(config, record, 3)[3:] == ["CONTINUE", "PAUSE", "PAUSE"]
+    assert arrive(config, record, 3, 0.2, 0.3, 0.95) == ["PAUSE", "PAUSE", "CONTINUE"]
+    assert decisions(config, Record.read(tmp_path), 3) == decisions(config, record, 3)
+
+
+@pytest.mark.parametrize(("constraints", "stopped"), [([], 0.0), ([f"{SIZE}<=0.6"], 0.0), ([], 0.5)])
+def test_by_several_objectives_each_promotion_follows_from_the_order_of_all_that_came_by_then(
+    constraints: list[str], stopped: float, tmp_path: Path
+) -> None:
+    objectives = ("m:max", f"{SIZE}:min")
+    config = SweepConfig.of(num_trials=90, metric=list(objectives))
+    record = new_record(tmp_path, config, objectives=objectives, constraints=constraints)
+    generator, came = random.Random(0), dict[int, Losses]()
+    promoted, gone = set[int](), set[int]()
+    for _ in range(60):
+        score, size = (round(generator.random(), 1) for _ in range(2))
+        losses = record.objectives.losses(score, {SIZE: size})
+        number = propose(record, {}).number
+        decision = Halving.of(config, record).decide(number, 3, losses)
+        record.report(number, 3, score, {SIZE: size}, 1.0)
+        came[number] = losses
+        order = [row for front in best_first(np.array(list(came.values()))) for row in front]
+        if len(promoted) < (due := len(came) // 3):
+            waits = [(n, other) for n, other in enumerate(order) if other not in promoted | gone]
+            promoted |= {other for place, other in waits[: due - len(promoted)] if place < due}
+        is_next = [other for other in order if other not in promoted | gone][: halving.MOST_WAITING]
+        expected = "CONTINUE" if number in promoted else "PAUSE" if number in is_next else "STOP"
+        assert decision == expected
+        if decision != "CONTINUE" and generator.random() < stopped:
+            record.end(number, "stopped")
+            gone.add(number)
+    assert len(promoted) > 10
+    if not gone:
+        again = decisions(config, Record.read(tmp_path), 3)
+        assert {other for other, decision in enumerate(again) if decision == "CONTINUE"} == promoted
+
+
+def test_a_trial_that_was_stopped_takes_no_turn_because_it_misses_a_constraint(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=100)
+    record = new_record(tmp_path, config, constraints=[f"{SIZE}<=0.5"])
+
+    def comes(size: float) -> tuple[int, str]:
+        number = propose(record, {}).number
+        losses = record.objectives.losses(0.5, {SIZE: size})
+        decision = Halving.of(config, record).decide(number, 3, losses)
+        record.report(number, 3, 0.5, {SIZE: size}, 1.0)
+        return number, decision
+
+    stopped = 0
+    while stopped < 3 * halving.MOST_WAITING:
+        number, decision = comes(0.6 + stopped / 100)
+        if decision != "CONTINUE":
+            record.end(number, "pruned")
+            assert record.trials[number].status == "infeasible"
+            stopped += 1
+    assert comes(0.9) == (number + 1, "PAUSE"), "those that are better have ended"
+
+
+def test_a_promotion_stays_with_a_trial_that_runs_out_of_memory_behind_it(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=30)
+    record = new_record(tmp_path, config)
+    arrive(config, record, 3, 0.5, 0.9, 0.1, 0.8, 0.7)
+    before = decisions(config, record, 3)
+    assert before.count("CONTINUE") == 1
+    record.end(before.index("CONTINUE"), "infeasible", "out of memory")
+    assert decisions(config, Record.read(tmp_path), 3) == before, "as in the sweep that was killed"
+
+
+def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=30)
+    record = new_record(tmp_path, config)
+    assert arrive(config, record, 3, 0.9) == ["PAUSE"]
+
+
+def test_no_more_wait_than_may_have_their_turn(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=100)
+    record = new_record(tmp_path, config)
+    played = Play(config, Halving.build(config, record), record, seed="0")
+    most = 0
+    while played._start():
+        played._report(played.random.choice(played._running()))
+        most = max(most, sum(trial.status == Trial.PAUSED for trial in played.trials))
+    assert halving.MOST_WAITING < most <= Halving.most_waiting(config, 1) + 1

@@ -14,15 +14,16 @@ from ray.tune.schedulers import HyperBandForBOHB
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.schedulers import hyperband
-from sweeps.search import brackets
-from sweeps.search.cohorts import expected_epochs
+from sweeps.schedulers.hyperband import Scheduler as Hyperband
+from sweeps.search.rungs import Cohort
 from tests.conftest import propose
+from tests.support.confirmed import add, rerun, searched
 from tests.sweeps.schedulers.play import FakeTrial, Mode, Play, new_record, resumed
 
 
 def play(folder: Path, config: SweepConfig, mode: Mode = "max", **how: Any) -> Play:
     record = new_record(folder, config, mode)
-    return Play(config, hyperband.build(config, record), record, seed="0", **how)
+    return Play(config, Hyperband.build(config, record), record, seed="0", **how)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +34,13 @@ def test_it_trains_every_trial_as_far_as_rays_hyperband_for_bohb(
 ) -> None:
     """In a first band: later Ray fills up brackets of which trials have ended."""
     rungs = {"max_epochs": max_epochs, "grace_epochs": 1, "reduction_factor": factor}
-    config = SweepConfig.of(**rungs, num_trials=sum(n for n, _ in brackets.band(SweepConfig.of(**rungs))))
+    config = SweepConfig.of(**rungs, num_trials=sum(n for n, _ in hyperband.band(SweepConfig.of(**rungs))))
     rays = HyperBandForBOHB("epoch", "score", mode, max_t=max_epochs, reduction_factor=factor)
     expected = Play(config, rays, None, seed="1", slots=slots).run()
     ours = play(tmp_path, config, mode, slots=slots)
     assert ours.run() == expected
     assert ours.max_running == slots
-    assert len(set(expected.values())) == len(brackets.rungs(config)) + 1
+    assert len(set(expected.values())) == len(hyperband.rungs(config)) + 1
 
 
 @pytest.mark.parametrize("trials", [1, 2, 5, 9, 10, 17, 18, 24, 40])
@@ -50,7 +51,7 @@ def test_every_trial_ends_at_a_rung_and_the_plan_knows_how_many_epochs_that_take
     config = SweepConfig.of(num_trials=trials)
     reached = play(tmp_path, config, slots=slots).run()
     assert set(reached.values()) <= {3, 9, 27}
-    assert sum(reached.values()) == expected_epochs(hyperband, config)
+    assert sum(reached.values()) == Hyperband.expected_epochs(config)
     assert len(reached) == trials
 
 
@@ -63,7 +64,7 @@ def test_no_more_wait_than_the_plan_says(trials: int, slots: int, tmp_path: Path
     while played._start():
         played._report(played.random.choice(played._running()))
         most = max(most, sum(trial.status == Trial.PAUSED for trial in played.trials))
-    assert 0 < most <= hyperband.most_waiting(config, slots) <= trials
+    assert 0 < most <= Hyperband.most_waiting(config, slots) <= trials
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])
@@ -76,7 +77,7 @@ def test_killed_at_random_it_ends_each_trial_where_it_would_have_anyway(
     record = new_record(tmp_path / "killed", config, mode)
     kills = random.Random(seed)
     while True:
-        resumed(hyperband, config, record, f"{seed}{len(record.trials)}").run(kills.randint(1, 25))
+        resumed(Hyperband, config, record, f"{seed}{len(record.trials)}").run(kills.randint(1, 25))
         if record.trials and not record.live and len(record.trials) == 24:
             break
         record = Record.read(tmp_path / "killed")
@@ -91,12 +92,12 @@ def test_a_trial_waits_for_all_of_its_bracket_and_for_no_other(tmp_path: Path) -
         propose(record, {})
         if number < 8:
             record.report(number, 3, number / 10, {}, 1.0)
-            assert hyperband.waits_at(config, record, number, 3)
+            assert Hyperband.waits_at(config, record, number, 3)
     record.report(9, 3, 0.99, {}, 1.0)  # of the next bracket, whose first rung is 9
-    assert hyperband.waits_at(config, record, 0, 3)
-    assert not hyperband.waits_at(config, record, 9, 3)
+    assert Hyperband.waits_at(config, record, 0, 3)
+    assert not Hyperband.waits_at(config, record, 9, 3)
     record.report(8, 3, 0.5, {}, 1.0)
-    decisions = {number: brackets.decision(config, record, number, 3) for number in range(9)}
+    decisions = {number: Hyperband.of(config, record).decide(number, 3) for number in range(9)}
     assert decisions == dict.fromkeys(range(9), "STOP") | dict.fromkeys((6, 7, 5), "CONTINUE")
 
 
@@ -119,10 +120,12 @@ def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -
     record, more = Record.read(tmp_path), SweepConfig.of(num_trials=25)
     record.note("planned", [12, 25])
     ends = {number: FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()}
-    again = Play(more, hyperband.build(more, record), record, seed="2", trials=list(ends.values()))
+    again = Play(more, Hyperband.build(more, record), record, seed="2", trials=list(ends.values()))
     after = again.run()
     assert {number: after[number] for number in before} == before
-    assert brackets.bracket_of(more, record.planned_trials, 12) == brackets.Bracket(12, 9, (3, 9))
+    assert hyperband.bracket_of(more, record.planned_trials, 12) == Cohort(
+        12, (3, 9, 27), (9, 3, 1), "together"
+    )
     assert len(after) == 25
     assert not record.live
 
@@ -135,11 +138,42 @@ def test_a_space_without_more_points_closes_its_last_bracket(planned: list[int],
     for number in range(4):
         propose(record, {})
         record.report(number, 3, number / 10, {}, 1.0)
-    assert hyperband.waits_at(config, record, 3, 3)
+    assert Hyperband.waits_at(config, record, 3, 3)
     record.plan_trials(len(record.searched))
     assert record.planned_trials == [4]
-    assert [brackets.decision(config, record, number, 3) for number in range(4)] == [
+    assert [Hyperband.of(config, record).decide(number, 3) for number in range(4)] == [
         *("STOP", "STOP"),
         *("CONTINUE", "CONTINUE"),
     ]
     assert Record.read(tmp_path).planned_trials == [4]
+
+
+def test_the_brackets_of_a_band_have_the_sizes_of_the_paper() -> None:
+    config = SweepConfig.of(max_epochs=81, grace_epochs=1, reduction_factor=3)
+    assert [size for size, _ in hyperband.band(config)] == [81, 34, 15, 8, 5]
+    assert [judged for _, judged in hyperband.band(config)] == [(1, 3, 9, 27), (3, 9, 27), (9, 27), (27,), ()]
+
+
+def test_no_rung_is_lost_to_truncated_logarithms() -> None:
+    """Ray loses one of 243 / 3 and of 1000 / 10."""
+    for max_epochs, factor in ((243, 3), (1000, 10)):
+        config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=1, reduction_factor=factor)
+        widest = hyperband.band(config)[0][1]
+        assert [factor**power for power in range(len(widest))] == list(widest)
+        assert widest[-1] * factor == max_epochs
+
+
+def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> None:
+    config = SweepConfig.of(num_trials=10, max_epochs=3, grace_epochs=1, reduction_factor=3)
+    decided = []
+    for place, seen in (("without", 0), ("with", 2)):
+        (tmp_path / place).mkdir()
+        record = searched(tmp_path / place, 0.1, 0.2, 0.3, 0.4, 0.5)
+        record.note("planned", [5, 10])
+        for number in record.leaders(9)[:seen]:
+            rerun(record, number, 11, 9.0)
+        added = [add(record, score).number for score in (0.2, 0.9, 0.8, 0.1, 0.1)]
+        assert added[0] == 5 + seen
+        decided.append([Hyperband.of(config, record).decide(number, 1) for number in added])
+    assert decided[0] == decided[1]
+    assert "STOP" in decided[0]

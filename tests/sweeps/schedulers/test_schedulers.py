@@ -74,7 +74,7 @@ def test_what_was_decided_is_rebuilt_from_the_record(
         assert rebuilt == decided
 
 
-@pytest.mark.parametrize("module", [halving, hyperband])
+@pytest.mark.parametrize("module", [halving.Scheduler, hyperband.Scheduler])
 def test_what_a_scheduler_that_pauses_decided_is_rebuilt_from_the_record(module: Any, tmp_path: Path) -> None:
     config = SweepConfig.of(num_trials=17)
     record = new_record(tmp_path, config)
@@ -90,7 +90,7 @@ def test_what_a_scheduler_that_pauses_decided_is_rebuilt_from_the_record(module:
 SEVERAL = ("m:max", f"{SIZE}:min")
 
 
-@pytest.mark.parametrize("module", [asha, halving])
+@pytest.mark.parametrize("module", [asha.Scheduler, halving.Scheduler])
 def test_by_several_objectives_those_continue_that_are_first_by_front_and_epsilon_net(
     module: Any, tmp_path: Path
 ) -> None:
@@ -100,7 +100,7 @@ def test_by_several_objectives_those_continue_that_are_first_by_front_and_epsilo
     there = list(record.losses_at(3).items())
     went_on = {number for number, epoch in reached.items() if epoch > 3}
     assert set(reached.values()) == {3, 9}
-    if module is halving:
+    if module is halving.Scheduler:
         assert len(went_on) == 10
         first, *_ = best_first(np.array([losses for _, losses in there]))
         assert sum(there[row][0] in went_on for row in first) >= 0.7 * min(10, len(first))
@@ -112,7 +112,7 @@ def test_by_several_objectives_those_continue_that_are_first_by_front_and_epsilo
         assert (number in went_on) == (order.index(place) <= np.quantile(before, 1 / 3))
 
 
-@pytest.mark.parametrize("module", [asha, halving])
+@pytest.mark.parametrize("module", [asha.Scheduler, halving.Scheduler])
 def test_what_was_decided_by_several_objectives_is_rebuilt_from_the_record(
     module: Any, tmp_path: Path
 ) -> None:
@@ -129,4 +129,20 @@ def test_what_was_decided_by_several_objectives_is_rebuilt_from_the_record(
 
 @pytest.mark.parametrize("name", ["hyperband", "bohb"])
 def test_those_that_rank_by_one_metric_say_that_they_take_no_more(name: str) -> None:
-    assert not hasattr(plugins.find("scheduler", name), "TAKES_OBJECTIVES")
+    assert not plugins.find("scheduler", name).TAKES_OBJECTIVES
+
+
+@pytest.mark.parametrize("name", list(plugins.choices("scheduler")))
+@pytest.mark.parametrize("planned", [[1], [24], [24, 40]])
+def test_cohorts_hold_every_trial_once_and_fewer_from_rung_to_rung(name: str, planned: list[int]) -> None:
+    there = plugins.find("scheduler", name).cohorts(SweepConfig.of(num_trials=24, max_epochs=27), planned)
+    at = [nth for each in there for nth in range(each.first, each.first + each.size)]
+    assert at == list(range(planned[-1]))
+    for each in there:
+        assert len(each.reach) == len(each.ends)
+        assert sum(each.spans) == each.ends[-1] == 27
+        assert list(each.reach) == sorted(each.reach, reverse=True)
+
+
+def test_a_sweep_without_trials_takes_no_epochs() -> None:
+    assert halving.Scheduler.expected_epochs(SweepConfig.of(num_trials=None)) == 0

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from ray import tune
 
-from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 from sweeps.search.feasibility import Feasibility
+from sweeps.search.known_trials import KnownTrials
 from sweeps.space.flat import check
 from sweeps.space.point import Point, Space
 from tests.conftest import propose
@@ -45,7 +45,7 @@ def first(record: Record, *widths: int, numbers: int = 20) -> list[int]:
     def candidates(number: int) -> Iterator[Point]:
         yield from (Point("", {"width": width}, {}) for width in widths)
 
-    proposed = Feasibility(SweepConfig(), SPACE, record).constrained(candidates)
+    proposed = Feasibility(0, KnownTrials(SPACE, record)).constrained(candidates)
     return [int(next(proposed(number)).params["width"]) for number in range(numbers)]  # type: ignore[arg-type]
 
 
@@ -82,7 +82,7 @@ def test_all_candidates_come_in_the_end(tmp_path: Path) -> None:
     def candidates(number: int) -> Iterator[Point]:
         yield from (Point("", {"width": width}, {}) for width in range(1, 101))
 
-    proposed = Feasibility(SweepConfig(), SPACE, record).constrained(candidates)
+    proposed = Feasibility(0, KnownTrials(SPACE, record)).constrained(candidates)
     found = [point.params["width"] for point in proposed(3)]
     assert sorted(found) == list(range(1, 101))  # type: ignore[type-var]
     assert max(found[:30]) <= LIMIT  # type: ignore[operator, type-var]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sweeps.search.representatives import representatives
+from sweeps.search.gaussian_process import representatives
 
 EPOCHS = np.repeat([1, 3, 9], [300, 100, 4])
 POINTS = np.random.default_rng(0).random((len(EPOCHS), 2))

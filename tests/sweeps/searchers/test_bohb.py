@@ -61,13 +61,13 @@ def try_out(record: Record, points: list[Mapping[str, ParamValue]], score: Any) 
 def propose(record: Record, space: Mapping[str, Any], trials: int = 1, seed: int = 0) -> list[dict[str, Any]]:
     """Params of the next trials, none of which has an effect on the next."""
     config = SweepConfig.of(max_epochs=EPOCHS, grace_epochs=1, seed=seed, num_trials=10_000)
-    searcher = bohb.build(config, check(space, Params, {}, bohb.TAKES, "bohb"), record)
+    searcher = bohb.Searcher.build(config, check(space, Params, {}, bohb.Searcher.TAKES, "bohb"), record)
     searcher.slots = 10_000
     return [searcher.suggest("")["params"] for _ in range(trials)]
 
 
 def points(space: Mapping[str, Any], count: int) -> list[Mapping[str, ParamValue]]:
-    checked = check(space, Params, {}, bohb.TAKES, "bohb")
+    checked = check(space, Params, {}, bohb.Searcher.TAKES, "bohb")
     return [checked.draw((7, number)).params for number in range(count)]
 
 

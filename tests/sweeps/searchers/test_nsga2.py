@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +19,19 @@ from tests.support.weighed import new, report
 from tests.sweeps.searchers.play import Params, Play
 
 SPACE: FlatSpace = check(
-    {"lr": tune.loguniform(1e-4, 1.0), "width": tune.randint(1, 101)}, Params, {}, nsga2.TAKES, "nsga2"
+    {"lr": tune.loguniform(1e-4, 1.0), "width": tune.randint(1, 101)},
+    Params,
+    {},
+    nsga2.Searcher.TAKES,
+    "nsga2",
 )
 CONFIG = SweepConfig.of(searcher="nsga2", max_epochs=1, grace_epochs=1)
 
 
 def parents(record: Record) -> list[int]:
     """The widths of the parents, as trial n has a width of n + 1."""
-    evolution, generator = nsga2.Evolution(CONFIG, SPACE, record), np.random.default_rng(0)
-    points = [evolution._encoding.point(row, generator) for row in evolution._parents(1)]
+    evolution, generator = nsga2.Searcher(CONFIG, SPACE, record), np.random.default_rng(0)
+    points = [evolution.known.encoding.point(row, generator) for row in evolution._parents(1)]
     return [int(point.params["width"]) for point in points]
 
 
@@ -45,26 +48,9 @@ def test_parents_are_the_first_by_front_and_none_that_diverged(tmp_path: Path) -
     assert 5 not in found
 
 
-def test_parents_are_those_of_the_trials_by_now_at_whatever_epoch(tmp_path: Path) -> None:
-    record, generator = new(tmp_path), random.Random(0)
-    config = CONFIG.changed(max_epochs=2)
-    evolution = nsga2.Evolution(config, SPACE, record)
-    for number in range(60):
-        propose(record, {"lr": 0.1, "width": number + 1})
-        sizes = [generator.random(), math.nan] if number % 9 == 4 else [generator.random()] * 2
-        for epoch, size in enumerate(sizes, start=1):
-            report(record, number, epoch, (round(generator.random(), 1), round(size, 1)))
-        if number % 4 == 3:
-            record.end(number - generator.randrange(4), "diverged")
-        for epoch in (1, 2) if number % 7 == 0 else (2,):
-            fresh = nsga2.Evolution(config, SPACE, record)._parents(epoch)
-            assert [row.tolist() for row in evolution._parents(epoch)] == [row.tolist() for row in fresh]
-    assert len(fresh) == nsga2.MOST_PARENTS
-
-
 def test_points_are_random_until_there_are_enough_parents(tmp_path: Path) -> None:
-    drawn = Play("random", tmp_path / "random", SPACE_OF_PLAY).run(nsga2.ENOUGH)
-    assert Play("nsga2", tmp_path / "nsga2", SPACE_OF_PLAY).run(nsga2.ENOUGH) == drawn
+    drawn = Play("random", tmp_path / "random", SPACE_OF_PLAY).run(nsga2.MIN_TRIALS_FOR_PARENTS)
+    assert Play("nsga2", tmp_path / "nsga2", SPACE_OF_PLAY).run(nsga2.MIN_TRIALS_FOR_PARENTS) == drawn
 
 
 SPACE_OF_PLAY = {"lr": tune.loguniform(1e-3, 1.0), "width": tune.qlograndint(8, 64, 8)}

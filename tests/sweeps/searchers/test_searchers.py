@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from statistics import median
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -192,7 +191,8 @@ def loner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "lone_package").mkdir()
     (tmp_path / "lone_package" / "__init__.py").touch()
     (tmp_path / "lone_package" / "loner.py").write_text(
-        "from sweeps.searchers.random import TAKES, build\nSCHEDULERS = ('none',)\n"
+        "from sweeps.searchers import random\n\n\n"
+        "class Searcher(random.Searcher):\n    SCHEDULERS = ('none',)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     return "lone_package.loner"
@@ -213,7 +213,7 @@ def test_a_users_own_searcher_plans_with_the_scheduler_it_names(loner: str, tmp_
     config = SweepConfig.of(
         trainable="digits_mlp", searcher=loner, scheduler="none", results_dir=str(tmp_path)
     )
-    assert isinstance(make_plan(config).searcher, ModuleType)
+    assert make_plan(config).searcher.__module__ == loner
 
 
 CHANGED: dict[str, dict[str, Any]] = {
@@ -242,7 +242,7 @@ def test_a_model_goes_on_in_a_space_that_was_changed_without_the_trials_that_are
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_was_tried_outside_of_a_changed_space_teaches_a_model_nothing(name: str, tmp_path: Path) -> None:
-    space = check(CONTINUOUS, Params, {}, tpe.TAKES, "tpe")
+    space = check(CONTINUOUS, Params, {}, tpe.Searcher.TAKES, "tpe")
 
     def next_trial(width: int, sign: int) -> Any:
         """After eight trials with scores of this sign of some of them, those with this width."""

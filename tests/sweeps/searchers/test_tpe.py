@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import optuna
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 from ray import tune
 
 from sweeps.common.objective import Objective, Objectives
@@ -20,7 +20,7 @@ from tests.conftest import propose
 from tests.sweeps.searchers.play import CONTINUOUS, Params, Play, score_of
 
 ONE = Objectives((Objective("m", "max"),))
-SPACE: FlatSpace = check({"width": tune.randint(1, 99)}, Params, {}, tpe.TAKES, "tpe")
+SPACE: FlatSpace = check({"width": tune.randint(1, 99)}, Params, {}, tpe.Searcher.TAKES, "tpe")
 
 
 def frozen(status: Status, scores: dict[int, float], fidelity: int) -> Any:
@@ -78,7 +78,7 @@ def test_a_score_that_is_not_finite_is_never_modelled(tmp_path: Path) -> None:
 def test_tpe_goes_by_the_highest_rung_that_enough_trials_reached_and_by_no_other(
     epoch: int, matters: bool, tmp_path: Path
 ) -> None:
-    space = check(CONTINUOUS, Params, {}, tpe.TAKES, "tpe")
+    space = check(CONTINUOUS, Params, {}, tpe.Searcher.TAKES, "tpe")
 
     def next_trial(sign: int) -> Any:
         """After eight trials that reached epoch 3, the scores of one rung with this sign."""
@@ -107,30 +107,6 @@ def test_by_several_objectives_a_trial_is_modelled_with_all_its_values_and_a_pru
     there, below = (tpe.frozen_trial(trial, fidelity, point, several) for fidelity in (3, 9))
     assert (there.state, there.values) == (TrialState.COMPLETE, [0.9, 2.0])
     assert (below.state, below.values, below.intermediate_values) == (TrialState.PRUNED, None, {})
-
-
-def modelled(trial: FrozenTrial) -> Any:
-    """What a model knows of a trial."""
-    return trial.state, trial.values, trial.params, trial.distributions, trial.intermediate_values
-
-
-def test_trials_that_have_ended_are_made_once_and_all_are_what_they_are_now(tmp_path: Path) -> None:
-    record = Play("tpe", tmp_path, CONTINUOUS).record
-    space = check(CONTINUOUS, Params, {}, tpe.TAKES, "tpe")
-    past, made = tpe.Past(space, record), list[FrozenTrial]()
-    for number, status in enumerate(("finished", "unfinished", "failed", "pruned")):
-        propose(record, space.draw((9, number)).params)
-        for epoch in (1, 3) if status == "finished" else (1,):
-            record.report(number, epoch, 0.1 * number, {}, 1.0)
-        if status != "unfinished":
-            record.end(number, cast(Status, status))
-        made = past.at(3)
-        assert list(map(modelled, made)) == list(map(modelled, tpe.Past(space, record).at(3)))
-    record.report(1, 3, 0.7, {}, 1.0)
-    now = past.at(3)
-    assert [before is after for before, after in zip(made, now, strict=True)] == [True, False, True, True]
-    assert [trial.state.name for trial in now] == ["COMPLETE", "COMPLETE", "FAIL", "PRUNED"]
-    assert [trial.state.name for trial in past.at(1)] == ["COMPLETE"] * 4, "another fidelity"
 
 
 def test_a_study_does_not_change_what_it_is_given() -> None:

@@ -16,13 +16,12 @@ import pytest
 from optuna.trial import FixedTrial
 from ray import cloudpickle
 from ray.tune.search import Searcher
+from sweeps.search.candidates import random_points
 
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search import candidates
-from sweeps.search.candidates import random_points
 from sweeps.space.conditional import SAMPLES, check
 from sweeps.space.point import InvalidPoint, Space
 from sweeps.space.replay import optuna_point
@@ -394,4 +393,3 @@ def test_tpe_waits_for_as_many_scores_as_a_point_has_hyperparameters_at_most(tmp
     then = play(searcher_of("tpe", modelled), modelled, 7)
     assert first[:6] == then[:6]
     assert first[6] != then[6]
-    assert candidates.model_fidelity(modelled, [1], 7) == 1

@@ -1,4 +1,4 @@
-"""Trials in the order of their numbers, and scores that are judged."""
+"""Trials in the order of their numbers, scores that are judged, and who goes on from a rung."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ from ray.tune.experiment import Trial
 
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.search.fifo_scheduler import LONG_START_S, FifoScheduler, live
+from sweeps.record.record import Record
+from sweeps.record.sweep_info import Steered
+from sweeps.schedulers.none import Scheduler as NoPruning
+from sweeps.search.record_scheduler import LONG_START_S, RecordScheduler, live
 from sweeps.training.report import REPORT, Report
 from tests.sweeps.schedulers.play import FakeTrial, record_of
 
 
-class Strict(FifoScheduler):
+class Strict(NoPruning):
     """Stops whatever it judges."""
 
-    def judge(self, number: int, epoch: int, score: float) -> str:
-        return f"STOP {number} {epoch} {score}"
+    def decide(self, number: int, epoch: int, losses: Any = None) -> Any:
+        return f"STOP {number} {epoch} {losses}"
+
+
+def unpruned(record: Record) -> RecordScheduler:
+    return RecordScheduler(NoPruning(SweepConfig(), record))
 
 
 def tune(*trials: FakeTrial) -> Any:
@@ -36,7 +43,7 @@ def tune(*trials: FakeTrial) -> Any:
 
 
 def test_the_oldest_trial_that_has_not_started_is_next(tmp_path: Path) -> None:
-    scheduler = FifoScheduler(SweepConfig(), record_of(tmp_path, "max", 0))
+    scheduler = unpruned(record_of(tmp_path, "max", 0))
     trials = [FakeTrial(number) for number in (10, 9, 2, 3)]
     trials[2].status = Trial.RUNNING
     assert live(tune(*trials)) == [trials[2], trials[3], trials[1], trials[0]]
@@ -46,7 +53,7 @@ def test_the_oldest_trial_that_has_not_started_is_next(tmp_path: Path) -> None:
 
 def test_one_whose_process_starts_is_chosen_again_only_where_there_is_no_other(tmp_path: Path) -> None:
     """Chosen again, it would take a free process, and Tune would end the one that starts."""
-    scheduler = FifoScheduler(SweepConfig(), record_of(tmp_path, "max", 0))
+    scheduler = unpruned(record_of(tmp_path, "max", 0))
     trials = [FakeTrial(number) for number in range(3)]
     first, second, third = trials
     chosen: list[Any] = [
@@ -65,7 +72,7 @@ def test_one_whose_process_starts_is_chosen_again_only_where_there_is_no_other(t
 def test_one_that_waits_for_long_has_every_second_turn(tmp_path: Path) -> None:
     """There may be no room for its process; each that becomes free may be the last one."""
     now = [0.0]
-    scheduler = FifoScheduler(SweepConfig(), record_of(tmp_path, "max", 0), clock=lambda: now[0])
+    scheduler = RecordScheduler(NoPruning(SweepConfig(), record_of(tmp_path, "max", 0)), clock=lambda: now[0])
     first, *others = trials = [FakeTrial(number) for number in range(5)]
     assert scheduler.choose_trial_to_run(tune(first)) is first
     now[0] = LONG_START_S
@@ -106,7 +113,7 @@ def test_short_trials_do_not_end_processes_that_start(
     monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", str(slots))
     monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     (tmp_path / "record").mkdir()
-    scheduler = FifoScheduler(SweepConfig(), record_of(tmp_path / "record", "max", 0))
+    scheduler = unpruned(record_of(tmp_path / "record", "max", 0))
     ray.init(
         "local", num_cpus=slots, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
     )
@@ -130,8 +137,108 @@ def test_short_trials_do_not_end_processes_that_start(
 
 @pytest.mark.parametrize("report", [None, Report(3, math.nan, {}, 1.0)])
 def test_a_result_without_a_finite_score_is_not_judged(report: Report | None, tmp_path: Path) -> None:
-    scheduler = Strict(SweepConfig(), record_of(tmp_path, "max", 1))
+    scheduler = RecordScheduler(Strict(SweepConfig(), record_of(tmp_path, "max", 1)))
     trial: Any = FakeTrial(0)
     assert scheduler.on_trial_result(None, trial, {REPORT: report}) == "CONTINUE"
     finite = {REPORT: Report(3, 0.5, {}, 1.0)}
     assert scheduler.on_trial_result(None, trial, finite) == "STOP 0 3 (0.0, -0.5)"
+
+
+class Told(NoPruning):
+    """Decides what a test tells it."""
+
+    PAUSES = True
+    decisions: dict[int, Any]
+
+    def decide(self, number: int, epoch: int, losses: Any = None) -> Any:
+        return self.decisions[number]
+
+
+class FurthestFirst(Told):
+    CONTINUES_FIRST = True
+
+
+def told(record: Record, decisions: dict[int, Any], kind: type[Told] = Told) -> RecordScheduler:
+    method = kind(SweepConfig(), record)
+    method.decisions = decisions
+    return RecordScheduler(method)
+
+
+class Tune:
+    """As much of Tune as ends trials."""
+
+    def __init__(self, *trials: FakeTrial) -> None:
+        self.trials = trials
+
+    def get_live_trials(self) -> list[FakeTrial]:
+        return [trial for trial in self.trials if trial.status != Trial.TERMINATED]
+
+    def stop_trial(self, trial: FakeTrial) -> None:
+        trial.status = Trial.TERMINATED
+
+
+def paused(folder: Path, epochs: list[int]) -> tuple[Any, list[FakeTrial]]:
+    """A record of trials that wait behind these epochs, and a new one behind them."""
+    record = record_of(folder, "max", len(epochs) + 1)
+    trials = [FakeTrial(number, Trial.PAUSED, epoch) for number, epoch in enumerate(epochs)]
+    for trial in trials:
+        record.report(trial.number, trial.epoch, 0.5, {}, 1.0)
+    return record, [*trials, FakeTrial(len(epochs))]
+
+
+@pytest.mark.parametrize(("kind", "number"), [(Told, 3), (FurthestFirst, 1)])
+def test_a_new_trial_comes_first_unless_those_that_go_on_do(
+    kind: type[Told], number: int, tmp_path: Path
+) -> None:
+    record, trials = paused(tmp_path, [1, 9, 3])
+    scheduler = told(record, dict.fromkeys(range(3), "CONTINUE"), kind)
+    chosen: Any = scheduler.choose_trial_to_run(Tune(*trials))
+    assert chosen.number == number
+
+
+@pytest.mark.parametrize(("kind", "numbers"), [(Told, [3, 0, 0, 0]), (FurthestFirst, [1, 2, 0, 3])])
+def test_one_that_continues_is_chosen_again_only_where_there_is_no_other(
+    kind: type[Told], numbers: list[int], tmp_path: Path
+) -> None:
+    record, trials = paused(tmp_path, [1, 9, 3])
+    scheduler = told(record, dict.fromkeys(range(3), "CONTINUE"), kind)
+    chosen: list[Any] = []
+    for _ in numbers:
+        chosen.append(scheduler.choose_trial_to_run(Tune(*trials)))
+        chosen[-1].status = Trial.PENDING  # as Tune notes it
+    assert [trial.number for trial in chosen] == numbers
+
+
+def test_of_many_that_continue_one_at_a_time_waits_for_a_process(tmp_path: Path) -> None:
+    record, trials = paused(tmp_path, [1, 9, 3])
+    scheduler, known = told(record, dict.fromkeys(range(3), "CONTINUE")), Tune(*trials[:3])
+    for number in range(3):
+        chosen: Any = scheduler.choose_trial_to_run(known)
+        assert chosen.number == number
+        chosen.status = Trial.PENDING
+        assert scheduler.choose_trial_to_run(known) is chosen
+        chosen.status = Trial.RUNNING
+    assert scheduler.choose_trial_to_run(known) is None
+
+
+def test_without_a_new_one_the_first_that_goes_on_is_next(tmp_path: Path) -> None:
+    record, trials = paused(tmp_path, [1, 9, 3])
+    scheduler = told(record, {0: "PAUSE", 1: "CONTINUE", 2: "CONTINUE"})
+    chosen: Any = scheduler.choose_trial_to_run(Tune(*trials[:3]))
+    assert chosen.number == 1
+
+
+def test_one_that_is_not_to_go_on_ends_and_the_others_wait(tmp_path: Path) -> None:
+    record, trials = paused(tmp_path, [1, 1])
+    tune = Tune(*trials[:2])
+    assert told(record, {0: "STOP", 1: "PAUSE"}).choose_trial_to_run(tune) is None
+    assert [trial.status for trial in tune.trials] == [Trial.TERMINATED, Trial.PAUSED]
+
+
+def test_one_that_waits_ends_when_the_user_stops_it(tmp_path: Path) -> None:
+    record, trials = paused(tmp_path, [3, 3])
+    scheduler = told(record, dict.fromkeys(range(2), "PAUSE"))
+    record.note_steered(Steered(["stop", "1"]))
+    tune: Any = Tune(*trials)
+    scheduler.choose_trial_to_run(tune)
+    assert [trial.status for trial in trials[:2]] == [Trial.PAUSED, Trial.TERMINATED]

@@ -1,0 +1,97 @@
+"""What a model of the trials is made from: their points and their results."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
+from sweeps.space.encoding import Array, Encoding
+from sweeps.space.point import OptunaPoint, Space
+from sweeps.space.replay import optuna_point
+
+
+@dataclass(frozen=True)
+class Result:
+    """The score of a trial at a rung or at the end."""
+
+    trial: int
+    """Its position in `KnownTrials.trials`."""
+    epoch: int
+    score: float
+    """Larger is better; -inf at the first rung says that the trial diverged, whatever it scored before."""
+
+
+class KnownTrials:
+    """The trials of the sweeps that this one refines, then its own; the record alone decides.
+
+    Args:
+        space: of the sweep. Trials that are no points of it, since it was changed with --force, are left out.
+        record: of the sweep.
+    """
+
+    def __init__(self, space: Space, record: Record) -> None:
+        self._space, self._record = space, record
+        self._points: list[OptunaPoint | None] = []
+        self._rows: list[Array | None] = []
+
+    @property
+    def trials(self) -> list[TrialRow]:
+        return [*self._record.earlier.trials, *self._record.searched]
+
+    @property
+    def points(self) -> Sequence[OptunaPoint | None]:
+        """Of each trial; None of one that is left out."""
+        self._points += [self._point(trial) for trial in self.trials[len(self._points) :]]
+        return self._points
+
+    @property
+    def rows(self) -> Sequence[Array | None]:
+        """The coordinates of each trial; None of one that is left out."""
+        both = list(zip(self.trials, self.points, strict=True))[len(self._rows) :]
+        self._rows += [
+            None if point is None else self.encoding.coordinates(trial.point) for trial, point in both
+        ]
+        return self._rows
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """Of the space."""
+        return Encoding.of(self._space)
+
+    def fidelity(self, epochs: Sequence[int], least_trials: int) -> int | None:
+        """The highest of these epochs that so many trials have reached; None while there is none."""
+        before = Counter(epoch for trial in self._record.earlier.trials for epoch in trial.epochs)
+        reached = {epoch: len(self._record.scores_at(epoch)) + before[epoch] for epoch in epochs}
+        return max((epoch for epoch, trials in reached.items() if trials >= least_trials), default=None)
+
+    def results(self, epochs: Sequence[int]) -> list[Result]:
+        """Scores at the rungs and at the end, in the order of the reports; those of earlier sweeps first.
+
+        Args:
+            epochs: the rungs and the end, ascending.
+        """
+        sign, earlier = self._record.objective.sign, len(self._record.earlier.trials)
+        found: list[tuple[float, Result]] = []
+        for index, (trial, point) in enumerate(zip(self.trials, self.points, strict=True)):
+            if point is None:
+                continue
+            for epoch in epochs:
+                if (row := trial.epochs.get(epoch)) is not None and math.isfinite(row.score):
+                    moment = row.time if index >= earlier else 0.0
+                    found.append((moment, Result(index, epoch, sign * row.score)))
+            if trial.status == "diverged":
+                moment = max((reported.time for reported in trial.epochs.values()), default=0.0)
+                found.append((moment, Result(index, epochs[0], -math.inf)))
+        in_order = sorted(found, key=lambda each: (each[0], each[1].trial, each[1].epoch))
+        return [result for _, result in in_order]
+
+    def _point(self, trial: TrialRow) -> OptunaPoint | None:
+        with contextlib.suppress(LookupError, ValueError):
+            return optuna_point(self._space, trial.point)
+        return None
