@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from sweeps.common import plugins
-from sweeps.common.cli.command import TRAINABLE
+from sweeps.kinds import registry
+from sweeps.kinds.lightning import LightningFile
+from sweeps.kinds.trainable import Trainable
 from sweeps.training import run_settings, single_run
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
@@ -57,12 +58,12 @@ def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
     Returns:
         The metrics of the last epoch.
     """
-    module = plugins.find(TRAINABLE, name)
+    trainable = registry.find(name)
     torch.set_num_threads(1)
     pl.seed_everything(SEED, workers=True, verbose=False)
-    params = module.Params()
+    params = trainable.params_class()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model, data = module.build_model(params).to(device), module.build_data(params)
+    model, data = trainable.build_model(params).to(device), trainable.build_data(params, None)
     optimizer, schedule = _optimizer(model)
     train, val = (_Moved(it, device) for it in (data.train_dataloader(), data.val_dataloader()))
     metrics: dict[str, float] = {}
@@ -89,11 +90,11 @@ def by_fit(
         precision: as FitConfig has it.
         **changes: as `timed` has them.
     """
-    module = timed(plugins.find(TRAINABLE, name), clock, **changes)
-    config = FitConfig(
-        max_epochs=epochs, metric=module.METRIC, mode=module.MODE, precision=precision, seed=SEED
-    )
-    training = Fit(module, module.Params(), config)
+    trainable = timed(registry.find(name), clock, **changes)
+    own = trainable.objective
+    assert own is not None
+    config = FitConfig(max_epochs=epochs, metric=own.metric, mode=own.mode, precision=precision, seed=SEED)
+    training = Fit(trainable, trainable.params_class(), config)
     training.run(lambda epoch: True)
     return dict(training.last_metrics)
 
@@ -103,22 +104,22 @@ def by_command(name: str, epochs: int, clock: Clock) -> None:
     with tempfile.TemporaryDirectory(prefix="fit-") as folder, _on_a_terminal():
         flags = {"max-epochs": epochs, "threads": 1, "seed": SEED, "precision": 32, "results-dir": folder}
         words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-        run, module, resumes = run_settings.parse([name, *words])
-        single_run.fit(run, timed(module, clock), resumes)
+        run, trainable, resumes = run_settings.parse([name, *words])
+        single_run.fit(run, timed(trainable, clock), resumes)
 
 
 def timed(
-    module: Any,
+    trainable: Trainable,
     clock: Clock,
     *,
     model: Change | None = None,
     data: Change | None = None,
     **hyperparameters: Any,
-) -> Any:
+) -> Trainable:
     """A trainable whose model tells the clock of its epochs.
 
     Args:
-        module: the trainable.
+        trainable: of the model.
         clock: is told.
         model: what else is done to the model.
         data: what is done to the data module.
@@ -126,7 +127,7 @@ def timed(
     """
 
     def build_model(params: Any) -> Any:
-        built = module.build_model(params)
+        built: Any = trainable.build_model(params)
         for hook in ("on_train_epoch_start", "on_train_end"):
             setattr(built, hook, clock.mark)
         if model is not None:
@@ -134,26 +135,29 @@ def timed(
         return built
 
     def build_data(params: Any) -> Any:
-        built = module.build_data(params)
+        built = trainable.build_data(params, None)
         if data is not None:
             data(built)
         return built
 
-    return SimpleNamespace(
-        __name__=module.__name__,
-        METRIC=module.METRIC,
-        MODE=module.MODE,
-        Params=_with_defaults(module.Params, hyperparameters),
+    own = trainable.objective
+    assert own is not None
+    module = SimpleNamespace(
+        __name__=trainable.description.content,
+        METRIC=own.metric,
+        MODE=own.mode,
+        Params=_with_defaults(trainable.params_class, hyperparameters),
         build_model=build_model,
         build_data=build_data,
-        describe_data=module.describe_data,
+        describe_data=trainable.describe_data,
     )
+    return LightningFile(trainable.name, module)
 
 
 def steps(name: str) -> int:
     """Batches of an epoch."""
-    module = plugins.find(TRAINABLE, name)
-    return len(module.build_data(module.Params()).train_dataloader())
+    trainable = registry.find(name)
+    return len(trainable.build_data(trainable.params_class(), None).train_dataloader())
 
 
 class _Terminal(io.StringIO):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sweeps.analysis.dashboard import COUNTED, PORT, THIS_PC, listen
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.cli.command import status_of
+from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
 from sweeps.config.sweep_folder import no_sweep

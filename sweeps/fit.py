@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 
 from sweeps.common import imports
-from sweeps.common.cli.command import status_of
+from sweeps.common.cli.dispatch import status_of
+from sweeps.kinds.trainable import Trainable
 from sweeps.training import run_settings
 from sweeps.training.distributed import launch
 from sweeps.training.run_settings import SingleRun
@@ -31,14 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
+def _fit(run: SingleRun, trainable: Trainable, resumes: bool) -> int:
     launch.say(f"Loading {run.trainable} ...")
     if run.profile:  # before PyTorch is imported, for its profiler's messages
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with imports.fast():
         from sweeps.training import single_run
-    status = single_run.fit(run, module, resumes)
+    status = single_run.fit(run, trainable, resumes)
     if not launch.is_first():
         launch.leave(status)
     return status

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.cli.command import status_of
+from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 

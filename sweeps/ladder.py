@@ -12,8 +12,9 @@ from pathlib import Path
 
 from sweeps.common import atomic_io, param_types
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.cli.command import Command, status_of
+from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
+from sweeps.kinds.command import Command
 from sweeps.training.config import FIT_SETTINGS
 from sweeps.training.ladder.rungs import LadderConfig
 
@@ -54,8 +55,8 @@ def parse(arguments: Sequence[str] | None = None) -> LadderConfig:
         SystemExit: after `--help` (status 0).
     """
     asked = COMMAND.read(arguments)
-    module, settings = asked.module, asked.settings
-    params, faults = param_types.checked(module.Params, asked.hyperparameters)
+    settings = asked.settings
+    params, faults = param_types.checked(asked.trainable.params_class, asked.hyperparameters)
     if not settings.seconds > 0:
         faults.append(f"--seconds {settings.seconds:g}: must be above 0")
     name = settings.name or asked.folder_name("ladder")
@@ -66,7 +67,7 @@ def parse(arguments: Sequence[str] | None = None) -> LadderConfig:
         faults.append(f"--name {name}: {folder} exists already; give another name")
     if faults:
         raise UserError("\n".join(faults))
-    return LadderConfig(asked.trainable, module, params, settings.seconds, folder)
+    return LadderConfig(asked.trainable, params, settings.seconds, folder)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,16 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
 
-from sweeps.common import param_types, plugins
+from sweeps.common import param_types
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.cli.command import TRAINABLE, Command, Typed, status_of
+from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.yaml_values import ParamValue, nearest
+from sweeps.kinds import registry
+from sweeps.kinds.command import TRAINABLE, Command, Typed
+from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
 
@@ -31,22 +32,22 @@ def _add_settings(parser: cli_parser.Parser) -> None:
     cli_parser.add(group, "check", bool, "Compare prepared data with its checksums.", False)
 
 
-def _find(name: str) -> ModuleType:
-    module = plugins.find(TRAINABLE, name)
-    if not hasattr(module, "prepare"):
+def _find(name: str) -> Trainable:
+    trainable = registry.find(name, TRAINABLE)
+    if trainable.preparation is None:
         known = _with_preparation()
         raise UserError(
             f"{name}: its data needs no preparation: it does not define prepare.{nearest(name, known)} "
             f"Trainables that define it: {', '.join(known) or 'none here'}"
         )
-    return module
+    return trainable
 
 
 def _with_preparation() -> list[str]:
     found = []
-    for name in plugins.choices(TRAINABLE):
+    for name in registry.choices():
         try:
-            if hasattr(plugins.find(TRAINABLE, name), "prepare"):
+            if registry.find(name).preparation is not None:
                 found.append(name)
         except UserError:
             continue  # it breaks the contract of trainables
@@ -62,7 +63,7 @@ COMMAND = Command(
     aliases=("--raw",),
     choices=_with_preparation,
     find=_find,
-    takes=lambda module: module.PREPARE_PARAMS,
+    takes=lambda trainable: trainable.prepare_params,
     hyperparameters_are="Hyperparameters of {name} that rows depend on",
 )
 
@@ -71,8 +72,7 @@ COMMAND = Command(
 class Asked:
     """The parsed command line."""
 
-    trainable: str
-    module: ModuleType
+    trainable: Trainable
     hyperparameters: Mapping[str, ParamValue]
     max_bad_pct: float
     address: str | None
@@ -90,7 +90,7 @@ def prepare(asked: Asked) -> int:
     """Prepare what is not prepared yet, or compare prepared data with its checksums; the exit status."""
     from sweeps.training.data import build, dataset, shards
 
-    data_set = dataset.look(asked.trainable, asked.module, asked.hyperparameters)
+    data_set = dataset.look(asked.trainable, asked.hyperparameters)
     if not asked.check:
         build.ensure(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
         return 0
@@ -126,15 +126,12 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: must be from 0 to 100")
     if faults:
         raise UserError("\n".join(faults))
-    return Asked(
-        asked.trainable, asked.module, hyperparameters, settings.max_bad_pct, settings.address, settings.check
-    )
+    return Asked(asked.trainable, hyperparameters, settings.max_bad_pct, settings.address, settings.check)
 
 
 def _checked(asked: Typed) -> tuple[dict[str, ParamValue], list[str]]:
     """The hyperparameters that prepared rows depend on, and the faults of the given ones."""
-    module: Any = asked.module
-    known = module.PREPARE_PARAMS
+    known = asked.trainable.prepare_params
     faults = [
         f"--params {name}: prepared rows do not depend on it.{nearest(name, known)} "
         f"Hyperparameters that they depend on: {', '.join(known) or 'none'}"
@@ -143,7 +140,7 @@ def _checked(asked: Typed) -> tuple[dict[str, ParamValue], list[str]]:
     ]
     # The file of a sweep's winner has all hyperparameters.
     given = {name: value for name, value in asked.hyperparameters.items() if name in known}
-    hyperparameters, wrong = param_types.checked(module.Params, given)
+    hyperparameters, wrong = param_types.checked(asked.trainable.params_class, given)
     return hyperparameters, [*faults, *wrong]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.cli.command import status_of
+from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
 from sweeps.config.sweep_folder import REPORT_FILE

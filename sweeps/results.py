@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.cli.command import status_of
+from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
 from sweeps.config.sweep_folder import RESULTS, no_sweep, sweeps_in

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from sweeps.cluster import ray_environment
 from sweeps.cluster.local_ray import LocalRay
 from sweeps.common import imports, project, ray_auth, ray_connection
-from sweeps.common.cli.command import after_closed_pipe, is_output_closed
+from sweeps.common.cli.dispatch import after_closed_pipe, is_output_closed
 from sweeps.common.errors import CannotPrepare, RayLost, RayNotStarted, UserError
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig

@@ -9,12 +9,12 @@ from sweeps.analysis import dashboard
 from sweeps.analysis.tables import write_last
 from sweeps.cluster import environment, session
 from sweeps.cluster.local_ray import LocalRay
-from sweeps.common import source_files
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery, storage_check
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import notify, summary, winner
 from sweeps.execution.run_context import RunContext
+from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following
 from sweeps.plan import build, describe, folder, resume
 from sweeps.plan.plan import Plan
@@ -25,7 +25,8 @@ from sweeps.record.record import Record
 def run(config: SweepConfig, local: LocalRay) -> int:
     """Plan a sweep, run it and report on it; the exit status. `local` is the Ray of this PC."""
     plan = build.make_plan(config)
-    code = source_files.to_send(model.module for model in plan.models) if config.address else []
+    sources = [source for model in plan.models for source in model.trainable.sources()]
+    code = source_files.to_send(sources) if config.address else []
     print(describe.describe(plan), flush=True)
     if config.dry_run and config.resume is None:
         return 0

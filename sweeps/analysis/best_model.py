@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from sweeps.common import param_types, plugins, project
+from sweeps.common import param_types, project
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import shown_path
-from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.common.yaml_values import ParamValue, load_yaml
 from sweeps.config.sweep_folder import BEST_FOLDER, OF_FRONT, PARAMS_FILE
+from sweeps.kinds import registry
+from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import Status, TrialRow
@@ -65,16 +66,16 @@ class Best:
         """
         weights = self._weights()
         project.use_noted(self.folder, [self.trainable], shown_path(self.folder))
-        module: Any = plugins.find(plugins.TRAINABLE, self.trainable)
-        params, config = self._params_of(module), FitConfig(seed=self.seed)
+        trainable = registry.find(self.trainable)
+        params, config = self._params_of(trainable.params_class), FitConfig(seed=self.seed)
         from sweeps.training import trained_model  # with PyTorch: seconds that reading a record does not need
         from sweeps.training.data import build
 
         def prepared() -> Path | None:
-            return build.of_trial(self.trainable, module, self.params)
+            return build.of_trial(trainable, self.params)
 
         try:
-            return trained_model.load_model(module, params, config, weights.parent, prepared)
+            return trained_model.load_model(trainable, params, config, weights.parent, prepared)
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             raise UserError(f"{shown_path(weights)} can't be read: {first_line(error)}") from None
         except (RuntimeError, TypeError) as error:  # of PyTorch: a torn file, other layers than these
@@ -105,14 +106,14 @@ class Best:
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
         return f"{shown_path(self.folder)}: no weights of trial {self.run}: {there}, and {why}"
 
-    def _params_of(self, module: Any) -> Any:
-        known = param_types.hints_of(module.Params)
+    def _params_of(self, params_class: Any) -> Any:
+        known = param_types.hints_of(params_class)
         what = f"{shown_path(self.folder)}: trial {self.number} does not fit {self.trainable} as it is now: "
         faults = [f"{name}: {param_types.unknown(name, known)}" for name in self.params if name not in known]
         if faults:
             raise UserError(what + "; ".join(faults))
         try:
-            return param_types.build_params(module.Params, self.params)
+            return param_types.build_params(params_class, self.params)
         except Exception as error:  # whatever the model says of its own hyperparameters
             raise UserError(what + first_line(error)) from None
 

@@ -17,20 +17,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from types import ModuleType
 from typing import Any
 
 from ray.job_submission import JobSubmissionClient
 
-from sweeps.common import machine_folders, ray_auth, ray_connection, source_files
+from sweeps.common import machine_folders, ray_auth, ray_connection
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
-from sweeps.common.plugins import short_name
 from sweeps.config import plugins
 from sweeps.config.steering import WITHDRAWN
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
+from sweeps.kinds import registry, source_files
+from sweeps.kinds.registry import short_name
+from sweeps.kinds.source_files import Source
+from sweeps.kinds.trainable import Trainable
 
 PLUG_INS = ("trainable", "search_space", "searcher", "scheduler", "loggers")
 OTHER_PYTHON = (
@@ -56,13 +58,13 @@ def submit(config: SweepConfig) -> int:
     if config.name is None and config.resume is None:
         named = "-".join(map(short_name, config.trainables))
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
-    modules = _plug_ins(config)
-    code = source_files.to_send(modules)
+    trainables = [registry.find(name) for name in config.trainables]
+    code = source_files.to_send(_sources(config, trainables))
     client = _client(address, "--submit")
     name = config.name or PurePosixPath(str(config.resume)).name
     job = f"{name}-{secrets.token_hex(3)}"
     with tempfile.TemporaryDirectory() as folder:
-        _pack(config, code, Path(folder), modules)
+        _pack(config, code, Path(folder), trainables)
         with ray_connection.quietly():
             hand_over(
                 client,
@@ -144,37 +146,33 @@ def _client(address: str, flag: str) -> JobSubmissionClient:
         ) from None
 
 
-def _plug_ins(config: SweepConfig) -> list[ModuleType]:
-    """The plug-ins of a sweep; where a space is missing, the head says so."""
-    trainables = [plugins.find("trainable", name) for name in config.trainables]
+def _sources(config: SweepConfig, trainables: Sequence[Trainable]) -> list[Source]:
+    """Of the plug-ins of a sweep; where a space is missing, the head says so."""
     spaces = zip(config.search_spaces or config.trainables, trainables, strict=True)
     others = [("logger", name) for name in config.logger_names]
     others += [(kind, name) for kind in ("searcher", "scheduler") if (name := getattr(config, kind))]
+    files = [plugins.space_of(name, trainable, has_ranges=True) for name, trainable in spaces]
     return [
-        *trainables,
-        *(plugins.space_of(name, trainable, has_ranges=True) for name, trainable in spaces),
-        *(plugins.module_of(kind, name) for kind, name in others),
+        *(source for trainable in trainables for source in trainable.sources()),
+        *(file.source for file in files if file is not None),
+        *(source_files.source_of(plugins.module_of(kind, name)) for kind, name in others),
     ]
 
 
-def _pack(config: SweepConfig, code: Sequence[Path], folder: Path, modules: Sequence[ModuleType]) -> None:
+def _pack(config: SweepConfig, code: Sequence[Path], folder: Path, trainables: Sequence[Trainable]) -> None:
     """Write the settings and the code, and the settings of projects in place of their own files.
 
     Raises:
         UserError: such a file is outside the project.
     """
     _copy(code, folder)
-    for name, text in {name: text for each in modules for name, text in _texts(each).items()}.items():
+    for name, text in (entry for each in trainables for entry in each.settings_files().items()):
         if Path(name).is_absolute():
             raise UserError(f"--submit: {name} is not in the project's folder: move it there, to be sent")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     if config.resume is None:
         (folder / SWEEP_FILE).write_text(to_yaml(config))
-
-
-def _texts(module: ModuleType) -> dict[str, str]:
-    return getattr(module, "TEXTS", {})
 
 
 def _copy(code: Sequence[Path], folder: Path) -> None:

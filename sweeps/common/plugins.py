@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import pkgutil
-import re
 import signal
 import symtable
 import sys
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from sweeps.common import imports, project, trainable_contract
+from sweeps.common import imports, project
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, pip_install, show_paths_from
 from sweeps.common.project import TRAINABLES
@@ -62,53 +62,13 @@ def choices(kind: Kind) -> list[str]:
     return sorted({*_public([str(here / kind.folder)]), *marked})
 
 
-def only(kind: Kind, known: Sequence[str]) -> str:
-    """The only plug-in among the known ones of the project.
-
-    Raises:
-        UserError: there are several, or there is none.
-    """
-    if len(known) == 1:
-        return known[0]
-    if known:
-        raise UserError(f"{kind.flag}: this project has several; give one of {', '.join(known)}")
-    if unfit := choices(kind):
-        raise UserError(f"{kind.flag}: no {kind.name} of this project can be used here ({', '.join(unfit)})")
-    raise UserError(_no_project())
-
-
-def load(path: str) -> ModuleType:
-    """A plug-in by the `__name__` of what `find` has found, also on another PC."""
-    module, colon, payload = path.partition(":")
-    with imports.fast():
-        found = importlib.import_module(module)
-        return found.load(payload) if colon else found
-
-
-def is_adapted(name: str) -> bool:
-    """Whether a name is that of a project of one of ADAPTERS, which is a trainable as it is."""
-    return name.partition(":")[0] in ADAPTERS and ":" in name
-
-
-def adapted(prefix: str, *parts: str) -> str:
-    """The name of such a project."""
-    return ":".join((prefix, *parts))
-
-
-def short_name(name: str) -> str:
-    """The name of a trainable for the name of a folder."""
-    if is_adapted(name):
-        return re.sub(r"[^A-Za-z0-9_.-]+", "-", name.split(":")[1].removesuffix(".py")).strip("-.")
-    return name.split(".")[-1]
-
-
 def name_of(kind: Kind, typed: str) -> str:
     """The name of a plug-in that was given as a name or as the path of a file.
 
     Raises:
         UserError: there is no such file.
     """
-    if is_adapted(typed) or not _is_file(typed):
+    if not _is_file(typed):
         return typed
     path = path_of(kind, typed)
     plain = path.removeprefix(f"{kind.folder}.")
@@ -126,11 +86,6 @@ def find(kind: Kind, name: str) -> ModuleType:
         UserError: it does not exist, can't be imported, or breaks the contract.
     """
     project.enter()
-    if is_adapted(name):
-        prefix, _, rest = name.partition(":")
-        with imports.fast():
-            adapter: ModuleType = importlib.import_module(ADAPTERS[prefix]).find(rest)
-        return adapter
     path = path_of(kind, name)
     if not _exists(path):
         raise UserError(_hidden(kind, name, path) or _no_such(kind, name))
@@ -170,17 +125,18 @@ def path_of(kind: Kind, name: str) -> str:
     return name if is_beside else f"{kind.folder}.{name}"
 
 
-def _no_project() -> str:
+def no_project(kind: Kind) -> str:
+    """The error for a folder without a trainable."""
     return (
         f"{project.folder()} is not a project: it has no {TRAINABLES}/ and no .py file that defines "
-        f"{', '.join(trainable_contract.DEFINES)}. To start one: {command('init', 'FOLDER')}"
+        f"{', '.join(kind.defines)}. To start one: {command('init', 'FOLDER')}"
     )
 
 
 def _no_such(kind: Kind, name: str) -> str:
     known, near = choices(kind), beside(name)
     if kind.folder == TRAINABLES and not known and not near:
-        return f"{kind.flag} {name}: no such {kind.name}. {_no_project()}"
+        return f"{kind.flag} {name}: no such {kind.name}. {no_project(kind)}"
     if "." in name and near and near[0].startswith(f"{name.rpartition('.')[0]}."):
         listed = ", ".join(near)
     else:
@@ -257,9 +213,9 @@ _folders: dict[str, Path] = {}
 """Dotted path of a plug-in to the folder that its import has changed to."""
 
 
-def enter_folder_of(module: ModuleType) -> None:
-    """Go where the import of a plug-in went, before its code reads files from there."""
-    if (folder := _folders.get(module.__name__)) is not None:
+def enter_folder_of(path: str) -> None:
+    """Go where the import of a plug-in of this dotted path went, before its code reads files from there."""
+    if (folder := _folders.get(path)) is not None:
         own = project.folder()
         show_paths_from(Path.cwd())
         os.chdir(folder)
@@ -268,12 +224,14 @@ def enter_folder_of(module: ModuleType) -> None:
 
 @contextmanager
 def _kept_process(path: str) -> Iterator[None]:
-    """Keep the folder, the words and the signals of this process, whatever a user's file changes.
+    """Keep the folder, the words, the signals and the log of this process, whatever a user's file changes.
 
     Meanwhile the words begin with the name of that file, for a usage text of its own, and the terminal can't
     be read, as in the process of a trial.
     """
     folder, words, terminal = Path.cwd(), sys.argv, sys.stdin
+    log = logging.getLogger()
+    level, log_handlers = log.level, log.handlers[:]
     handlers = {number: signal.getsignal(number) for number in STOPS}
     sys.argv = [f"{path.rpartition('.')[2]}.py", *words[1:]]
     try:
@@ -281,6 +239,8 @@ def _kept_process(path: str) -> Iterator[None]:
             yield
     finally:
         sys.argv, sys.stdin = words, terminal
+        log.setLevel(level)
+        log.handlers[:] = log_handlers
         if Path.cwd() != folder:
             _folders[path] = Path.cwd()
             os.chdir(folder)
@@ -291,8 +251,8 @@ def _kept_process(path: str) -> Iterator[None]:
 
 def _import(kind: Kind, name: str, path: str) -> ModuleType:
     try:
-        with _kept_process(path):
-            module = load(path)
+        with _kept_process(path), imports.fast():
+            module = importlib.import_module(path)
     except (Exception, SystemExit) as error:
         on_the_way = {f"/{part}{end}" for part in path.split(".") for end in (".py", "/__init__.py")}
         frames = [
@@ -316,18 +276,3 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
         to_do = replace if is_copy else "Rename one of them"
         raise UserError(f"{kind.flag} {name}: Python imported {module.__file__} in place of {own}. {to_do}")
     return module
-
-
-ADAPTERS = {
-    "lightning-cli": "sweeps.training.adapters.lightning_cli",
-    "hydra": "sweeps.training.adapters.hydra",
-}
-"""Prefix of a name to the module that makes a trainable of what is behind it."""
-TRAINABLE = Kind(
-    "trainable",
-    TRAINABLES,
-    trainable_contract.DEFINES,
-    "--trainable",
-    trainable_contract.check,
-    marks=("build_model",),
-)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import logging
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,8 @@ from sweeps.common.formatting import pip_install
 from sweeps.common.plugins import Kind
 from sweeps.common.project import SEARCH_SPACES
 from sweeps.config.sweep_config import SweepConfig, one_or_several
+from sweeps.kinds import hydra, lightning, lightning_cli, registry
+from sweeps.kinds.trainable import SpaceFile, Trainable
 
 
 def choices(kind: str) -> list[str]:
@@ -32,15 +33,8 @@ def find(kind: str, name: str) -> Any:
 
 
 def module_of(kind: str, name: str) -> ModuleType:
-    """`common.plugins.find` for trainable, search_space, searcher, scheduler or logger. The log of a user's
-    file is that of its trials, not of this process."""
-    log = logging.getLogger()
-    level, handlers = log.level, log.handlers[:]
-    try:
-        return plugins.find(KINDS[kind], name)
-    finally:
-        log.setLevel(level)
-        log.handlers[:] = handlers
+    """`common.plugins.find` for search_space, searcher, scheduler or logger."""
+    return plugins.find(KINDS[kind], name)
 
 
 def named(config: SweepConfig) -> SweepConfig:
@@ -52,16 +46,15 @@ def named(config: SweepConfig) -> SweepConfig:
     trainables = config.trainables
     if config.lightning_cli is not None:
         trainables = [
-            plugins.adapted("lightning-cli", config.lightning_cli, *_in_project(config.cli_configs))
+            registry.project_name(lightning_cli.NAME, config.lightning_cli, *_in_project(config.cli_configs))
         ]
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
     elif config.hydra is not None:
-        trainables = [plugins.adapted("hydra", *_in_project([config.hydra]), *config.overrides)]
+        trainables = [registry.project_name(hydra.NAME, *_in_project([config.hydra]), *config.overrides)]
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
-        trainables = [plugins.only(plugins.TRAINABLE, plugins.choices(plugins.TRAINABLE))]
-    given = {"trainable": trainables}
-    given |= {
+        trainables = [registry.only(registry.choices())]
+    given = {
         kind: [name] for kind in ("searcher", "scheduler") if (name := getattr(config, kind)) is not None
     }
     if config.search_spaces:
@@ -70,6 +63,7 @@ def named(config: SweepConfig) -> SweepConfig:
         kind: one_or_several([plugins.name_of(KINDS[kind], name) for name in names])
         for kind, names in given.items()
     }
+    by_name["trainable"] = one_or_several([registry.name_of(name) for name in trainables])
     return dataclasses.replace(config, **by_name)
 
 
@@ -80,23 +74,28 @@ def _in_project(places: Iterable[str]) -> list[str]:
     return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in paths]
 
 
-def space_of(name: str, trainable: ModuleType, has_ranges: bool = False) -> ModuleType:
+def search_space(name: str) -> SpaceFile:
+    """The search space of a name."""
+    return lightning.space_of(find("search_space", name))
+
+
+def space_of(name: str, trainable: Trainable, has_ranges: bool = False) -> SpaceFile | None:
     """The search space of a name, by default the trainable's: in search_spaces/, else its own file.
 
     Args:
         name: of the search space, or of the trainable.
         trainable: that is trained in it.
-        has_ranges: whether --ranges gives some; then the file of a trainable needs no space.
+        has_ranges: whether --ranges gives some; then None is the answer where there is no space.
 
     Raises:
         UserError: there is neither.
     """
-    is_own = plugins.is_adapted(name)
-    is_own = is_own or plugins.path_of(KINDS["search_space"], name) == trainable.__name__
-    if not is_own or any(hasattr(trainable, entry) for entry in SPACES):
-        return module_of("search_space", name)
+    is_own = registry.is_project(name)
+    is_own = is_own or plugins.path_of(KINDS["search_space"], name) == trainable.description.content
+    if not is_own or trainable.space is not None:
+        return search_space(name)
     if has_ranges:
-        return trainable
+        return None
     raise UserError(
         f"--trainable {name}: it has no search space. Give --ranges, as in --ranges lr=1e-4..1e-1:log "
         "batch_size=32,64, or --search-space, or define SPACE or suggest(trial) in its file"
@@ -128,7 +127,6 @@ def _check_logger(asked: str, module: ModuleType) -> None:
 SPACES = ("SPACE", "suggest")
 """A search space defines one of these."""
 KINDS = {
-    "trainable": plugins.TRAINABLE,
     "search_space": Kind("search space", SEARCH_SPACES, (), "--search-space", _check_space, SPACES),
     "searcher": Kind("searcher", "sweeps.searchers", ("Searcher",), "--searcher"),
     "scheduler": Kind("scheduler", "sweeps.schedulers", ("Scheduler",), "--scheduler"),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.common import params_file
 from sweeps.common.formatting import shown_path
 from sweeps.common.project import FIT_FILE
 from sweeps.common.project import JOURNAL as JOURNAL
 from sweeps.common.yaml_values import closest
+from sweeps.kinds import params_file
 
 RESULTS = "results"
 REPORT_FILE = "report.html"

@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 from sweeps.common.formatting import bytes_of
 from sweeps.common.objective import MODES, MOST_OBJECTIVES, RELATIONS, Constraint, split
-from sweeps.common.plugins import is_adapted
 from sweeps.common.yaml_values import nearest
 from sweeps.config.sweep_config import SweepConfig, flag
+from sweeps.kinds.registry import is_project
 
 
 def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
@@ -173,7 +173,7 @@ def _faults_of_names(config: SweepConfig) -> list[str]:
         faults += [
             f"{flag(kind)} {name}: separate names by spaces: {name.replace(',', ' ')}"
             for name in given
-            if "," in name and not is_adapted(name)
+            if "," in name and not is_project(name)
         ]
         if kind != "search_space" and len(set(given)) < len(given):
             faults.append(f"{flag(kind)} {' '.join(given)}: a name is given twice")

@@ -13,12 +13,13 @@ import ray
 from sweeps.cluster import broadcast
 from sweeps.cluster.nodes import Node
 from sweeps.cluster.session import Cluster
-from sweeps.common import plugins
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
 from sweeps.common.param_types import build_params
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds import registry
+from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
 from sweeps.storage import data_source, datasets, folder_reader
 from sweeps.storage.data_source import READER, CopiedData, DataSource, LocalData, SharedData
@@ -27,8 +28,8 @@ from sweeps.training.data import dataset
 READS = 8
 """Pieces that are read from the disk at a time, for all PCs."""
 PROGRESS_EVERY_S = 0.5
-Raw = tuple[str, str, Mapping[str, ParamValue]]
-"""A trainable whose data is not prepared: its name, its module path, its fixed hyperparameters."""
+Raw = tuple[Description, Mapping[str, ParamValue]]
+"""A trainable whose data is not prepared, and its fixed hyperparameters."""
 
 
 def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], DataSource]:
@@ -57,9 +58,7 @@ def prepared(plan: Plan, cluster: Cluster) -> Iterator[None]:
     sources = list(of_trials(plan).values())
     there = [node for node in cluster.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
     raw = [
-        (model.name, model.module.__name__, dict(model.space.fixed))
-        for model in plan.models
-        if not model.prepared
+        (model.trainable.description, dict(model.space.fixed)) for model in plan.models if not model.prepared
     ]
     if sources:
         print(f"Looking for the prepared data on {count(len(there), 'PC')} ...", flush=True)
@@ -95,9 +94,9 @@ def _missing_bytes(
 def _look(sources: Sequence[DataSource], raw: Sequence[Raw]) -> tuple[int, str]:
     """On a PC: the bytes that it lacks, and why it can't have them or has no raw data."""
     try:
-        for name, path, fixed in raw:
-            module = plugins.load(path)
-            dataset.describe_data(name, module, build_params(module.Params, fixed))
+        for description, fixed in raw:
+            trainable = registry.load(description)
+            dataset.describe_data(trainable, build_params(trainable.params_class, fixed))
         missing = 0
         for source in sources:
             if isinstance(source, CopiedData):

@@ -106,7 +106,7 @@ def job_of(plan: Plan) -> Job:
         threads=config.cpus_per_trial,
     )
     return Job(
-        trainables={model.name: model.module.__name__ for model in plan.models},
+        trainables={model.name: model.trainable.description for model in plan.models},
         storage=plan.storage,
         fit=fit,
         run=RUN,

@@ -12,10 +12,10 @@ from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
-from sweeps.common.plugins import short_name
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
+from sweeps.kinds.registry import short_name
 from sweeps.plan import models as plan_models
 from sweeps.plan import parents
 from sweeps.plan.folder import taken

@@ -80,7 +80,7 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     return [
         *([] if alone else [("model", model.name)]),
         *zip(("data", ""), filter(None, data), strict=False),
-        *[line for title, text in getattr(model.module, "NOTES", ()) for line in _wrapped(title, text, "  ")],
+        *[line for title, text in model.trainable.notes() for line in _wrapped(title, text, "  ")],
         ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
         *[line for name, words in hyperparameters.items() for line in _wrapped_range(name, words, indent)],
         ("fixed", _fixed(model)),
@@ -89,9 +89,9 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
 
 def _fixed(model: Model) -> str:
     """The fixed hyperparameters; of a project with its own settings, those that differ from these."""
-    fixed, rest = dict(model.space.fixed), getattr(model.module, "REST", "")
+    fixed, rest = dict(model.space.fixed), model.trainable.rest
     if rest:
-        defaults = {each.name: each.default for each in dataclasses.fields(model.module.Params)}
+        defaults = {each.name: each.default for each in dataclasses.fields(model.trainable.params_class)}
         fixed = {name: value for name, value in fixed.items() if value != defaults[name]}
     return (
         ", ".join(filter(None, [*(f"{name}={shown(value)}" for name, value in fixed.items()), rest]))

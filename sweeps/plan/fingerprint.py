@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sweeps.cluster import package_versions
-from sweeps.common import source_files
 from sweeps.common.formatting import count, short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
+from sweeps.kinds import source_files
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.record.sweep_info import Identity
@@ -97,7 +97,9 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
 def score_changes(before: Identity, plan: Plan) -> list[str]:
     """What differs, a line each, of what a score depends on beside the params and the seed of its trial."""
     now = identity(plan)
-    training = {name for model in plan.models for name in (*source_files.files(model.module), *_texts(model))}
+    training = set[str]()
+    for model in plan.models:
+        training |= {*source_files.files(model.trainable.sources()), *model.trainable.settings_files()}
     training |= set(source_files.files_of_training())
     kept = {
         "settings": set(SCORING),
@@ -128,17 +130,14 @@ def _code(plan: Plan) -> dict[str, str]:
     for kind in ("searcher", "scheduler"):
         module = plugins.module_of(kind, getattr(plan.config, kind))
         is_ours = module.__name__.startswith("sweeps.")
-        found = source_files.files(module)
+        found = source_files.files([source_files.source_of(module)])
         files |= {name: path for name, path in found.items() if not is_ours or name.startswith(DECIDING)}
     for model in plan.models:
-        files |= source_files.files(model.module)
+        files |= source_files.files(model.trainable.sources())
         if model.space.has_code:
-            files |= source_files.files(plugins.find("search_space", model.space_name))
+            files |= source_files.files([plugins.search_space(model.space_name).source])
     contents = {name: path.read_bytes() for name, path in files.items()}
-    contents |= {name: text.encode() for model in plan.models for name, text in _texts(model).items()}
+    for model in plan.models:
+        texts = model.trainable.settings_files()
+        contents |= {name: text.encode() for name, text in texts.items()}
     return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in contents.items()}
-
-
-def _texts(model: Model) -> Mapping[str, str]:
-    """The settings of a project, as its program completes them."""
-    return getattr(model.module, "TEXTS", {})

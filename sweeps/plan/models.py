@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.objective import Objective, Objectives, split
 from sweeps.common.param_types import build_params
-from sweeps.common.plugins import is_adapted
-from sweeps.common.static_metrics import FUNCTION, static_metrics
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds import registry, trainer_options
+from sweeps.kinds.lightning import STATIC_METRICS
+from sweeps.kinds.registry import is_project
+from sweeps.kinds.trainable import Precision, Trainable
 from sweeps.search.search_method import SearchMethod
 from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import InvalidPoint, Space
 from sweeps.storage import datasets
-from sweeps.training import trainer_options
-from sweeps.training.config import Precision, precision_of
+from sweeps.training.config import precision_of
 from sweeps.training.data.dataset import DataSet, describe_data
 
 
@@ -30,16 +30,18 @@ from sweeps.training.data.dataset import DataSet, describe_data
 class Model:
     """One of the models of a sweep, with its space and its data."""
 
-    name: str
-    """As it was given to the sweep."""
-    module: ModuleType
-    """The trainable."""
+    trainable: Trainable
     space_name: str
     space: OneSpace
     data: str
     """A line about its data; "" where there is none."""
     prepared: tuple[DataSet, ...] = ()
     """The prepared data sets that its points need."""
+
+    @property
+    def name(self) -> str:
+        """As it was given to the sweep."""
+        return self.trainable.name
 
 
 def find(config: SweepConfig, searcher: type[SearchMethod]) -> tuple[Model, ...]:
@@ -49,7 +51,7 @@ def find(config: SweepConfig, searcher: type[SearchMethod]) -> tuple[Model, ...]
         UserError: what does not fit, of all models at once.
     """
     names = config.trainables
-    if len(names) > 1 and (alone := next(filter(is_adapted, names), None)):
+    if len(names) > 1 and (alone := next(filter(is_project, names), None)):
         raise UserError(f"--trainable {' '.join(names)}: {alone} can't compete with other models")
     if len(names) > 1 and "several" not in searcher.TAKES:
         able = plugins.searchers_that_take("several")
@@ -103,7 +105,7 @@ def precision(config: SweepConfig, models: Sequence[Model]) -> Precision:
     Raises:
         UserError: those of the projects' settings differ.
     """
-    found = {model.name: precision_of(config.fit.precision, model.module) for model in models}
+    found = {model.name: precision_of(config.fit.precision, model.trainable) for model in models}
     if len(set(found.values())) > 1:
         listed = ", ".join(f"{name} has {value}" for name, value in found.items())
         raise UserError(f"--precision: give the one of all trials: {listed}")
@@ -118,18 +120,18 @@ def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:
     """
     first = config.objective.metric
     for model in models:
-        if not hasattr(model.module, FUNCTION):
-            continue
+        trainable = model.trainable
         try:
-            known = static_metrics(model.module, build_params(model.module.Params, _some_point(model)))
+            known = trainable.static_metrics(build_params(trainable.params_class, _some_point(model)))
         except CannotTrain as error:
             raise UserError(f"--trainable {model.name}: {error}") from None
         except (Exception, SystemExit) as error:  # of the user's function
-            raise UserError(f"--trainable {model.name}: {FUNCTION} raises {reason_of(error)}") from None
+            raise UserError(f"--trainable {model.name}: {STATIC_METRICS} raises {reason_of(error)}") from None
         if first in known:
             raise UserError(
-                f"--metric {first}: {FUNCTION} of {model.name} knows it, so it is the same in all epochs of "
-                "a trial. The first metric decides which epoch counts: name one that training improves first"
+                f"--metric {first}: {STATIC_METRICS} of {model.name} knows it, so it is the same in all "
+                "epochs of a trial. The first metric decides which epoch counts: name one that training "
+                "improves first"
             )
 
 
@@ -141,21 +143,23 @@ def _some_point(model: Model) -> dict[str, Any]:
 
 
 def _only_one(config: SweepConfig, models: Sequence[Model]) -> Objective:
+    own = {model.name: model.trainable.objective for model in models}
+    metrics = {name: each.metric if each else "" for name, each in own.items()}
+    modes: dict[str, str] = {name: each.mode if each else "" for name, each in own.items()}
     given = next(iter(config.metrics), None)
-    metric, mode = split(given or _agreed(models, "METRIC", "--metric (each must log it) and --mode"))
+    metric, mode = split(given or _agreed(metrics, "METRIC", "--metric (each must log it) and --mode"))
     if not metric:
         raise UserError(
             "--metric: give the metric by which trials are compared, and its --mode. "
             f"{models[0].name} has no callback that monitors one"
         )
     mode = config.mode or mode
-    if not mode and any(metric != model.module.METRIC for model in models):
+    if not mode and any(metric != each for each in metrics.values()):
         raise UserError(f"--metric {metric}: give --mode too: min if small values are good, max if large")
-    return Objective(metric, "min" if (mode or _agreed(models, "MODE", "--mode")) == "min" else "max")
+    return Objective(metric, "min" if (mode or _agreed(modes, "MODE", "--mode")) == "min" else "max")
 
 
-def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
-    values = {model.name: str(getattr(model.module, what)) for model in models}
+def _agreed(values: Mapping[str, str], what: str, remedy: str) -> str:
     if len(set(values.values())) > 1:
         each = ", ".join(f"{value} of {name}" for name, value in values.items())
         raise UserError(f"--trainable: {what} differs: {each}. Give {remedy}.")
@@ -163,38 +167,34 @@ def _agreed(models: Sequence[Model], what: str, remedy: str) -> str:
 
 
 def _model(config: SweepConfig, name: str, space_name: str, searcher: type[SearchMethod]) -> Model:
-    trainable = plugins.find("trainable", name)
+    trainable = registry.find(name)
     ranges = own(config.ranges, name)
     _refuse_no_hyperparameters(trainable, {"--params": own(config.params, name), "--ranges": ranges})
     file = plugins.space_of(space_name, trainable, bool(ranges))
-    rest = (trainable.Params, own(config.params, name), searcher.TAKES, str(config.searcher), name)
+    rest = (trainable.params_class, own(config.params, name), searcher.TAKES, str(config.searcher), name)
     space: OneSpace
-    if not hasattr(file, "suggest"):
-        space = flat.check(getattr(file, "SPACE", {}), *rest, ranges)
+    if file is None or file.suggest is None:
+        space = flat.check({} if file is None else file.ranges, *rest, ranges)
     elif ranges:
         raise UserError(
-            f"--ranges {' '.join(ranges)}: {file.__name__} is a function suggest(trial), whose ranges "
+            f"--ranges {' '.join(ranges)}: {file.name} is a function suggest(trial), whose ranges "
             "are its own; change them there"
         )
     else:
         space = conditional.check(file.suggest, *rest)
-    prepared = datasets.wanted(name, trainable, space)
-    trainer_options.check_trainer_options(
-        f"--trainable {name}", trainable, build_params(trainable.Params, space.fixed)
-    )
-    about_data = describe_data(name, trainable, build_params(trainable.Params, space.fixed))
-    return Model(name, trainable, space_name, space, about_data, prepared)
+    prepared, fixed = datasets.wanted(trainable, space), build_params(trainable.params_class, space.fixed)
+    trainer_options.check_trainer_options(trainable, fixed)
+    return Model(trainable, space_name, space, describe_data(trainable, fixed), prepared)
 
 
-def _refuse_no_hyperparameters(trainable: ModuleType, given: Mapping[str, Mapping[str, Any]]) -> None:
+def _refuse_no_hyperparameters(trainable: Trainable, given: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse settings of a project that are no hyperparameters.
 
     Raises:
         UserError: every fault, one a line.
     """
-    why_not = getattr(trainable, "why_not", lambda name: "")
     named = [(flag, name) for flag, values in given.items() for name in values]
-    if faults := [f"{flag} {name}: {why}" for flag, name in named if (why := why_not(name))]:
+    if faults := [f"{flag} {name}: {why}" for flag, name in named if (why := trainable.why_not(name))]:
         raise UserError("\n".join(faults))
 
 
@@ -203,7 +203,7 @@ def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:
 
     In a project of an adapter, names are paths of its settings.
     """
-    if is_adapted(model):
+    if is_project(model):
         return dict(given)
     split = [(*name.rpartition(".")[::2], value) for name, value in given.items()]
     return {name: value for of in ("", model) for prefix, name, value in split if prefix == of}
@@ -211,7 +211,7 @@ def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 def _faults_of_params(config: SweepConfig) -> list[str]:
     names = config.trainables
-    if any(map(is_adapted, names)):
+    if any(map(is_project, names)):
         return []
     return [
         f"{flag} {name}: no such trainable in this sweep.{nearest(model, names)} Choices: {', '.join(names)}"

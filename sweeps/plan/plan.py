@@ -11,8 +11,8 @@ from typing import Any
 
 from sweeps.common.errors import CannotTrain, reason_of
 from sweeps.common.param_types import build_params
-from sweeps.common.static_metrics import FUNCTION, static_metrics
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds.lightning import STATIC_METRICS
 from sweeps.plan.models import Model
 from sweeps.record.constraints import why_missed
 from sweeps.record.record import Record
@@ -63,16 +63,15 @@ class Plan:
         """The end of a point that is never trained: its static metrics miss a constraint, or can't be
         computed; None of one that is."""
         model = next((model for model in self.models if model.name == point.trainable), None)
-        if model is None or not self.config.constraints or not hasattr(model.module, FUNCTION):
+        if model is None or not self.config.constraints:
             return None
         try:
-            metrics = static_metrics(
-                model.module, build_params(model.module.Params, {**point.fixed, **point.params})
-            )
+            params = build_params(model.trainable.params_class, {**point.fixed, **point.params})
+            metrics = model.trainable.static_metrics(params)
         except CannotTrain as error:
             return Ending("failed", str(error))
         except (Exception, SystemExit) as error:  # of the user's function
-            return Ending("failed", f"{FUNCTION} raises {reason_of(error)}")
+            return Ending("failed", f"{STATIC_METRICS} raises {reason_of(error)}")
         why = why_missed(self.config.objectives, metrics)
         return Ending("infeasible", why, metrics) if why else None
 

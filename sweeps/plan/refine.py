@@ -13,6 +13,7 @@ from sweeps.common.param_types import hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds import registry
 from sweeps.plan import models
 from sweeps.record.record import Record
 from sweeps.search.search_method import SearchMethod
@@ -40,9 +41,9 @@ def narrowed(
     names = config.trainables
     for name, space_name in zip(names, config.search_spaces or names, strict=True):
         prefix = f"{name}." if len(names) > 1 else ""
-        trainable = plugins.find("trainable", name)
+        trainable = registry.find(name)
         file = plugins.space_of(space_name, trainable, has_ranges=True)
-        if hasattr(file, "suggest"):
+        if file is not None and file.suggest is not None:
             lines.append(f"{space_name} is a function suggest(trial): its ranges stay as they are")
             continue
         learnt = learn(parents, name, prefix, config.refine_keep)
@@ -51,7 +52,7 @@ def narrowed(
             of_model = f"{name}: " if prefix else ""
             lines.append(f"{of_model}unchanged: fewer than {FEW} trials with different scores")
         for hyperparameter, new, line in _new_ranges(
-            config, name, getattr(file, "SPACE", {}), parents, learnt, searcher.TAKES
+            config, name, {} if file is None else file.ranges, parents, learnt, searcher.TAKES
         ):
             lines.append(f"{prefix}{hyperparameter}: {line}")
             if new is not None:
@@ -70,11 +71,11 @@ def _new_ranges(
     """Each hyperparameter without a given range or value, its new value of --ranges (None: as in the space),
     and the words for the plan."""
     given, fixed = models.own(config.ranges, name), models.own(config.params, name)
-    trainable = plugins.find("trainable", name)
+    trainable = registry.find(name)
     takes_grid: frozenset[Form] = takes | {"grid_search"}
-    hints, domains = hints_of(trainable.Params), dict[str, Domain]()
+    hints, domains = hints_of(trainable.params_class), dict[str, Domain]()
     if space:
-        domains |= check(space, trainable.Params, fixed, takes_grid, str(config.searcher), name).domains
+        domains |= check(space, trainable.params_class, fixed, takes_grid, str(config.searcher), name).domains
     before: dict[str, Any] = {}
     if config.search_space == parents[0].info.settings.search_space:
         of_parent = models.own(parents[0].info.settings.ranges, name)
@@ -90,14 +91,14 @@ def _new_ranges(
             yield hyperparameter, [None] if own is None else own, f"stays {short_value(own)}"
             continue
         # Data is prepared for each value of some hyperparameters: these get no continuous range.
-        is_prepared = hyperparameter in getattr(trainable, "PREPARE_PARAMS", ())
+        is_prepared = hyperparameter in trainable.prepare_params
         new: Any = None
         why = ""
         if old.distribution is not None:
             is_grid = old.form == "grid_search" and "continuous" in takes and not is_prepared
             new, why = new_value(hyperparameter, old.range, old.choices or [], learnt, is_grid=is_grid)
         if isinstance(new, Range):
-            new = _accepted(new, old, hyperparameter, trainable.Params, fixed)
+            new = _accepted(new, old, hyperparameter, trainable.params_class, fixed)
             hint = hints[hyperparameter]
             new = text_of(new, unmarked(domains.get(hyperparameter), hint, new.low, new.high))
         new = own if new is None else new

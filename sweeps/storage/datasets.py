@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
@@ -14,6 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, IntD
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import defaults_of, held, hints_of
 from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds.trainable import Trainable
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.flat import FlatSpace
 from sweeps.training.data import build, dataset
@@ -23,29 +23,28 @@ MOST = 16
 """Data sets of one model, at most: each takes time and disk space."""
 
 
-def wanted(name: str, module: ModuleType, space: FlatSpace | ConditionalSpace) -> tuple[DataSet, ...]:
+def wanted(trainable: Trainable, space: FlatSpace | ConditionalSpace) -> tuple[DataSet, ...]:
     """The data sets that a model's points need, one for each way of preparing; () without preparation.
 
     Args:
-        name: of the trainable.
-        module: the trainable.
+        trainable: of the model.
         space: its search space.
 
     Raises:
         UserError: the raw files are not there, or the space asks for too many data sets.
     """
-    if not dataset.has_preparation(module):
+    if trainable.preparation is None:
         return ()
-    swept = [name for name in module.PREPARE_PARAMS if name not in space.fixed]
+    swept = [name for name in trainable.prepare_params if name not in space.fixed]
     if not swept:
-        return (dataset.look(name, module, space.fixed),)
+        return (dataset.look(trainable, space.fixed),)
     ways = list(itertools.islice(_ways(space, swept), MOST + 1))
     if len(ways) > MOST:
         raise UserError(
-            f"{', '.join(swept)}: data is prepared for each value (PREPARE_PARAMS of {name}), and the space "
-            f"has more than {MOST} combinations. Give fewer values, or fix one with --params"
+            f"{', '.join(swept)}: data is prepared for each value (PREPARE_PARAMS of {trainable.name}), and "
+            f"the space has more than {MOST} combinations. Give fewer values, or fix one with --params"
         )
-    return tuple(dataset.look(name, module, {**space.fixed, **way}) for way in ways)
+    return tuple(dataset.look(trainable, {**space.fixed, **way}) for way in ways)
 
 
 def describe(sets: Sequence[DataSet]) -> str:

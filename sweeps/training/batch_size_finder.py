@@ -10,19 +10,18 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from lightning.pytorch.utilities import rank_zero_only
 
-from sweeps.common import atomic_io, plugins, project
-from sweeps.common.cli.command import TRAINABLE
+from sweeps.common import atomic_io, project
 from sweeps.common.errors import CannotTrain, UserError, first_line
 from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.common.param_types import build_params
+from sweeps.kinds import registry
+from sweeps.kinds.trainable import OtherData, Trainable
 from sweeps.training import micro_batches, run_settings, subprocess_run
 from sweeps.training.data import build
-from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import launch, strategy
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatch
@@ -40,7 +39,7 @@ FOUND = "SWEEPS_FOUND_MICRO_BATCH"
 """Environment variable that gives the rows found by the first worker to those that it starts."""
 
 
-def with_micro_batch(run: SingleRun, module: ModuleType, prepared: Path | None) -> SingleRun:
+def with_micro_batch(run: SingleRun, trainable: Trainable, prepared: Path | None) -> SingleRun:
     """The run with the largest micro-batch that fits.
 
     Raises:
@@ -49,14 +48,14 @@ def with_micro_batch(run: SingleRun, module: ModuleType, prepared: Path | None) 
     if not launch.is_first():
         return run.changed(micro_batch=int(os.environ[FOUND]), find_batch_size=False)
     try:
-        found = find(run, module, prepared)
+        found = find(run, trainable, prepared)
     except (MemoryError, CannotTrain) as error:
         raise UserError(f"--find-batch-size: {error}") from None
     os.environ[FOUND] = str(found.rows)
     return run.changed(micro_batch=found.rows, find_batch_size=False)
 
 
-def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
+def explain(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
     """Print what fits and which flags to try, after a run ran out of memory; returns the exit status."""
     if not launch.is_first():
         return memory.OUT_OF_MEMORY
@@ -66,7 +65,7 @@ def explain(run: SingleRun, module: ModuleType, prepared: Path | None) -> int:
     workers = run.fit.workers
     if workers == 1:
         try:
-            rows = find(run, module, prepared).rows
+            rows = find(run, trainable, prepared).rows
             again = command("fit", "--resume", shown_path(run.folder), "--micro-batch", str(rows))
             launch.say(f"Resume with the same effective batch:\n  {again}")
         except (MemoryError, CannotTrain, UserError) as error:
@@ -95,7 +94,7 @@ def hints(run: SingleRun, workers: int, device: strategy.Device) -> list[str]:
     return found
 
 
-def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
+def find(run: SingleRun, trainable: Trainable, prepared: Path | None) -> MicroBatch:
     """The largest micro-batch that fits and divides the batch; prints each try.
 
     Raises:
@@ -104,7 +103,8 @@ def find(run: SingleRun, module: Any, prepared: Path | None) -> MicroBatch:
         UserError: a try failed for another reason than memory.
     """
     workers = run.fit.workers
-    whole = micro_batches.batch_rows_of(build_data(module, build_params(module.Params, run.params), prepared))
+    params = build_params(trainable.params_class, run.params)
+    whole = micro_batches.batch_rows_of(trainable.build_data(params, prepared))
     launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
 
     def fits(rows: int) -> bool:
@@ -149,20 +149,19 @@ def main(folder: str, rows: int) -> None:
     with subprocess_run.report_failure(Path(folder)):
         run = run_settings.read(Path(folder))
         project.use(Path(run.project) if run.project else None)
-        module: Any = plugins.find(TRAINABLE, run.trainable)
-
+        trainable = registry.find(run.trainable)
         config = dataclasses.replace(
-            run.fit_config(module), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
+            run.fit_config(trainable), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
         )
-        prepared = build.of_trial(run.trainable, module, run.params)
+        prepared = build.of_trial(trainable, run.params)
 
         def build_large(params: Any) -> Any:
-            data: Any = build_data(module, params, prepared)
+            data: Any = trainable.build_data(params, prepared)
             data.batch_size = rows * config.workers * ACCUMULATION
             return data
 
-        large: Any = SimpleNamespace(build_model=module.build_model, build_data=build_large)
-        Fit(large, build_params(module.Params, run.params), config).run(lambda epoch: False)
+        params = build_params(trainable.params_class, run.params)
+        Fit(OtherData(trainable, build_large), params, config).run(lambda epoch: False)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,15 @@
-"""How a trial runs (FitConfig), and the contract of a trainable (a Protocol)."""
+"""How a trial runs: FitConfig."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal
 
 from sweeps.common.objective import Mode, Objective
 from sweeps.common.settings import setting
+from sweeps.kinds.trainable import Precision, Trainable
 
-if TYPE_CHECKING:
-    from lightning.pytorch import LightningDataModule, LightningModule
-
-Precision = Literal["auto", "32", "16-mixed", "bf16-mixed", "64"]
-IN_LIGHTNING = {"32": "32-true", "64": "64-true"}
-"""Precisions that Lightning has by another name."""
 Strategy = Literal[
     "auto",
     "single",
@@ -32,17 +26,6 @@ Strategy = Literal[
 
 MAX_BAD_PCT = 10.0
 """Percentage of raw files that a preparation may leave out as corrupt."""
-
-
-class Trainable(Protocol):
-    """A file of `trainables/`: METRIC, MODE, Params, build_model, build_data."""
-
-    METRIC: str
-    MODE: Mode
-    Params: Callable[..., Any]
-    build_model: Callable[[Any], LightningModule]
-    build_data: Callable[..., LightningDataModule]
-    """Takes params and, if the trainable defines `prepare`, the folder of prepared data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +83,9 @@ class FitConfig:
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in alone}
 
 
-def precision_of(asked: Precision, trainable: Any) -> Precision:
+def precision_of(asked: Precision, trainable: Trainable) -> Precision:
     """The precision that was asked for; instead of auto, that of a project's settings."""
-    own: Precision = getattr(trainable, "PRECISION", "auto")
-    return own if asked == "auto" else asked
+    return trainable.precision if asked == "auto" else asked
 
 
 FIT_SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))

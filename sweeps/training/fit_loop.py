@@ -22,13 +22,13 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 
 from sweeps.common.errors import CannotTrain
-from sweeps.common.static_metrics import static_metrics
+from sweeps.kinds import trainer_options
+from sweeps.kinds.trainable import Trainable
 from sweeps.training import compile as training_compile
-from sweeps.training import first_steps, micro_batches, trainer, trainer_options
+from sweeps.training import first_steps, micro_batches, trainer
 from sweeps.training import weights as training_weights
-from sweeps.training.config import FitConfig, Trainable
+from sweeps.training.config import FitConfig
 from sweeps.training.data import loader_workers, prepare_data
-from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside, OnEpoch, ScoredWeights
@@ -70,7 +70,7 @@ class Fit:
     """One training run. A resumed run trains exactly as an uninterrupted one.
 
     Args:
-        trainable: the module to train.
+        trainable: what to train.
         params: an instance of its Params.
         config: how to train it.
         checkpoint: a folder written by `save`, to resume from; None to start.
@@ -125,18 +125,16 @@ class Fit:
             self._read(checkpoint)
         torch.set_num_threads(config.threads or 1)
         pl.seed_everything(config.seed, workers=True, verbose=False)
-        self.static_metrics: Mapping[str, float] = static_metrics(trainable, params)
+        self.static_metrics: Mapping[str, float] = trainable.static_metrics(params)
         self.params = params
         self._model = trainable.build_model(params)
-        self._data: Any = build_data(trainable, params, prepared)
+        self._data: Any = trainable.build_data(params, prepared)
         for owner in (self._model, self._data):
             prepare_data.guard(owner, prepares_once)
             trainer.seed_hooks(owner, config.seed)
         trainer.keep_callbacks(self._model, self._notices.append)
-        self._options, self._split = (
-            trainer_options.trainer_options_for(trainable, params),
-            self._split_batch(),
-        )
+        self._options = trainer_options.trainer_options_for(trainable, params)
+        self._split = self._split_batch()
         self._trainer: Trainer | None = None
         self.choice = strategy.of_model(self._model, config)
         """Strategy and precision on this PC, and the reasons."""

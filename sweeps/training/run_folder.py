@@ -18,11 +18,12 @@ from types import TracebackType
 import lightning.pytorch as pl
 from tqdm import tqdm
 
-from sweeps.common import atomic_io, params_file
+from sweeps.common import atomic_io
 from sweeps.common.cli import parser
 from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command, count, duration, short, shown_path, size
 from sweeps.common.param_types import readable
+from sweeps.kinds import params_file
 from sweeps.training import checkpoint_store, weights
 from sweeps.training.checkpoint_store import Pace
 from sweeps.training.config import FitConfig

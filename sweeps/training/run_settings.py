@@ -8,18 +8,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import ClassVar
 
 import yaml
 
-from sweeps.common import atomic_io, machine_folders, param_types, plugins, project
+from sweeps.common import atomic_io, machine_folders, param_types, project
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.cli.command import TRAINABLE, Command
 from sweeps.common.errors import UserError
 from sweeps.common.project import FIT_FILE as FIT_FILE
 from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
+from sweeps.kinds import registry
+from sweeps.kinds.command import TRAINABLE, Command
+from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import FIT_SETTINGS, FitConfig, precision_of
 from sweeps.training.distributed import launch
 
@@ -64,13 +65,14 @@ class SingleRun(Settings):
     test: bool = False
     """Score the best epoch on the test rows at the end."""
 
-    def fit_config(self, module: ModuleType) -> FitConfig:
+    def fit_config(self, trainable: Trainable) -> FitConfig:
         """`fit`, with the trainable's metric, mode and precision and this PC's threads filled in."""
+        own = trainable.objective
         return dataclasses.replace(
             self.fit,
-            metric=self.fit.metric or module.METRIC,
-            mode=self.fit.mode or module.MODE,
-            precision=precision_of(self.fit.precision, module),
+            metric=self.fit.metric or (own.metric if own else None),
+            mode=self.fit.mode or (own.mode if own else "max"),
+            precision=precision_of(self.fit.precision, trainable),
             threads=self.fit.threads or max(1, (os.cpu_count() or 1) // self.fit.devices),
         )
 
@@ -109,7 +111,7 @@ COMMAND = Command(
 )
 
 
-def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType, bool]:
+def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, Trainable, bool]:
     """The requested run, its trainable, and whether it resumes an interrupted run.
 
     Raises:
@@ -123,18 +125,18 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, ModuleType
     if resumed:
         return _resumed(resumed[-1], tokens)
     asked = COMMAND.read(tokens)
-    module = asked.module
-    params, faults = param_types.checked(module.Params, asked.hyperparameters)
+    trainable = asked.trainable
+    params, faults = param_types.checked(trainable.params_class, asked.hyperparameters)
     settings = {name: value for name, value in vars(asked.settings).items() if name in FLAGS}
     settings.setdefault("name", asked.folder_name("fit"))
     if started := launch.found():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
-    run = SingleRun.of(**settings, trainable=asked.trainable, params=params, project=project.to_note() or "")
-    if not (run.fit.metric or module.METRIC):
+    run = SingleRun.of(**settings, trainable=trainable.name, params=params, project=project.to_note() or "")
+    if not (run.fit.metric or trainable.objective):
         faults.append(f"--metric: give the metric by which epochs are compared: {run.trainable} names none")
     if faults := [*faults, *_faults(run)]:
         raise UserError("\n".join(faults))
-    return run, module, False
+    return run, trainable, False
 
 
 def read(folder: Path) -> SingleRun:
@@ -148,7 +150,7 @@ def read(folder: Path) -> SingleRun:
     return SingleRun.of(**given, name=folder.name, results_dir=str(folder.parent))
 
 
-def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType, bool]:
+def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, Trainable, bool]:
     path = Path(folder).expanduser().resolve()
     # The one setting that changes no result, and that a run without enough memory needs.
     rows, tokens = cli_parser.take_all(tokens, "--micro-batch", "a number of rows")
@@ -171,12 +173,12 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, ModuleType,
     if rows:
         run = run.changed(micro_batch=int(rows[-1]))
     project.use_noted(path, [run.trainable], f"--resume {folder}")
-    module = plugins.find(TRAINABLE, run.trainable)
-    params, faults = param_types.checked(module.Params, run.params)
+    trainable = registry.find(run.trainable, TRAINABLE)
+    params, faults = param_types.checked(trainable.params_class, run.params)
     if faults:
         changed = f"--resume {folder}: {run.trainable} has changed and no longer fits {FIT_FILE}"
         raise UserError("\n".join([changed, *faults]))
-    return run.changed(params=params), module, True
+    return run.changed(params=params), trainable, True
 
 
 def _faults(run: SingleRun) -> list[str]:

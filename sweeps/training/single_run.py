@@ -7,7 +7,6 @@ import dataclasses
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import lightning.pytorch as pl
@@ -16,6 +15,7 @@ from sweeps.common import plugins, stop_signals
 from sweeps.common.errors import UserError, is_out_of_memory
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params
+from sweeps.kinds.trainable import Trainable
 from sweeps.training import batch_size_finder, trained_model
 from sweeps.training.data import build, dataset
 from sweeps.training.distributed import cluster_environment, launch
@@ -24,34 +24,34 @@ from sweeps.training.run_folder import RunFolder
 from sweeps.training.run_settings import LOGS, SingleRun
 
 
-def fit(run: SingleRun, module: ModuleType, resumes: bool) -> int:
+def fit(run: SingleRun, trainable: Trainable, resumes: bool) -> int:
     """Train, and if that does not fit in memory, print the largest micro-batch that does; the exit status."""
     run = run.changed(results_dir=str(Path(run.results_dir).expanduser().absolute()))
     os.environ[launch.STARTED_IN] = str(Path.cwd())
-    plugins.enter_folder_of(module)
-    run = _with_data(run, module)
-    prepared = build.of_trial(run.trainable, module, run.params)
+    plugins.enter_folder_of(trainable.description.content)
+    run = _with_data(run, trainable)
+    prepared = build.of_trial(trainable, run.params)
     if run.find_batch_size:
-        run = batch_size_finder.with_micro_batch(run, module, prepared)
+        run = batch_size_finder.with_micro_batch(run, trainable, prepared)
     try:
-        return _train(run, module, prepared, resumes)
+        return _train(run, trainable, prepared, resumes)
     except Exception as error:
         if not is_out_of_memory(error):
             raise
         print(f"error: {batch_size_finder.in_a_line(error)}", file=sys.stderr, flush=True)
     # Not within the except: there the traceback holds the model's memory.
-    return batch_size_finder.explain(run, module, prepared)
+    return batch_size_finder.explain(run, trainable, prepared)
 
 
-def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
+def _with_data(run: SingleRun, trainable: Trainable) -> SingleRun:
     """The run with a description of its data.
 
     Raises:
         UserError: there is no data, or a resumed run began with other data.
     """
-    now = dataset.describe_data(run.trainable, module, build_params(module.Params, run.params))
-    if dataset.has_preparation(module):
-        data_set = dataset.look(run.trainable, module, run.params)
+    now = dataset.describe_data(trainable, build_params(trainable.params_class, run.params))
+    if trainable.preparation is not None:
+        data_set = dataset.look(trainable, run.params)
         now = "; ".join([*([now] if now else []), f"prepared data {data_set.key[:16]}"])
     if run.data and run.data != now:
         raise UserError(
@@ -62,12 +62,12 @@ def _with_data(run: SingleRun, module: ModuleType) -> SingleRun:
     return dataclasses.replace(run, data=now)
 
 
-def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: bool) -> int:
-    params, config = build_params(module.Params, run.params), run.fit_config(module)
+def _train(run: SingleRun, trainable: Trainable, prepared: Path | None, resumes: bool) -> int:
+    params, config = build_params(trainable.params_class, run.params), run.fit_config(trainable)
     with RunFolder(run, config, resumes) as folder, folder.memory_recorded():
         leaving = Leaving()
         training = Fit(
-            module,
+            trainable,
             params,
             config,
             folder.checkpoint,
@@ -93,7 +93,7 @@ def _train(run: SingleRun, module: ModuleType, prepared: Path | None, resumes: b
         folder.keep_best(training)
         test: dict[str, float] | str = {}
         if run.test and launch.is_first() and not (test := training.why_no_test):
-            test = trained_model.score_test_rows(module, params, config, folder.best, prepared=prepared)
+            test = trained_model.score_test_rows(trainable, params, config, folder.best, prepared=prepared)
         return folder.say_end(test, is_prepared=prepared is not None)
 
 

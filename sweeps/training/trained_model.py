@@ -18,13 +18,13 @@ import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.formatting import shortest
+from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainer_options import trainer_options_for
 from sweeps.training import fit_loop, trainer
-from sweeps.training.config import FitConfig, Trainable
+from sweeps.training.config import FitConfig
 from sweeps.training.data import prepare_data
-from sweeps.training.data.dataset import build_data
 from sweeps.training.distributed import strategy
 from sweeps.training.torch_state import random_states, restore_random_states
-from sweeps.training.trainer_options import trainer_options_for
 from sweeps.training.trial_logger import TrialLogger
 from sweeps.training.weights import ModelState
 
@@ -146,7 +146,7 @@ def _model(trainable: Trainable, params: Any, config: FitConfig) -> pl.Lightning
 
 def _data(trainable: Trainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
     """The data as `Fit` builds it."""
-    data: Any = build_data(trainable, params, prepared)
+    data: Any = trainable.build_data(params, prepared)
     prepare_data.guard(data)
     trainer.seed_hooks(data, config.seed)
     return data

@@ -12,7 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training import trainer_options
+from sweeps.kinds import trainer_options
 from sweeps.training.lightning_internals import is_called_by_lightning
 from sweeps.training.torch_state import random_states, restore_random_states, seed_again, seed_epoch
 

@@ -19,9 +19,10 @@ from torch import nn
 from torch.distributed.fsdp import FullStateDictConfig, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as Fsdp
 
-from sweeps.common import atomic_io, params_file
+from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain
-from sweeps.common.params_file import HOOKS_FILE, WEIGHTS_FILE
+from sweeps.kinds import params_file
+from sweeps.kinds.params_file import HOOKS_FILE, WEIGHTS_FILE
 
 
 @dataclass(frozen=True)

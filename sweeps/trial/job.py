@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds.trainable import Description, Trainable
 from sweeps.storage.data_source import DataSource, Say
 from sweeps.storage.protocol import Storage
 from sweeps.training.config import FitConfig
@@ -21,8 +22,8 @@ CONTEXT_GB = 0.5
 class Job:
     """What all trials of a sweep have in common."""
 
-    trainables: Mapping[str, str]
-    """Name of each trainable in the sweep to its module path."""
+    trainables: Mapping[str, Description]
+    """Name of each trainable in the sweep to its description."""
     storage: Storage
     """Store of the checkpoints: all that a trial needs of the sweep's folder."""
     fit: FitConfig
@@ -48,13 +49,13 @@ class Job:
             return dataclasses.replace(found, max_epochs=1, steps_per_epoch=steps)
         return found
 
-    def data_of(self, trainable: str, module: Any, params: Any, say: Say = print) -> Path | None:
+    def data_of(self, trainable: Trainable, params: Any, say: Say = print) -> Path | None:
         """The folder of the prepared data on this PC, or None for a trainable without any; a copy is reported
         by `say`.
 
         Raises:
             PCUnfit: the data can't be brought to this PC.
         """
-        values = tuple(getattr(params, name) for name in getattr(module, "PREPARE_PARAMS", ()))
-        source = self.prepared.get((trainable, values))
+        values = tuple(getattr(params, name) for name in trainable.prepare_params)
+        source = self.prepared.get((trainable.name, values))
         return None if source is None else source.here(say)

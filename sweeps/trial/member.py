@@ -29,7 +29,7 @@ from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
 from sweeps.trial.messages import BROKEN, UNUSABLE, Failure, failure_of, give_up, unfit
-from sweeps.trial.module_cache import ModuleCache
+from sweeps.trial.trainable_cache import TrainableCache
 
 _Arguments = ParamSpec("_Arguments")
 
@@ -79,7 +79,7 @@ class Member:
 
     def __init__(self, job: Job, rank: int) -> None:
         self._job, self._rank = job, rank
-        self._modules = ModuleCache(job.trainables)
+        self._trainables = TrainableCache(job.trainables)
         self._environment: WorkerGroupEnvironment | None = None
         self._fit: Fit | None = None
         self._run: greenlet.greenlet | None = None
@@ -117,15 +117,15 @@ class Member:
         output.take()  # of the trial before
         if self.is_broken:
             give_up(f"{BROKEN}, after an earlier error", UNUSABLE)
-        module = self._modules.module(config["trainable"])
+        trainable = self._trainables.load(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
-        params = build_params(module.Params, {**config["fixed"], **config["params"]})
-        data = self._job.data_of(config["trainable"], module, params)
+        params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
+        data = self._job.data_of(trainable, params)
         fit = self._job.fit_of(config)
         once = self._job.run
         self._fit = Fit(
-            module, params, fit, folder, prepared=data, prepares_once=once, environment=self._environment
+            trainable, params, fit, folder, prepared=data, prepares_once=once, environment=self._environment
         )
         return platform.node()
 

@@ -53,7 +53,7 @@ from sweeps.trial.messages import (
     remedied,
     unfit,
 )
-from sweeps.trial.module_cache import ModuleCache
+from sweeps.trial.trainable_cache import TrainableCache
 from sweeps.trial.worker_group import WorkerGroup
 
 NO_TRIAL = -1
@@ -70,7 +70,7 @@ class TrialRunner:
     def __init__(self, job: Job) -> None:
         self._job = job
         threadpool_limits(job.fit.threads or 1, "blas")  # NumPy's: of a fork it has been one
-        self._modules = ModuleCache(job.trainables)
+        self._trainables = TrainableCache(job.trainables)
         self._group = WorkerGroup(job)
         if job.is_bound_to_share:
             share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
@@ -221,13 +221,12 @@ class TrialRunner:
 
     def _made(self, checkpoint: Path | None) -> Fit:
         """The training of the trial, on all its workers, which goes on from a checkpoint."""
-        trainable = self._config["trainable"]
-        module = self._modules.module(trainable)
-        params = build_params(module.Params, self._params)
-        data = self._job.data_of(trainable, module, params, self._copied.append)
+        trainable = self._trainables.load(self._config["trainable"])
+        params = build_params(trainable.params_class, self._params)
+        data = self._job.data_of(trainable, params, self._copied.append)
         environment = self._group.meet(self._config, checkpoint)
         self._fit = Fit(
-            module,
+            trainable,
             params,
             self._job.fit_of(self._config),
             checkpoint,

@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from sweeps.common import imports, plugins
+from sweeps.common import imports
 from sweeps.common.param_types import build_params
+from sweeps.kinds import registry
 from sweeps.space.point import Point
 from sweeps.trial.job import Job
 
@@ -29,12 +30,12 @@ def test_winner(
     """
     with imports.fast():
         from sweeps.training import torch_state, trained_model  # with PyTorch, which the driver does not load
-    torch_state.seed_again(0)  # as `ModuleCache` does
-    module = plugins.load(job.trainables[point.trainable])
-    params = build_params(module.Params, {**point.fixed, **point.params})
-    data = job.data_of(point.trainable, module, params)
+    torch_state.seed_again(0)  # as `TrainableCache` does
+    trainable = registry.load(job.trainables[point.trainable])
+    params = build_params(trainable.params_class, {**point.fixed, **point.params})
+    data = job.data_of(trainable, params)
     fit = job.fit_of({"seed": seed, "micro_batch": micro_batch})
     with tempfile.TemporaryDirectory() as folder:
         for name, content in files.items():
             (Path(folder) / name).write_bytes(content)
-        return trained_model.score_test_rows(module, params, fit, Path(folder), prepared=data)
+        return trained_model.score_test_rows(trainable, params, fit, Path(folder), prepared=data)

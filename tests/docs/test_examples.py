@@ -13,6 +13,7 @@ from sweeps.analysis import comparison, sweep
 from sweeps.cluster import clock_skew, package_versions
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds import registry
 from sweeps.pcs import check, diagnosis, drain, flags
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
@@ -42,7 +43,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_models_and_spaces_of_the_docs_meet_their_contracts(project: Path) -> None:
-    assert plugins.find("trainable", "my_project.cnn").Params().lr == 0.01
+    assert registry.find("my_project.cnn").params_class().lr == 0.01
     assert set(plugins.find("search_space", "my_project.space").SPACE) == {"lr", "batch_size"}
     assert callable(plugins.find("search_space", "my_project.layers").suggest)
 
@@ -50,8 +51,10 @@ def test_the_models_and_spaces_of_the_docs_meet_their_contracts(project: Path) -
 def test_the_functions_of_the_docs_prepare_rows(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPS_DATA_DIR", str(project / "clips"))
     asked = prepare.parse(["my_project.clips", "--pixels", "64"])
-    item = next(iter(asked.module.raw_items(None)["train"]))
-    blocks = list(asked.module.prepare(item, asked.module.Params(**asked.hyperparameters)))
+    preparation = asked.trainable.preparation
+    assert preparation is not None
+    item = next(iter(preparation.raw_items(None)["train"]))
+    blocks = list(preparation.prepare(item, asked.trainable.params_class(**asked.hyperparameters)))
     assert [(block["image"].shape, block["label"].shape) for block in blocks] == [
         ((64, 64, 64, 3), (64,)),
         ((36, 64, 64, 3), (36,)),

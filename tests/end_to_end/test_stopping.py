@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from sweeps.analysis import sweep as analysis_sweep
-from sweeps.common.params_file import WEIGHTS_FILE
 from sweeps.common.yaml_values import load_yaml
+from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.record.record import Record
 from sweeps.storage import setting as storage_setting
 from tests.conftest import ROOT

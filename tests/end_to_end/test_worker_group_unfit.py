@@ -23,6 +23,7 @@ from sweeps.training.config import FitConfig
 from sweeps.trial.job import Job
 from sweeps.trial.messages import Unfit, message_of
 from sweeps.trial.trainable import SweepTrial
+from tests.support.trainables import described
 
 FULL = "the disk of /prepared is full"
 
@@ -56,7 +57,7 @@ def group() -> Iterator[PlacementGroup]:
 def test_the_pc_that_is_named_is_that_of_the_worker(group: PlacementGroup, tmp_path: Path) -> None:
     nodes = placement_group_table(group)["bundles_to_node_id"]
     job = Job(
-        trainables={"unfit": "tests.faulty.pair"},
+        trainables={"unfit": described("tests.faulty.pair", "unfit")},
         storage=Folder(tmp_path),
         fit=FitConfig(max_epochs=1, metric="val_loss", mode="min", num_nodes=2),
         max_failures=0,

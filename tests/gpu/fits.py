@@ -16,6 +16,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from tests.support.trainables import as_trainable
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier
 
@@ -24,6 +25,7 @@ NEEDS_GPU = (
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
 )
+
 SHARDED = (
     "fsdp",
     "fsdp_full",
@@ -68,7 +70,7 @@ def trained(
         seen.append(epoch)
         return until(epoch)
 
-    fit = Fit(trainable, params, config(**settings), checkpoint)
+    fit = Fit(as_trainable(trainable), params, config(**settings), checkpoint)
     fit.run(on_epoch, *callbacks)
     return fit, seen
 

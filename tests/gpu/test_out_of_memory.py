@@ -18,6 +18,7 @@ from sweeps.training.profiling import memory
 from sweeps.trial.messages import OutOfMemory, remedied
 from tests.faulty import hungry
 from tests.gpu.fits import NEEDS_GPU, config, trained
+from tests.support.trainables import as_trainable
 
 pytestmark = [*NEEDS_GPU]
 HUNGRY: dict[str, Any] = {"metric": "val_loss", "mode": "min", "precision": "32", "max_epochs": 2}
@@ -57,7 +58,7 @@ def test_a_training_that_ran_out_of_memory_goes_on_as_it_would_have(
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     params = hungry.Params(case="quarter")
     _, whole = trained(hungry, hungry.Params(case="fits"), **HUNGRY)
-    fit = Fit(hungry, params, config(**HUNGRY))  # type: ignore[arg-type]
+    fit = Fit(as_trainable(hungry), params, config(**HUNGRY))  # type: ignore[arg-type]
     with pytest.raises(torch.OutOfMemoryError) as caught:
         fit.run(lambda epoch: True)
     ran_out = OutOfMemory(reason="", traceback="")

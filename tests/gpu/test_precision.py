@@ -19,6 +19,7 @@ from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import RESUME_FILE, Fit
 from tests.gpu.fits import EPOCHS, NEEDS_GPU, Watch, config, digits, overflowing, trained
+from tests.support.trainables import as_trainable
 from trainables import digits_mlp, fashion_vit
 
 pytestmark = [*NEEDS_GPU]
@@ -118,16 +119,16 @@ def prepared(folder: Path) -> Any:
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_run_that_was_left_inside_an_epoch_goes_on_to_the_bit(precision: str, tmp_path: Path) -> None:
     trainable, settings = prepared(tmp_path), config(precision=precision, metric="val_loss", mode="min")
-    whole = Fit(trainable, None, settings)
+    whole = Fit(as_trainable(trainable), None, settings)
     whole.run(lambda epoch: True)
     steps = itertools.count()
-    left = Fit(trainable, None, settings, is_to_leave=lambda: next(steps) > 30)
+    left = Fit(as_trainable(trainable), None, settings, is_to_leave=lambda: next(steps) > 30)
     seen: list[object] = []
     left.run(lambda epoch: bool(seen.append(epoch)) or True)
     assert isinstance(seen[-1], Position)
     (checkpoint := tmp_path / "checkpoint").mkdir()
     left.save(checkpoint)
-    rest = Fit(trainable, None, settings, checkpoint)
+    rest = Fit(as_trainable(trainable), None, settings, checkpoint)
     rest.run(lambda epoch: True)
     assert rest.epochs == whole.epochs == EPOCHS
     assert rest.last_metrics == whole.last_metrics

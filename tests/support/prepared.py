@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from sweeps.training.data.shards import Manifest, columns_of, write_shard
 
 
 def prepare_small(
-    module: ModuleType, params: Any, folder: Path, items: Mapping[str, Sequence[Path]] | None = None
+    module: Any, params: Any, folder: Path, items: Mapping[str, Sequence[Path]] | None = None
 ) -> Path:
-    """All rows of a trainable's raw files; by default of the first file of each split."""
+    """All rows of the raw files of a trainable; by default of the first one of each split."""
     folder.mkdir(exist_ok=True)
     if items is None:
         items = {split: files[:1] for split, files in module.raw_items(params).items()}

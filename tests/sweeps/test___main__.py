@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sweeps.__main__ import COMMANDS
-from sweeps.common.params_file import WEIGHTS_FILE
+from sweeps.kinds.params_file import WEIGHTS_FILE
 from tests.conftest import ROOT
 from tests.test_architecture import heavy_after
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import lightning.pytorch as pl
@@ -16,18 +15,20 @@ from sweeps.common.errors import CannotTrain
 from sweeps.common.yaml_values import field_docs
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds import registry
+from sweeps.kinds.trainable import Trainable
 from sweeps.plan.build import make_plan
 from sweeps.space.multi_model import OneSpace
 from sweeps.training import trained_model
 from sweeps.training.config import FitConfig
-from sweeps.training.data.dataset import has_preparation
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from tests.support.prepared import prepare_small
+from tests.support.trainables import as_trainable
 from trainables import fashion_cnn, fashion_vit
 from trainables._shared import fashion_mnist
 
-TRAINABLES = plugins.choices("trainable")
+TRAINABLES = registry.choices()
 SPACES = plugins.choices("search_space")
 SMALL = {"rows": 200, "frames_per_s": 3.0, "detector": "blazeface"}
 """Hyperparameters that make a data set small, for those that have them."""
@@ -47,14 +48,14 @@ def trainable_of(space: str) -> str:
 
 def searcher_of(space: str) -> str:
     """The default searcher, or, for a grid, the one that takes grids."""
-    domains = getattr(plugins.find("search_space", space), "SPACE", {}).values()
+    domains = (plugins.search_space(space).ranges or {}).values()
     return "grid" if any(isinstance(domain, dict) for domain in domains) else SweepConfig().searcher
 
 
 def checked(space: str) -> OneSpace:
     """A space, checked as the plan checks it."""
     name, searcher = trainable_of(space), searcher_of(space)
-    small_params(plugins.find("trainable", name))  # a plan needs the data
+    small_params(registry.find(name))  # a plan needs the data
     config = SweepConfig.of(trainable=name, search_space=space, searcher=searcher, gpus_per_trial=0)
     return make_plan(config.changed(results_dir="/tmp", min_free_gb=0.0)).models[0].space
 
@@ -65,10 +66,10 @@ def points(space: OneSpace) -> list[dict[str, Any]]:
     return [dict(point.params) for point in few]
 
 
-def small_params(module: ModuleType) -> Any:
+def small_params(trainable: Trainable) -> Any:
     """The defaults, with little data; skips where the data is not here."""
-    hyperparameters = {field.name for field in dataclasses.fields(module.Params)}
-    params = module.Params(
+    hyperparameters = {field.name for field in dataclasses.fields(trainable.params_class)}
+    params = trainable.params_class(
         **{
             hyperparameter: value
             for hyperparameter, value in SMALL.items()
@@ -76,14 +77,16 @@ def small_params(module: ModuleType) -> Any:
         }
     )
     try:
-        module.describe_data(params)
+        trainable.describe_data(params)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     return params
 
 
-def fit_config(module: ModuleType, max_epochs: int = 1) -> FitConfig:
-    return FitConfig(max_epochs=max_epochs, metric=module.METRIC, mode=module.MODE, precision="32")
+def fit_config(trainable: Trainable, max_epochs: int = 1) -> FitConfig:
+    own = trainable.objective
+    assert own is not None
+    return FitConfig(max_epochs=max_epochs, metric=own.metric, mode=own.mode, precision="32")
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -96,11 +99,11 @@ def test_a_space_fits_the_trainable_of_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("name", SPACES)
 def test_every_point_of_a_space_is_params_that_a_model_is_built_from(name: str) -> None:
-    space, module = checked(name), plugins.find("trainable", trainable_of(name))
-    built = [module.Params(**point) for point in points(space)]
+    space, trainable = checked(name), registry.find(trainable_of(name))
+    built = [trainable.params_class(**point) for point in points(space)]
     assert len(set(map(repr, built))) == len(built)
     for params in built[:3]:
-        assert isinstance(module.build_model(params), pl.LightningModule)
+        assert isinstance(trainable.build_model(params), pl.LightningModule)
 
 
 @pytest.mark.parametrize("name", SPACES)
@@ -118,7 +121,7 @@ def test_a_default_space_is_taken_by_the_default_searcher(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_every_hyperparameter_has_a_default_and_a_docstring(name: str) -> None:
-    params_class = plugins.find("trainable", name).Params
+    params_class = registry.find(name).params_class
     assert dataclasses.is_dataclass(params_class())
     assert [hyperparameter for hyperparameter, doc in field_docs(params_class).items() if not doc] == []
     assert list(field_docs(params_class)) == [field.name for field in dataclasses.fields(params_class)]
@@ -126,7 +129,7 @@ def test_every_hyperparameter_has_a_default_and_a_docstring(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_params_are_frozen_and_given_by_keyword(name: str) -> None:
-    params_class = plugins.find("trainable", name).Params
+    params_class = registry.find(name).params_class
     hyperparameter = dataclasses.fields(params_class)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError, match=hyperparameter):
         setattr(params_class(), hyperparameter, 1)
@@ -136,25 +139,30 @@ def test_params_are_frozen_and_given_by_keyword(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_is_judged_by_a_metric_that_is_good_when_small_or_large(name: str) -> None:
-    module = plugins.find("trainable", name)
-    assert module.METRIC
-    assert module.MODE in ("min", "max")
+    own = registry.find(name).objective
+    assert own is not None
+    assert own.metric
+    assert own.mode in ("min", "max")
 
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_describes_its_data_in_one_line(name: str) -> None:
-    module = plugins.find("trainable", name)
-    line = module.describe_data(small_params(module))
+    trainable = registry.find(name)
+    line = trainable.describe_data(small_params(trainable))
     assert line.strip() == line != ""
     assert "\n" not in line
 
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tmp_path: Path) -> None:
-    module = plugins.find("trainable", name)
-    params = small_params(module)
-    prepared = prepare_small(module, params, tmp_path / "rows") if has_preparation(module) else None
-    training = Fit(module, params, fit_config(module), prepared=prepared)
+    trainable = registry.find(name)
+    params = small_params(trainable)
+    prepared = (
+        prepare_small(trainable.preparation, params, tmp_path / "rows")
+        if trainable.preparation is not None
+        else None
+    )
+    training = Fit(trainable, params, fit_config(trainable), prepared=prepared)
     epochs: list[Report] = []
 
     def on_epoch(epoch: Report) -> bool:
@@ -164,16 +172,18 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
 
     training.run(on_epoch)
     assert [epoch.epoch for epoch in epochs] == [1]
-    assert module.METRIC in epochs[0].metrics
-    scores = trained_model.score_test_rows(module, params, fit_config(module), tmp_path, prepared=prepared)
+    assert training.config.metric in epochs[0].metrics
+    scores = trained_model.score_test_rows(
+        trainable, params, fit_config(trainable), tmp_path, prepared=prepared
+    )
     assert list(scores) == ["test_acc"]
     assert 0 <= scores["test_acc"] <= 1
 
 
 @pytest.mark.parametrize("name", TRAINABLES)
 def test_a_trainable_learns(name: str) -> None:
-    module = plugins.find("trainable", name)
-    if has_preparation(module):
+    trainable = registry.find(name)
+    if trainable.preparation is not None:
         pytest.skip("takes more rows than a quick test prepares: see its own tests")
     scores: list[float] = []
 
@@ -181,9 +191,10 @@ def test_a_trainable_learns(name: str) -> None:
         scores.append(epoch.score)
         return True
 
-    Fit(module, small_params(module), fit_config(module, max_epochs=8)).run(on_epoch)
-    first, best = scores[0], max(scores) if module.MODE == "max" else min(scores)
-    assert (best > first + 0.1) if module.MODE == "max" else (best < first)
+    Fit(trainable, small_params(trainable), fit_config(trainable, max_epochs=8)).run(on_epoch)
+    is_max = trainable.objective is not None and trainable.objective.mode == "max"
+    first, best = scores[0], max(scores) if is_max else min(scores)
+    assert (best > first + 0.1) if is_max else (best < first)
 
 
 def test_a_file_of_fashion_mnist_that_was_cut_off_is_named_before_anything_trains(
@@ -340,8 +351,10 @@ def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_pat
     config = fit_config(fashion_vit, max_epochs=4)
     whole: list[float] = []
     halves: list[float] = []
-    Fit(fashion_vit, params, config).run(lambda epoch: not whole.append(epoch.metrics["val_loss"]))
-    first = Fit(fashion_vit, params, config)
+    Fit(as_trainable(fashion_vit), params, config).run(
+        lambda epoch: not whole.append(epoch.metrics["val_loss"])
+    )
+    first = Fit(as_trainable(fashion_vit), params, config)
 
     def until_the_second(epoch: Report) -> bool:
         halves.append(epoch.metrics["val_loss"])
@@ -350,7 +363,7 @@ def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_pat
         return epoch.epoch < 2
 
     first.run(until_the_second)
-    second = Fit(fashion_vit, params, config, tmp_path)
+    second = Fit(as_trainable(fashion_vit), params, config, tmp_path)
     second.run(lambda epoch: not halves.append(epoch.metrics["val_loss"]))
     assert halves == whole
 

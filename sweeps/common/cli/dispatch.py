@@ -1,14 +1,60 @@
-"""A command of several subcommands: `sweeps COMMAND`, `sweeps pcs COMMAND`."""
+"""How a command runs: its exit status, and its subcommands, as of `sweeps` and `sweeps pcs`."""
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from sweeps.common.cli.command import status_of
-from sweeps.common.errors import UserError
+from sweeps.common import project
+from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, RayNotStarted, UserError
 from sweeps.common.formatting import command
 from sweeps.common.yaml_values import nearest
+
+
+def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
+    """Run a program; its exit status: 2 for a user's mistake, 1 for what can't be done, 130 for Ctrl-C.
+
+    Args:
+        program: returns its exit status, or raises.
+        interrupted: the message for Ctrl-C.
+    """
+    try:
+        status = program()
+        sys.stdout.flush()
+        return status
+    except (UserError, CannotTrain) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (CannotPrepare, DiskIsFull, RayNotStarted) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except (ImportError, AttributeError) as error:
+        if not (why := project.hides(error)):
+            raise
+        print(f"error: {type(error).__name__}: {error}{why}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        if not is_output_closed():
+            raise
+        return after_closed_pipe()
+    except KeyboardInterrupt:
+        print(interrupted, file=sys.stderr)
+        return 130
+
+
+def is_output_closed() -> bool:
+    """Whether nobody reads the standard output: a broken pipe may be another one, of the user's code, say."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def after_closed_pipe() -> int:
+    """The exit status where `| head` has ended; the interpreter must not print this at its exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
 
 
 def dispatch(

@@ -16,12 +16,13 @@ from ray.exceptions import RayError
 
 from sweeps.analysis import best_model
 from sweeps.cluster import placement
-from sweeps.common import atomic_io, params_file
+from sweeps.common import atomic_io
 from sweeps.common.errors import reason_of
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import readable
 from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, OF_FRONT, PARAMS_FILE
 from sweeps.execution.run_context import RunContext, job_of
+from sweeps.kinds import params_file
 from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
@@ -151,9 +152,9 @@ def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best:
     if fit.precision == "auto" and "gpu" in run.place:
         settings["precision"] = "16-mixed" if run.place["gpu"] else "32"
     for model in plan.models:
-        if model.name == run.trainable and hasattr(model.module, "export"):
+        if model.name == run.trainable:
             where = shown_path(plan.folder / BEST_FOLDER / within)
-            for name, text in model.module.export({**run.fixed, **run.params}, settings, where).items():
+            for name, text in model.trainable.export({**run.fixed, **run.params}, settings, where).items():
                 (into / name).write_text(text)
 
 
@@ -190,7 +191,7 @@ def _params_text(plan: Plan, record: Record, run: TrialRow, config: FitConfig, w
         f"Train it again: sweeps fit {shlex.join(again(plan, run, within))}",
     ]
     found = {"score": score, "epoch": epoch, "trial": _of_search(run), "run": run.number}
-    params_class = next(model.module.Params for model in plan.models if model.name == run.trainable)
+    params_class = next(model.trainable.params_class for model in plan.models if model.name == run.trainable)
     params = readable(params_class, {**run.fixed, **run.params})
     return params_file.write(run.trainable, params, config.settings(), found, head)
 

@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 
 import filelock
 
@@ -20,6 +19,7 @@ from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.common.formatting import count, duration, shown_path, size
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import MAX_BAD_PCT
 from sweeps.training.data import dataset, ray_pipeline, shards, shuffle, staging
 from sweeps.training.data.dataset import DataSet
@@ -32,11 +32,9 @@ SHOWN = 5
 """Raw files that an error names, at most."""
 
 
-def of_trial(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> Path | None:
+def of_trial(trainable: Trainable, params: Mapping[str, ParamValue]) -> Path | None:
     """The folder of a trial's data, prepared now if need be; None for a trainable without `prepare`."""
-    if not dataset.has_preparation(module):
-        return None
-    return ensure(dataset.look(asked, module, params))
+    return None if trainable.preparation is None else ensure(dataset.look(trainable, params))
 
 
 def ensure(
@@ -111,7 +109,7 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
         splits=_write_shards(data_set, columns, bad),
         fingerprint=data_set.key,
         about={
-            "trainable": data_set.trainable,
+            "trainable": data_set.description.name,
             "hyperparameters": dict(data_set.hyperparameters),
             "raw_files": len(data_set.items),
             "raw_bytes": data_set.raw_bytes,

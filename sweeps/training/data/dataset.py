@@ -12,22 +12,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sweeps.common import machine_folders, source_files
-from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common import machine_folders
+from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, shown_path, size
 from sweeps.common.machine_folders import PREPARED_DIR_VARIABLE
 from sweeps.common.param_types import build_params, held, hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
-from sweeps.training.config import Trainable
+from sweeps.kinds import source_files
+from sweeps.kinds.trainable import Description, Trainable
 from sweeps.training.data import raw_files, shards
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Manifest, NotPrepared
-
-if TYPE_CHECKING:
-    from lightning.pytorch import LightningDataModule
 
 CHECKSUMS_FILE = "checksums.json"
 """Known checksums of raw files, in the folder of all prepared data."""
@@ -68,10 +65,8 @@ class Declared:
 class DataSet:
     """The prepared data of the current raw files, hyperparameters and code; it may be still to prepare."""
 
-    trainable: str
-    """As the user named it."""
-    module: str
-    """The trainable's module path."""
+    description: Description
+    """Of the trainable."""
     hyperparameters: Mapping[str, ParamValue]
     """PREPARE_PARAMS with their values."""
     items: tuple[Item, ...]
@@ -81,7 +76,7 @@ class DataSet:
     @property
     def name(self) -> str:
         """The trainable's, without its packages."""
-        return self.module.rpartition(".")[2]
+        return self.description.content.rpartition(".")[2]
 
     @cached_property
     def key(self) -> str:
@@ -154,7 +149,7 @@ class DataSet:
         for name, variable in machine_folders.OF_THE_MACHINE.items():
             if folder := os.environ.get(variable):
                 words += [name, shown_path(Path(folder))]
-        return command("prepare", self.trainable, *words, *more)
+        return command("prepare", self.description.name, *words, *more)
 
     @property
     def _recipe(self) -> list[Any]:
@@ -168,71 +163,55 @@ def root() -> Path:
     return Path(named) if named else machine_folders.cache_dir() / "prepared"
 
 
-def describe_data(name: str, trainable: Any, params: Any) -> str:
+def describe_data(trainable: Trainable, params: Any) -> str:
     """A trainable's own description of its data, in a line; "" for prepared data without one.
 
     Raises:
         UserError: the data is missing.
     """
-    if not hasattr(trainable, "describe_data"):
-        return "" if has_preparation(trainable) else f"as {name}.build_data has it"
     try:
-        return str(trainable.describe_data(params))
+        return trainable.describe_data(params)
     except OSError as error:
         raise UserError(str(error)) from None
 
 
-def has_preparation(trainable: Any) -> bool:
-    """Whether a trainable's raw data is prepared before training."""
-    return hasattr(trainable, "prepare")
-
-
-def look(asked: str, module: ModuleType, params: Mapping[str, ParamValue]) -> DataSet:
-    """The data set of a trainable; raw files without a known checksum are read.
+def look(trainable: Trainable, params: Mapping[str, ParamValue]) -> DataSet:
+    """The data set of a trainable with a preparation; raw files without a known checksum are read.
 
     Args:
-        asked: the trainable, as the user named it.
-        module: the trainable.
+        trainable: of the data.
         params: given hyperparameters; only PREPARE_PARAMS are used.
 
     Raises:
         UserError: raw files are missing, Params refuses the hyperparameters, or `raw_items` reads another.
     """
-    given = {name: value for name, value in params.items() if name in module.PREPARE_PARAMS}
-    if fault := refusal(module.Params, given):
+    preparation, asked = trainable.preparation, trainable.name
+    assert preparation is not None
+    params_class, names = trainable.params_class, preparation.params
+    given = {name: value for name, value in params.items() if name in names}
+    if fault := refusal(params_class, given):
         shown = ", ".join(f"{name}={value}" for name, value in given.items()) or "its defaults"
         raise UserError(f"{asked}: Params refuses {shown} (only PREPARE_PARAMS are set): {fault}")
-    all_params, hints = build_params(module.Params, given), hints_of(module.Params)
-    hyperparameters = {name: held(getattr(all_params, name), hints[name]) for name in module.PREPARE_PARAMS}
-    readable = Declared(build_params(module.Params, hyperparameters), tuple(hyperparameters), "raw_items")
+    all_params, hints = build_params(params_class, given), hints_of(params_class)
+    hyperparameters = {name: held(getattr(all_params, name), hints[name]) for name in names}
+    readable = Declared(build_params(params_class, hyperparameters), tuple(hyperparameters), "raw_items")
     try:
-        items = raw_files.find(asked, module.raw_items, readable)
+        items = raw_files.find(asked, preparation.raw_items, readable)
     except UndeclaredHyperparameter as error:
         raise UserError(f"{asked}: {error}") from None
     items = raw_files.with_checksums(items, root() / CHECKSUMS_FILE)
-    return DataSet(asked, module.__name__, hyperparameters, tuple(items), _code_of(module.prepare, module))
+    return DataSet(trainable.description, hyperparameters, tuple(items), _code_of(trainable))
 
 
-def build_data(trainable: Trainable, params: Any, folder: Path | None) -> LightningDataModule:
-    """The trainable's data module, built with the folder of prepared data where the trainable prepares it.
-
-    Raises:
-        CannotTrain: the trainable needs a folder, and there is none.
-    """
-    if not has_preparation(trainable):
-        return trainable.build_data(params)
-    if folder is None:
-        raise CannotTrain("this trainable reads prepared data, but no folder of prepared data was given")
-    return trainable.build_data(params, folder)
-
-
-def _code_of(prepare: Any, module: ModuleType) -> str:
+def _code_of(trainable: Trainable) -> str:
     """Checksum of the module that defines `prepare` and of what it imports of its project.
 
     This program's own modules are left out: `ROWS_VERSION` stands for them.
     """
-    home = sys.modules.get(getattr(inspect.unwrap(prepare), "__module__", ""), module)
-    files = source_files.files(home if getattr(home, "__file__", None) else module)
+    assert trainable.preparation is not None
+    home = sys.modules.get(getattr(inspect.unwrap(trainable.preparation.prepare), "__module__", ""))
+    is_file = home is not None and getattr(home, "__file__", None)
+    files = source_files.files([source_files.source_of(home)] if home and is_file else trainable.sources())
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
         if not name.startswith("sweeps/"):

@@ -18,11 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from sweeps.common import plugins, ray_auth, ray_connection, source_files
+from sweeps.common import ray_auth, ray_connection
 from sweeps.common.errors import CannotPrepare, UserError, first_line
 from sweeps.common.param_types import build_params
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds import registry, source_files
+from sweeps.kinds.trainable import Description
 from sweeps.training.data import staging
 from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparameter
 from sweeps.training.data.raw_files import Item
@@ -58,7 +60,7 @@ def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tupl
         ):
             for message in messages:
                 if message["mistake"]:
-                    raise UserError(f"{data_set.trainable}: {message['mistake']}")
+                    raise UserError(f"{data_set.description.name}: {message['mistake']}")
                 part = str(message["part"])
                 if part not in waiting:  # a retried worker sends its blocks again
                     continue
@@ -91,13 +93,13 @@ def _fault(message: Mapping[str, Any], blocks: int) -> str:
 
 
 def worked(
-    batch: Mapping[str, Any], module: str, hyperparameters: Mapping[str, ParamValue]
+    batch: Mapping[str, Any], description: Description, hyperparameters: Mapping[str, ParamValue]
 ) -> Iterator[dict[str, Any]]:
     """A message per block of one raw file and a last one, or its error; runs in a worker on any PC.
 
     Args:
         batch: one row with `part` and `path`.
-        module: the trainable's module path.
+        description: of the trainable.
         hyperparameters: PREPARE_PARAMS with their values.
     """
     path, number = Path(str(batch["path"][0])), 0
@@ -109,9 +111,11 @@ def worked(
         return {**{name: [value] for name, value in columns.items()}, "payload": payloads}
 
     try:
-        trainable = plugins.load(module)
-        params = Declared(build_params(trainable.Params, hyperparameters), tuple(hyperparameters), "prepare")
-        for block, rows in staging.encoded(trainable.prepare(path, params)):
+        trainable = registry.load(description)
+        assert trainable.preparation is not None
+        given = build_params(trainable.params_class, hyperparameters)
+        params = Declared(given, tuple(hyperparameters), "prepare")
+        for block, rows in staging.encoded(trainable.preparation.prepare(path, params)):
             yield message(block, rows=rows)
             number += 1
         yield message(is_last=True)
@@ -141,7 +145,10 @@ def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Generat
         stack.enter_context(ray.data.DataContext.current(context))
         blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             worker,
-            fn_kwargs={"module": data_set.module, "hyperparameters": dict(data_set.hyperparameters)},
+            fn_kwargs={
+                "description": data_set.description,
+                "hyperparameters": dict(data_set.hyperparameters),
+            },
             batch_size=1,
             batch_format="numpy",
             num_cpus=1,
@@ -171,7 +178,7 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     ray_connection.refuse_outside(address)
     import ray  # not above: it reads ENVIRONMENT at its import
 
-    code = source_files.to_send([plugins.load(data_set.module)]) if address else []
+    code = source_files.to_send(registry.load(data_set.description).sources()) if address else []
     before = signal.getsignal(signal.SIGTERM)
     local: dict[str, Any] = {} if address else {"num_cpus": len(os.sched_getaffinity(0)), "dashboard": False}
     ray_connection.init(ray, address, code, ENVIRONMENT, **local)

@@ -22,8 +22,9 @@ from torch.optim import Optimizer
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
+from sweeps.kinds.trainable import IN_LIGHTNING
 from sweeps.training import torch_internals
-from sweeps.training.config import IN_LIGHTNING, FitConfig
+from sweeps.training.config import FitConfig
 from sweeps.training.distributed import deepspeed
 from sweeps.training.lightning_internals import FsdpStrategy
 

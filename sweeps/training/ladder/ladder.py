@@ -7,16 +7,14 @@ shown and left out of those that follow.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
-from sweeps.common.param_types import build_params
+from sweeps.common.param_types import build_params, hints_of
 from sweeps.training import micro_batches
 from sweeps.training.data import build, dataset
 from sweeps.training.ladder import measure, report, rungs
@@ -29,9 +27,10 @@ LEAST_SPEEDUP = 1.02
 
 def climb(config: LadderConfig) -> int:
     """Measure rung by rung; print and write each result. Returns the exit status."""
-    print(f"Ladder of {config.trainable}, {config.seconds:g} s a rung, on {report.machine()}", flush=True)
+    trainable = config.trainable
+    print(f"Ladder of {trainable.name}, {config.seconds:g} s a rung, on {report.machine()}", flush=True)
     # Raises where the raw data is missing.
-    dataset.describe_data(config.trainable, config.module, build_params(config.module.Params, config.params))
+    dataset.describe_data(trainable, build_params(trainable.params_class, config.params))
     has = _capabilities(config)
     print(f"\n{report.HEAD}", flush=True)
     results: list[Result] = []
@@ -58,7 +57,7 @@ def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
         if isinstance(setup, str):
             yield Result(name, None, None, f"skipped: {setup}", False)
             continue
-        speed, reason = measure.measure(config.trainable, config.params, setup, config.seconds)
+        speed, reason = measure.measure(config.trainable.name, config.params, setup, config.seconds)
         if speed is None:
             yield Result(name, None, None, f"failed: {reason}", False)
             continue
@@ -76,9 +75,9 @@ def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
 
 def _capabilities(config: LadderConfig) -> Capabilities:
     """What the PC and the trainable offer; raw data that is not prepared yet is prepared first."""
-    module: Any = config.module
-    folder = build.of_trial(config.trainable, module, config.params)
-    data = dataset.build_data(module, build_params(module.Params, config.params), folder)
+    trainable = config.trainable
+    folder = build.of_trial(trainable, config.params)
+    data = trainable.build_data(build_params(trainable.params_class, config.params), folder)
     batch_rows = None
     with contextlib.suppress(CannotTrain):
         batch_rows = micro_batches.batch_rows_of(data)
@@ -86,7 +85,7 @@ def _capabilities(config: LadderConfig) -> Capabilities:
         gpus=torch.cuda.device_count(),
         cores=os.cpu_count() or 1,
         batch_rows=batch_rows,
-        has_raw=hasattr(module, "build_raw_data"),
-        has_prepared=dataset.has_preparation(module),
-        has_loader_hyperparameter="loader_workers" in {f.name for f in dataclasses.fields(module.Params)},
+        has_raw=trainable.build_raw_data is not None,
+        has_prepared=trainable.preparation is not None,
+        has_loader_hyperparameter="loader_workers" in hints_of(trainable.params_class),
     )

@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -22,13 +21,15 @@ import psutil
 import torch
 from lightning.pytorch.utilities.data import extract_batch_size
 
-from sweeps.common import atomic_io, plugins, project
-from sweeps.common.cli.command import TRAINABLE
+from sweeps.common import atomic_io, project
+from sweeps.common.objective import Objective
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds import registry
+from sweeps.kinds.trainable import OtherData, Trainable
 from sweeps.training import subprocess_run
 from sweeps.training.config import FitConfig
-from sweeps.training.data import build, dataset
+from sweeps.training.data import build
 from sweeps.training.distributed import launch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.ladder.rungs import Setup
@@ -207,32 +208,34 @@ def main(file: Path) -> None:
     params = given["params"]
     setup = Setup(**{**given["setup"], "fit": FitConfig(**given["setup"]["fit"])})
     project.use(Path(given["project"]))
-    module: Any = plugins.find(TRAINABLE, given["trainable"])
-    prepared = None if setup.is_raw else build.of_trial(given["trainable"], module, params)
+    trainable = registry.find(given["trainable"])
+    prepared = None if setup.is_raw else build.of_trial(trainable, params)
     if setup.loader_workers is not None and not setup.is_raw:
         params = {**params, "loader_workers": setup.loader_workers}
     timed = Timed(given["seconds"], is_compiled=setup.fit.compile)
-    config = dataclasses.replace(setup.fit, max_epochs=10**6, metric=module.METRIC, mode=module.MODE)
-    trainable = _with_data_of(setup, module, prepared)
-    Fit(trainable, build_params(module.Params, params), config).run(lambda epoch: True, timed)
+    own = trainable.objective or Objective("", "max")  # no epoch ends
+    config = dataclasses.replace(setup.fit, max_epochs=10**6, metric=own.metric, mode=own.mode)
+    params = build_params(trainable.params_class, params)
+    Fit(_with_data_of(setup, trainable, prepared), params, config).run(lambda epoch: True, timed)
     if launch.is_first():
         speed = dataclasses.asdict(timed.speed(setup.fit.devices))
         atomic_io.write(file.with_name(SPEED_FILE), json.dumps(speed))
 
 
-def _with_data_of(setup: Setup, module: Any, prepared: Path | None) -> Any:
+def _with_data_of(setup: Setup, trainable: Trainable, prepared: Path | None) -> Trainable:
     """The trainable with the data of a setup."""
 
     def build_data(params: Any) -> Any:
-        if setup.is_raw:
-            data = module.build_raw_data(params, setup.loader_workers or 0)
+        data: Any
+        if setup.is_raw and trainable.build_raw_data is not None:
+            data = trainable.build_raw_data(params, setup.loader_workers or 0)
         else:
-            data = dataset.build_data(module, params, prepared)
+            data = trainable.build_data(params, prepared)
         if setup.batch_rows is not None:
             data.batch_size = setup.batch_rows
         return data
 
-    return SimpleNamespace(build_model=module.build_model, build_data=build_data)
+    return OtherData(trainable, build_data)
 
 
 if __name__ == "__main__":

@@ -91,14 +91,14 @@ def write(config: LadderConfig, results: Sequence[Result]) -> None:
     titles = [*_TITLES, "change"]
     table = [titles, ["---"] * len(titles), *([*cells(result), result.note] for result in results)]
     parts = [
-        f"# Ladder of {config.trainable}",
+        f"# Ladder of {config.trainable.name}",
         f"{machine()}, {today}",
         "\n".join("| " + " | ".join(row) + " |" for row in table),
         *([f"```text\n{summary(results)}\n```"] if is_measured else []),
     ]
     atomic_io.write(folder / "ladder.md", "\n\n".join(parts) + "\n")
     content = {
-        "trainable": config.trainable,
+        "trainable": config.trainable.name,
         "params": dict(config.params),
         "command": " ".join(["sweeps ladder", *sys.argv[1:]]),
         "date": today,
@@ -109,7 +109,7 @@ def write(config: LadderConfig, results: Sequence[Result]) -> None:
     }
     atomic_io.write(folder / "ladder.json", json.dumps(content, indent=1))
     if is_measured:
-        chart(config.trainable, results).savefig(folder / "ladder.png", dpi=110)
+        chart(config.trainable.name, results).savefig(folder / "ladder.png", dpi=110)
 
 
 def chart(trainable: str, results: Sequence[Result]) -> Figure:

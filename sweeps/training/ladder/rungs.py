@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import FitConfig, Strategy
 
 LARGER = 4
@@ -23,8 +23,7 @@ PLAIN = FitConfig(precision="32", strategy="single")
 class LadderConfig:
     """Settings of a ladder."""
 
-    trainable: str
-    module: ModuleType
+    trainable: Trainable
     params: Mapping[str, ParamValue]
     seconds: float
     """Time to measure each rung."""

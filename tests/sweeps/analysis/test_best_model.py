@@ -23,6 +23,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from tests.conftest import propose
+from tests.support.trainables import as_trainable
 from tests.support.weighed import FRONT, report, weighed
 
 CONFIG = FitConfig(max_epochs=3, metric=digits.METRIC, mode=digits.MODE, threads=1, precision="32-true")
@@ -44,7 +45,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(record: Record, swept: dict[str, Any], fixed: dict[str, Any]) -> None:
     number = propose(record, swept, trainable="digits_mlp", fixed=fixed, seed=3).number
-    fit = Fit(digits, digits.Params(**{**fixed, **swept}), dataclasses.replace(CONFIG, seed=3))
+    fit = Fit(as_trainable(digits), digits.Params(**{**fixed, **swept}), dataclasses.replace(CONFIG, seed=3))
 
     def heard(epoch: Report) -> bool:
         record.report(number, epoch.epoch, epoch.score, epoch.metrics, epoch.seconds)

@@ -9,6 +9,7 @@ import pytest
 
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
+from sweeps.kinds import registry
 
 Write = Callable[[str], str]
 
@@ -32,5 +33,5 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 def fault(kind: str, name: str) -> str:
     with pytest.raises(UserError) as raised:
-        plugins.find(kind, name)
+        registry.find(name) if kind == "trainable" else plugins.find(kind, name)
     return str(raised.value)

@@ -16,13 +16,16 @@ from tests.sweeps.common.plug_in_files import TRAINABLE, write
 
 FIND = """
 import sys
-from sweeps.config import plugins as registry
 from sweeps.common.errors import UserError
+from sweeps.config import plugins
+from sweeps.kinds import registry
 kind, *names = sys.argv[1:]
+is_trainable = kind == "trainable"
 try:
     for name in names:
-        print(registry.find(kind, name).__file__)
-    print("choices:", *registry.choices(kind))
+        source = (registry.find(name).sources()[0] if is_trainable else plugins.search_space(name).source)
+        print(source[1])
+    print("choices:", *(registry.choices() if is_trainable else plugins.choices(kind)))
 except UserError as error:
     print("error:", error)
 """
@@ -60,7 +63,7 @@ def test_a_file_that_a_package_elsewhere_hides_is_named_with_what_to_do(tmp_path
     write(tmp_path, {"here/trainables/mine.py": TRAINABLE, "there/trainables/__init__.py": ""})
     here, there = tmp_path / "here", tmp_path / "there"
     done = subprocess.run(
-        [sys.executable, "-c", "from sweeps.config import plugins; plugins.find('trainable', 'mine')"],
+        [sys.executable, "-c", "from sweeps.kinds import registry; registry.find('mine')"],
         cwd=here, env={**os.environ, "PYTHONPATH": f"{there}:{ROOT}"}, capture_output=True, text=True,
     )  # fmt: skip
     assert (
@@ -87,7 +90,7 @@ def test_a_file_that_another_of_its_name_hides_is_named_with_what_to_do(
     write(other, {"my_net.py": TRAINABLE})
     done = subprocess.run(
         [python, "-P", "-c",
-         "import my_net; from sweeps.config import plugins; plugins.find('trainable', 'my_net')"],
+         "import my_net; from sweeps.kinds import registry; registry.find('my_net')"],
         cwd=here, env={"PYTHONPATH": os.pathsep.join([str(other), str(ROOT), *site.getsitepackages()])},
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
@@ -188,13 +191,13 @@ KEPT = """
 import logging, os, pathlib, signal, sys
 from sweeps.common import plugins
 from sweeps.common.formatting import shown_path
-from sweeps.config import plugins as registry
+from sweeps.kinds import registry
 before = os.getcwd(), sys.argv, sys.stdin, signal.getsignal(signal.SIGINT)
-module = registry.find("trainable", "models/net.py")
+trainable = registry.find("models/net.py")
 assert (logging.getLogger().level, logging.getLogger().handlers) == (logging.WARNING, [])
 assert before == (os.getcwd(), sys.argv, sys.stdin, signal.getsignal(signal.SIGINT)), before
-plugins.enter_folder_of(module)
-assert os.getcwd() == os.path.dirname(module.__file__)
+plugins.enter_folder_of(trainable.description.content)
+assert os.getcwd() == os.path.dirname(trainable.sources()[0][1])
 assert str(plugins.project.folder()) == before[0]
 assert shown_path(pathlib.Path(before[0], "results", "net")) == "results/net"
 """

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common.objective import Objective
 from sweeps.config import plugins
+from sweeps.kinds import registry
 from tests.conftest import ROOT, skip_without
 from tests.sweeps.common.plug_in_files import TRAINABLE, Write, fault
 
@@ -15,7 +17,6 @@ from tests.sweeps.common.plug_in_files import TRAINABLE, Write, fault
 @pytest.mark.parametrize(
     ("kind", "some"),
     [
-        ("trainable", {"digits_mlp", "fashion_cnn"}),
         ("search_space", {"digits_mlp", "fashion_cnn", "fashion_cnn_grid"}),
         ("searcher", {"grid", "random", "tpe"}),
         ("scheduler", {"asha", "none"}),
@@ -53,7 +54,8 @@ def test_a_misspelt_name_gets_the_nearest_spelling_and_the_choices(kind: str, na
     found = fault(kind, name)
     assert found.startswith(f"--{kind.replace('_', '-')} {name}: no such {kind.replace('_', ' ')}.")
     assert f"Did you mean '{near}'?" in found
-    assert all(choice in found for choice in plugins.choices(kind))
+    choices = registry.choices() if kind == "trainable" else plugins.choices(kind)
+    assert all(choice in found for choice in choices)
 
 
 @pytest.mark.parametrize("name", ["", ".", "a..b", "no_such_package.model", "../fashion_cnn", "fashion cnn"])
@@ -70,7 +72,7 @@ def test_an_underscore_module_is_no_plug_in(kind: str, name: str) -> None:
 
 def test_a_dotted_path_reaches_a_users_own_module(module: Write) -> None:
     path = module(TRAINABLE)
-    assert plugins.find("trainable", path).Params().lr == 0.1
+    assert registry.find(path).params_class().lr == 0.1
 
 
 def test_a_package_in_the_folder_where_the_command_was_typed_is_found(
@@ -81,7 +83,7 @@ def test_a_package_in_the_folder_where_the_command_was_typed_is_found(
     monkeypatch.chdir(tmp_path)
     # As an installed console command sees it: the folder is not on the path.
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
-    assert plugins.find("trainable", "typed_here.model").METRIC == "val_acc"
+    assert registry.find("typed_here.model").objective == Objective("val_acc", "max")
 
 
 def test_a_module_is_told_all_that_it_lacks(module: Write) -> None:

@@ -21,6 +21,7 @@ from sweeps.training import checkpoint_store
 from tests.faulty import toy
 from tests.support.confirmed import searched
 from tests.support.drivers import driver_of
+from tests.support.trainables import as_trainable
 from tests.support.weighed import FRONT, OBJECTIVES, begin, new, report, weighed
 
 
@@ -52,7 +53,7 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
 
 
 NO_SPACE: Any = None
-NET = Model("net", toy, "slopes", NO_SPACE, "")
+NET = Model(as_trainable(toy, "net"), "slopes", NO_SPACE, "")
 
 
 def driver_with_net(folder: Path, record: Record, **config: Any) -> RunContext:

@@ -17,11 +17,11 @@ import pytest
 import torch
 import yaml
 
-from sweeps.common import params_file
 from sweeps.common.formatting import shortest
 from sweeps.common.objective import Objective
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds import params_file
 from sweeps.plan import confirmation, folder, resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe

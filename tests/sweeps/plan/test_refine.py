@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from sweeps.search.candidates import model_fidelity
 
 from sweeps import run
 from sweeps.analysis.new_ranges import changes
@@ -20,7 +21,6 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
-from sweeps.search.candidates import model_fidelity
 from sweeps.space.flat import FlatSpace
 from tests.conftest import Command
 from tests.support.searched import carried_out, peak, searched

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from sweeps.common import plugins
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.run_context import job_of
+from sweeps.kinds import registry
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
@@ -81,12 +81,12 @@ def test_there_is_a_data_set_for_each_way_that_the_space_can_give(
     plan = plan_of(clips, space)
     assert pixels_of(plan) == expected
     assert len({each.folder for each in plan.models[0].prepared}) == len(expected)
-    module = plugins.load(clips.model)
+    trainable = registry.find(clips.model)
     job = job_of(plan)
     for number in range(20):  # whatever is drawn finds its folder
         point = plan.space.draw((0, number))
-        params = module.Params(**point.fixed, **point.params)
-        folder = job.data_of(point.trainable, module, params)
+        params = trainable.params_class(**point.fixed, **point.params)
+        folder = job.data_of(trainable, params)
         assert folder == next(
             each.folder for each in plan.models[0].prepared if each.hyperparameters["pixels"] == params.pixels
         )

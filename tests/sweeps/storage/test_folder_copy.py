@@ -19,6 +19,7 @@ from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import MANIFEST, Manifest, columns_of, write_shard
 from tests.conftest import fill_up
+from tests.support.trainables import described as described_as
 
 PIECE = 5_000
 ROWS = 300
@@ -57,7 +58,7 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Original:
     """A data set of three files on another PC; this one has none."""
     monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "theirs"))
     item = Item("train", "a", tmp_path / "raw" / "a", 1, "0")
-    data_set = DataSet("mine", "my_project.mine", {}, (item,), "code")
+    data_set = DataSet(described_as("my_project.mine", "mine"), {}, (item,), "code")
     splits, columns = {}, {}
     for number, split in enumerate(("train", "val")):
         values = np.random.default_rng(number).integers(0, 255, (ROWS, 100), np.uint8)

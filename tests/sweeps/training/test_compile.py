@@ -19,6 +19,7 @@ from sweeps.training import compile as training_compile
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from tests.conftest import ROOT
+from tests.support.trainables import as_trainable
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier
 
@@ -32,7 +33,7 @@ def trained(*, is_compiled: bool, **hyperparameters: Any) -> Fit:
     config = FitConfig(
         max_epochs=2, metric="val_acc", mode="max", compile=is_compiled, steps_per_epoch=4, strategy="single"
     )
-    fit = Fit(digits_mlp, digits_mlp.Params(batch_size=100, **hyperparameters), config)
+    fit = Fit(as_trainable(digits_mlp), digits_mlp.Params(batch_size=100, **hyperparameters), config)
     fit.run(lambda epoch: True)
     return fit
 

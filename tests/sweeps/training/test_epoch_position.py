@@ -20,6 +20,7 @@ from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from tests.support.trainables import as_trainable
 from tests.sweeps.training.schedules import lowered_on_plateau
 
 ROWS, EPOCHS = 80, 3
@@ -92,7 +93,9 @@ def run(
 ) -> tuple[list[Report | Position], Fit]:
     """What a run reports; it is asked to leave after so many questions, and saves itself where it does."""
     questions, reported = iter(range(10**9)), []
-    training = Fit(what, None, fit, checkpoint, is_to_leave=lambda: next(questions) >= leave_after)
+    training = Fit(
+        as_trainable(what), None, fit, checkpoint, is_to_leave=lambda: next(questions) >= leave_after
+    )
 
     def on_epoch(found: Report | Position) -> bool:
         reported.append(found)

@@ -18,11 +18,12 @@ from torch import nn
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode, Objective
-from sweeps.common.params_file import WEIGHTS_FILE
+from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from tests.support.trainables import as_trainable
 from tests.sweeps.training.schedules import lowered_on_plateau
 from trainables import digits_mlp
 from trainables._shared.classifier import Classifier
@@ -43,7 +44,7 @@ class Threads(pl.Callback):
 def test_a_run_keeps_to_its_threads(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     config = FitConfig(max_epochs=2, metric="val_acc", mode="max", strategy=strategy)
-    Fit(digits_mlp, digits_mlp.Params(), config).run(lambda epoch: True, threads := Threads())
+    Fit(as_trainable(digits_mlp), digits_mlp.Params(), config).run(lambda epoch: True, threads := Threads())
     assert threads.seen == [1, 1]
 
 
@@ -100,7 +101,7 @@ def train(
     stop: bool = False,
 ) -> tuple[list[Report], Fit]:
     """The epochs of a run, which saves itself after the epoch `save_at` (and stops there)."""
-    training = Fit(what, digits_mlp.Params(), fit_config, checkpoint)
+    training = Fit(as_trainable(what), digits_mlp.Params(), fit_config, checkpoint)
     epochs: list[Report] = []
 
     def on_epoch(epoch: Report) -> bool:
@@ -202,7 +203,9 @@ def test_a_metric_of_an_earlier_epoch_is_not_taken_for_this_ones(where: str) -> 
 
     model = type("Seldom", (Noisy,), {where: log_at_first})
     told: list[Report] = []
-    run = Fit(trainable(lambda params: model()), digits_mlp.Params(), config(3, metric="seldom"))
+    run = Fit(
+        as_trainable(trainable(lambda params: model())), digits_mlp.Params(), config(3, metric="seldom")
+    )
     with pytest.raises(MetricNotLogged, match="metric 'seldom' was not logged in epoch 2; logged: train_"):
         run.run(lambda epoch: told.append(epoch) or True)
     assert [epoch.score for epoch in told] == [1.0]
@@ -230,7 +233,7 @@ def test_a_trial_that_is_told_to_stop_ends_in_order() -> None:
         def teardown(self, stage: str) -> None:
             hooks.append("teardown")
 
-    training = Fit(trainable(lambda params: Watched()), digits_mlp.Params(), config())
+    training = Fit(as_trainable(trainable(lambda params: Watched())), digits_mlp.Params(), config())
     epochs: list[int] = []
 
     def stop_after_two(epoch: Report) -> bool:
@@ -267,7 +270,7 @@ def test_a_metric_has_no_more_digits_than_its_tensor(dtype: torch.dtype, tmp_pat
     assert torch.tensor(epoch.score, dtype=dtype) == torch.tensor(0.1, dtype=dtype), "it is the same number"
     assert epoch.metrics["number"] == 0.8775
     assert (epoch.metrics["params_m"], epoch.metrics["weights"]) == (1.2, 134217744.0)
-    again = Fit(what, digits_mlp.Params(), config(1, metric="tensor"), tmp_path).last_epoch
+    again = Fit(as_trainable(what), digits_mlp.Params(), config(1, metric="tensor"), tmp_path).last_epoch
     assert again is not None
     assert (again.score, again.metrics) == (epoch.score, epoch.metrics), "as a resume reports it again"
 
@@ -321,4 +324,4 @@ def test_more_devices_than_gpus_are_refused_before_a_model_is_built(monkeypatch:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(CannotTrain, match="devices 2: this process can use 1 GPU"):
-        Fit(trainable(), digits_mlp.Params(), dataclasses.replace(config(), devices=2))
+        Fit(as_trainable(trainable()), digits_mlp.Params(), dataclasses.replace(config(), devices=2))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweeps.common.params_file import WEIGHTS_FILE
+from sweeps.kinds.params_file import WEIGHTS_FILE
 from tests.conftest import MODE, ROOT
 
 STEPWISE = ("tests.faulty.stepwise", "--max-epochs", "3", "--threads", "1")

@@ -22,6 +22,7 @@ from sweeps.training import epoch_callback, trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from tests.support.trainables import as_trainable
 
 CONFIG = FitConfig(max_epochs=3, metric="val_acc", mode="max", precision="32")
 
@@ -82,7 +83,7 @@ def trained(
     what: Any, config: FitConfig = CONFIG, checkpoint: Path | None = None
 ) -> tuple[list[Report], Fit]:
     epochs: list[Report] = []
-    fit = Fit(what, SimpleNamespace(), config, checkpoint)
+    fit = Fit(as_trainable(what), SimpleNamespace(), config, checkpoint)
     fit.run(lambda epoch: epochs.append(epoch) or True)  # type: ignore[arg-type, func-returns-value]
     return epochs, fit
 
@@ -91,8 +92,8 @@ def scores(what: Any, folder: Path) -> tuple[float, float, float]:
     """The best score of a run, that of its test, and that of its model in hand; the rows are the same."""
     epochs, fit = trained(what)
     fit.save(folder)
-    tested = trained_model.score_test_rows(what, SimpleNamespace(), CONFIG, folder)["test_acc"]
-    model: Any = trained_model.load_model(what, SimpleNamespace(), CONFIG, folder, lambda: None)
+    tested = trained_model.score_test_rows(as_trainable(what), SimpleNamespace(), CONFIG, folder)["test_acc"]
+    model: Any = trained_model.load_model(as_trainable(what), SimpleNamespace(), CONFIG, folder, lambda: None)
     inputs, labels = rows(1).tensors
     with torch.no_grad():
         predicted = (model(inputs).argmax(1) == labels).float().mean().item()
@@ -296,7 +297,9 @@ def test_a_model_is_loaded_without_a_trace_in_the_process(tmp_path: Path) -> Non
     torch.manual_seed(5)
     expected = torch.rand(())
     torch.manual_seed(5)
-    trained_model.load_model(trainable(LayersInSetup), SimpleNamespace(), CONFIG, tmp_path, lambda: None)
+    trained_model.load_model(
+        as_trainable(trainable(LayersInSetup)), SimpleNamespace(), CONFIG, tmp_path, lambda: None
+    )
     assert torch.get_num_threads() == 2
     assert torch.rand(()) == expected
 
@@ -552,7 +555,7 @@ def test_a_resumed_run_has_the_order_of_its_rows_wherever_it_asks_for_the_steps(
 ) -> None:
     model = type("Asks", (AsksForSteps,), {"hook": hook, "workers": workers})
     _, whole = trained(trainable(model))
-    first = Fit(trainable(model), SimpleNamespace(), CONFIG)
+    first = Fit(as_trainable(trainable(model)), SimpleNamespace(), CONFIG)
     first.run(lambda epoch: False)
     first.save(tmp_path)
     torch.manual_seed(99)

@@ -25,6 +25,7 @@ from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.report import Report
+from tests.support.trainables import as_trainable
 from tests.sweeps.training.test_epoch_position import run, trainable
 
 ROWS, BATCH, EPOCHS = 83, 8, 3
@@ -141,7 +142,7 @@ def test_a_run_that_was_left_inside_an_epoch_continues_there_with_other_micro_ba
 def test_a_run_continues_after_an_epoch_with_other_micro_batches(build: Build, tmp_path: Path) -> None:
     what = trainable(lambda: build(False), Net)
     _, whole = run(what, config(None))
-    first = Fit(what, None, config(None))
+    first = Fit(as_trainable(what), None, config(None))
     first.run(lambda found: bool(first.save(tmp_path)))  # and ends there
     _, continued = run(what, config(2), tmp_path)
     assert_alike(continued, whole)

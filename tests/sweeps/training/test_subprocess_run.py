@@ -56,7 +56,7 @@ def test_a_process_that_waits_for_ever_is_ended() -> None:
 WAITS = """
 import signal, sys
 from sweeps.training import subprocess_run as children
-from sweeps.common.cli.command import status_of
+from sweeps.common.cli.dispatch import status_of
 
 def program():
     children.run([sys.executable, "-c", CHILD], 600)

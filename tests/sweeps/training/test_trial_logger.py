@@ -15,6 +15,7 @@ from sweeps.training import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.trial_logger import TrialLogger
+from tests.support.trainables import as_trainable
 from tests.sweeps.training.test_lightning_projects import CONFIG, Net, scores, trainable, trained
 
 
@@ -91,7 +92,7 @@ def test_numbers_become_metrics_and_the_rest_is_dropped_with_one_word() -> None:
 def test_files_of_the_model_are_kept_in_a_folder_that_is_given_only(tmp_path: Path) -> None:
     def run(log_dir: Path | None) -> Path:
         folders: list[str] = []
-        fit = Fit(trainable(Logs), None, CONFIG, log_dir=log_dir)
+        fit = Fit(as_trainable(trainable(Logs)), None, CONFIG, log_dir=log_dir)
         fit.run(lambda epoch: bool(folders.append(str(fit._trainer.log_dir)) or True))  # type: ignore[union-attr, func-returns-value]
         fit.release()
         return Path(folders[0])
@@ -118,7 +119,7 @@ def test_the_logger_is_there_in_the_test_and_where_a_model_is_loaded(tmp_path: P
     best, tested, predicted = scores(trainable(LogsInTest), tmp_path)
     assert best == pytest.approx(tested)
     assert best == pytest.approx(predicted)
-    scored = trained_model.score_test_rows(trainable(LogsInTest), None, CONFIG, tmp_path)
+    scored = trained_model.score_test_rows(as_trainable(trainable(LogsInTest)), None, CONFIG, tmp_path)
     assert scored == {"test_acc": pytest.approx(best), "by_logger": 1.0}
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from sweeps.common.params_file import FILE, WEIGHTS_FILE
+from sweeps.kinds.params_file import FILE, WEIGHTS_FILE
 from sweeps.training import weights
 from sweeps.training.config import FitConfig
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from sweeps.training.weights import ModelState
+from tests.support.trainables import as_trainable
 from trainables import digits_mlp
 
 
@@ -41,7 +42,7 @@ def test_what_can_not_be_written_leaves_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("strategy", ["single", "fsdp"])
 def test_what_a_checkpoint_takes_is_known_before_one_is_written(strategy: str, tmp_path: Path) -> None:
     config = FitConfig(max_epochs=1, metric="val_acc", mode="max", strategy=strategy, precision="32")
-    fit = Fit(digits_mlp, digits_mlp.Params(hidden=512), config)
+    fit = Fit(as_trainable(digits_mlp), digits_mlp.Params(hidden=512), config)
     assert fit.checkpoint_bytes == 0, "nothing has been trained"
     said: list[int] = []
 

@@ -9,6 +9,7 @@ from typing import Any
 from sweeps.storage.folder import Folder
 from sweeps.training.config import FitConfig
 from sweeps.trial.job import Job
+from tests.support.trainables import as_trainable, described
 
 
 class Lies:
@@ -29,18 +30,19 @@ def test_a_trial_gets_the_data_of_its_trainable_and_of_its_own_hyperparameters(t
         ("other", (32,)): Lies(tmp_path / "other"),
     }
     job = Job(
-        trainables={"clips": "trainables.clips", "net": "trainables.net"},
+        trainables={"clips": described("trainables.clips"), "net": described("trainables.net")},
         storage=Folder(tmp_path),
         fit=FitConfig(),
         max_failures=0,
         checkpoint_epochs=None,
         prepared=prepared,
     )
-    module, said = SimpleNamespace(PREPARE_PARAMS=("pixels",)), []
-    found = [job.data_of("clips", module, SimpleNamespace(pixels=n, lr=0.1), said.append) for n in (64, 32)]
+    asks: Any = SimpleNamespace(PREPARE_PARAMS=("pixels",), raw_items=None, prepare=None)
+    clips, said = as_trainable(asks, "clips"), []
+    found = [job.data_of(clips, SimpleNamespace(pixels=n, lr=0.1), said.append) for n in (64, 32)]
     assert found == [tmp_path / "large", tmp_path / "small"]
     assert said == [f"copied to {tmp_path}/large", f"copied to {tmp_path}/small"]
-    assert job.data_of("net", SimpleNamespace(), SimpleNamespace(pixels=32)) is None
+    assert job.data_of(as_trainable(SimpleNamespace(), "net"), SimpleNamespace(pixels=32)) is None
 
 
 def test_a_trial_has_its_own_seed_and_once_it_ran_out_of_memory_its_own_micro_batch(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.job import Job
 from sweeps.trial.member import Answer, Member
 from tests.conftest import fill_up
+from tests.support.trainables import described
 from tests.sweeps.trial.first_pc import FirstPC, checkpoint
 
 CONFIG: dict[str, Any] = {"trainable": "pair", "params": {}, "fixed": {}, "seed": 3}
@@ -30,7 +31,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """Of a worker group of one: its state is in the shards of ZeRO."""
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     fit = FitConfig(max_epochs=3, metric="val_loss", mode="min", strategy="deepspeed_stage_2")
-    trainables = {"pair": "tests.faulty.pair"}
+    trainables = {"pair": described("tests.faulty.pair", "pair")}
     return Job(trainables=trainables, storage=Folder(tmp_path), fit=fit, max_failures=0, checkpoint_epochs=1)
 
 

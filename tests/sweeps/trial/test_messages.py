@@ -23,6 +23,7 @@ from sweeps.trial.messages import (
     unfit,
 )
 from tests.faulty import hungry
+from tests.support.trainables import as_trainable
 
 RAN_OUT = OutOfMemory(reason="OutOfMemoryError: no", traceback="Traceback ...")
 
@@ -66,7 +67,7 @@ def test_an_error_that_says_that_memory_ran_out_is_known_by_its_type() -> None:
 def out_of_memory(params: Any, micro_batch: int | None = None, begun: bool = True) -> Fit:
     """A training of which the test says that it ran out of memory, in its first step or before it."""
     fit = FitConfig(metric="val_loss", mode="min", micro_batch=micro_batch)
-    training = Fit(hungry, params, fit)  # type: ignore[arg-type]
+    training = Fit(as_trainable(hungry), params, fit)  # type: ignore[arg-type]
     training.held_bytes = 0 if begun else None
     return training
 

@@ -26,6 +26,7 @@ from sweeps.trial.worker_group import WorkerGroup
 from tests.conftest import fill_up
 from tests.faulty import stepwise
 from tests.support.prepared import prepare_small
+from tests.support.trainables import described
 
 pytestmark = pytest.mark.usefixtures("ray_session")
 
@@ -38,7 +39,7 @@ def toys_diary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def job_of(trainable: str, metric: str, folder: Path) -> Job:
     fit = FitConfig(max_epochs=3, metric=metric, mode="max")
     return Job(
-        trainables={"net": trainable},
+        trainables={"net": described(trainable, "net")},
         storage=Folder(folder),
         fit=fit,
         max_failures=2,

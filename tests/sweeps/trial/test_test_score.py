@@ -14,12 +14,13 @@ from sweeps.training.config import FitConfig
 from sweeps.trial import test_score
 from sweeps.trial.job import Job
 from tests.faulty import hungry
+from tests.support.trainables import described
 
 
 def scored(micro_batch: int | None, folder: Path) -> dict[str, float]:
     """The scores of a model that takes 80 MB of 400 for each row of a batch of 16."""
     job = Job(
-        trainables={"net": "tests.faulty.hungry"},
+        trainables={"net": described("tests.faulty.hungry", "net")},
         storage=Folder(folder),
         fit=FitConfig(metric="val_loss", mode="min", precision="32"),
         max_failures=0,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.common import plugins
+from sweeps.kinds import registry
 from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet
 from tests.support.clips import Clips
 
 
 def look(clips: Clips, **params: Any) -> DataSet:
-    return dataset.look(clips.model, plugins.load(clips.model), params)
+    return dataset.look(registry.find(clips.model), params)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sweeps.common.errors import CannotTrain, UserError
+from sweeps.kinds.lightning import LightningFile
 from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparameter
 from tests.support.clips import Clips
@@ -30,7 +31,7 @@ def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clips]:
 
 
 def look(clips: Clips, **params: Any) -> DataSet:
-    return dataset.look("mine", importlib.import_module(clips.model), params)
+    return dataset.look(LightningFile("mine", importlib.import_module(clips.model)), params)
 
 
 def test_the_same_is_called_the_same(clips: Clips) -> None:
@@ -139,9 +140,9 @@ def test_raw_items_that_read_another_hyperparameter_are_told(clips: Clips) -> No
 
 
 def test_without_a_folder_there_is_nothing_to_train_on(clips: Clips) -> None:
-    module: Any = importlib.import_module(clips.model)
+    trainable = LightningFile("mine", importlib.import_module(clips.model))
     with pytest.raises(CannotTrain, match="reads prepared data, but no folder of prepared data was given"):
-        dataset.build_data(module, module.Params(), None)
+        trainable.build_data(trainable.params_class(), None)
 
 
 def test_a_changed_raw_file_is_seen_by_its_content(clips: Clips) -> None:

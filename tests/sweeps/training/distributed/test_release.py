@@ -23,6 +23,7 @@ from types import SimpleNamespace
 import torch
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
+from tests.support.trainables import as_trainable
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier
 
@@ -52,7 +53,7 @@ def build_model(params):
     return Breaking(net, lr=params.lr, momentum=params.momentum, weight_decay=0.0)
 
 def train():
-    fit = Fit(trainable, digits_mlp.Params(hidden=4096), config)
+    fit = Fit(as_trainable(trainable), digits_mlp.Params(hidden=4096), config)
     try:
         fit.run(lambda epoch: True)
         assert how == "whole"

@@ -191,7 +191,7 @@ def test_what_is_prepared_is_asked_for_once(
     speeds: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(build, "of_trial", lambda name, *_: asked.append(name))
+    monkeypatch.setattr(build, "of_trial", lambda trainable, *_: asked.append(trainable.name))
     assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
     assert asked == ["digits_mlp"]
 

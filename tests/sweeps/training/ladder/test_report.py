@@ -11,7 +11,9 @@ import torch
 from sweeps.training.ladder import report
 from sweeps.training.ladder.measure import Result, Speed
 from sweeps.training.ladder.rungs import LadderConfig
+from tests.support.trainables import as_trainable
 from tests.sweeps.training.ladder.measured import fake
+from trainables import digits_mlp
 
 
 def rung(name: str, speed: Speed, *, is_kept: bool = True) -> Result:
@@ -38,9 +40,9 @@ def test_a_figure_has_commas_and_no_exponent(value: float, digits: int, said: st
 def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp_path: Path) -> None:
     fast = Result("larger batch", fake(17583.2), 1758.32, "", True)
     slow = Result("as given", fake(0.5), 1.0, "", True)
-    prepared_rows = Result("prepared data", fake(900.0), 90.0, "", True)
-    results = [slow, prepared_rows, fast]
-    report.write(LadderConfig("toy", torch, {}, 1.0, tmp_path), results)
+    parquet = Result("prepared data", fake(900.0), 90.0, "", True)
+    results = [slow, parquet, fast]
+    report.write(LadderConfig(as_trainable(digits_mlp), {}, 1.0, tmp_path), results)
     axes = report.chart("toy", results).axes[0]
     ticks = [label.get_text() for label in axes.get_xticklabels()]
     bars = [text.get_text() for text in axes.texts]

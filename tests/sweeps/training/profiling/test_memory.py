@@ -160,7 +160,7 @@ from sweeps.training import fit_loop as trainer
 from trainables import digits_mlp
 from sweeps.training.config import FitConfig
 config = FitConfig(max_epochs=1, metric="val_acc", mode="max")
-trainer.Fit(digits_mlp, digits_mlp.Params(), config).run(lambda epoch: True)
+trainer.Fit(as_trainable(digits_mlp), digits_mlp.Params(), config).run(lambda epoch: True)
 assert torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"]
 """
     environment = {key: value for key, value in os.environ.items() if "ALLOC_CONF" not in key}

@@ -16,6 +16,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling.step_profiler import LOOK_EVERY_S, GpuUtil, Meter
 from sweeps.training.profiling.time_breakdown import COSTS, PARTS
 from sweeps.training.report import Report
+from tests.support.trainables import as_trainable
 from trainables import digits_mlp
 
 WAIT_S = 0.02
@@ -60,7 +61,9 @@ def second_epoch(wait_s: float) -> Report:
 
     epochs: list[Report] = []
     config = FitConfig(max_epochs=2, metric="val_acc", mode="max")
-    Fit(Trainable(), digits_mlp.Params(), config).run(lambda epoch: epochs.append(epoch) or True)
+    Fit(as_trainable(Trainable()), digits_mlp.Params(), config).run(
+        lambda epoch: epochs.append(epoch) or True
+    )
     return epochs[1]
 
 

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -20,14 +19,15 @@ from sweeps.common import plugins, project
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import load_yaml, nearest
-from sweeps.training import trainer_options
-from sweeps.training.adapters import settings_tree
-from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, of_fit, spec_of, why_owned
-from sweeps.training.adapters.settings_tree import ARGUMENTS, CLASS
+from sweeps.kinds import settings_tree, trainer_options
+from sweeps.kinds.configured_project import OF_TRAINER, Built, ConfiguredProject, of_fit, spec_of, why_owned
+from sweeps.kinds.settings_tree import ARGUMENTS, CLASS
+from sweeps.kinds.trainable import Description
 
 if TYPE_CHECKING:
-    from sweeps.training.adapters.captured_cli import Parsed
+    from sweeps.kinds.lightning_cli_program import Parsed
 
+NAME = "lightning-cli"
 NEEDS = "jsonargparse"
 BEST_FILE = "config.yaml"
 SEED = "seed_everything"
@@ -37,13 +37,13 @@ LEFT_OUT = {"logger": False, "profiler": None, "plugins": None}
 """Settings of the Trainer that would build something of no use to a trial."""
 
 
-def find(rest: str) -> ModuleType:
-    """The trainable of `my_project.cli:config.yaml`, in which there may be several files or none.
+def find(name: str) -> LightningCLIProject:
+    """The trainable of `lightning-cli:my_project.cli:config.yaml`, with several files or none.
 
     Raises:
         UserError: the module, a file or a package is missing, or the project's parser refuses the files.
     """
-    module, *files = rest.split(":")
+    _, module, *files = name.split(":")
     flag = f"--lightning-cli {module}"
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: {NEEDS} is not installed: {pip_install('jsonargparse[signatures]')}")
@@ -56,28 +56,30 @@ def find(rest: str) -> ModuleType:
     if missing := [str(path) for path in paths if not path.is_file()]:
         raise UserError(f"--cli-config {' '.join(missing)}: no such file")
     texts = tuple(path.read_text() for path in paths)
-    return _found(module, tuple(files), tuple(map(str, paths)), texts)
+    return _found(name, module, tuple(files), tuple(map(str, paths)), texts)
 
 
 @cache
-def _found(module: str, files: tuple[str, ...], paths: tuple[str, ...], texts: tuple[str, ...]) -> ModuleType:
+def _found(
+    name: str, module: str, files: tuple[str, ...], paths: tuple[str, ...], texts: tuple[str, ...]
+) -> LightningCLIProject:
     """The trainable of files with this content."""
-    from sweeps.training.adapters import captured_cli
+    from sweeps.kinds import lightning_cli_program
 
     where = f"--cli-config {' '.join(files)}" if files else f"--lightning-cli {module}"
     try:
         given = _merged(texts)
-        parsed = captured_cli.parsed(module, paths)
+        parsed = lightning_cli_program.parsed(module, paths)
     except CannotTrain as error:
         raise UserError(f"--lightning-cli {module}: {error}") from None
     except (Exception, SystemExit) as error:
-        said = captured_cli.fault_of(error)
+        said = lightning_cli_program.fault_of(error)
         is_of_parser = type(error).__name__ == "ArgumentError"
         raise UserError(f"{where}: {said if is_of_parser else f'{type(error).__name__}: {said}'}") from None
     tree = parsed.tree(given)
     if parsed.resolves:
         tree = settings_tree.with_references(tree, given)
-    return LightningCLIProject(module, tree, given, files, parsed).trainable()
+    return LightningCLIProject(name, module, tree, given, files, parsed)
 
 
 def _merged(texts: Sequence[str]) -> dict[str, Any]:
@@ -88,17 +90,16 @@ def _merged(texts: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-@cache
-def load(payload: str) -> ModuleType:
+def load(description: Description) -> LightningCLIProject:
     """The same in another process, whose PC may not have the files; the driver has checked its values."""
-    content = json.loads(payload)
-    return LightningCLIProject(**content).trainable()
+    return LightningCLIProject(description.name, **json.loads(description.content))
 
 
-class LightningCLIProject(Adapted):
+class LightningCLIProject(ConfiguredProject):
     """A project with a LightningCLI.
 
     Args:
+        name: as it was given to the command.
         module: that runs its LightningCLI.
         tree: settings, with all defaults.
         given: settings as the files have them, without defaults.
@@ -111,6 +112,7 @@ class LightningCLIProject(Adapted):
 
     def __init__(
         self,
+        name: str,
         module: str,
         tree: Mapping[str, Any],
         given: Mapping[str, Any],
@@ -118,10 +120,10 @@ class LightningCLIProject(Adapted):
         parsed: Parsed | None = None,
         resolves: bool = False,
     ) -> None:
-        super().__init__(tree, files)
         self._resolves = resolves if parsed is None else parsed.resolves
-        self.kind = module
+        self.what = module
         self._module, self._given, self._parsed = module, given, parsed
+        super().__init__(NAME, name, tree, files)
 
     @property
     def content(self) -> Mapping[str, Any]:
@@ -155,7 +157,7 @@ class LightningCLIProject(Adapted):
             self._parsed.check(self._settings(values))
 
     def build(self, values: Mapping[str, Any]) -> Built:
-        from sweeps.training.adapters import captured_cli
+        from sweeps.kinds import lightning_cli_program
 
         tree = self._settings(values)
         tree |= {name: None for name in OF_THE_RUN if name in tree}
@@ -165,7 +167,7 @@ class LightningCLIProject(Adapted):
         listed = self._listed(kept.get("callbacks"))
         callbacks = [each for each in listed if not _is_owned(each)]
         tree["trainer"] = {**kept, **LEFT_OUT, "callbacks": callbacks}
-        return captured_cli.built(self._module, tree)
+        return lightning_cli_program.built(self._module, tree)
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
         tree = self._settings(values)

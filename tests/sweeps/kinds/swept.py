@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from sweeps.common import plugins, project
+from sweeps.common import project
 from sweeps.config import cli
 from sweeps.config import plugins as config_plugins
+from sweeps.kinds import registry
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.training.config import FitConfig
@@ -32,9 +33,9 @@ def planned(*arguments: str) -> Plan:
 
 def trained(plan: Plan, **values: Any) -> Fit:
     """Two epochs in what another process makes of the trainable."""
-    module = plugins.load(plan.models[0].module.__name__)
-    assert module is not plan.models[0].module
-    params = module.Params(**{**plan.models[0].space.fixed, **values})
-    fit = Fit(module, params, FitConfig(max_epochs=2, metric="val_acc", mode="max", seed=5))
+    trainable = registry.load(plan.models[0].trainable.description)
+    assert trainable is not plan.models[0].trainable
+    params = trainable.params_class(**{**plan.models[0].space.fixed, **values})
+    fit = Fit(trainable, params, FitConfig(max_epochs=2, metric="val_acc", mode="max", seed=5))
     fit.run(lambda epoch: True)
     return fit

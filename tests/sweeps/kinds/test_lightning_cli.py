@@ -12,9 +12,10 @@ import pytest
 import torch
 import yaml
 
-from sweeps.common import plugins, project, source_files
+from sweeps.common import project
 from sweeps.common.errors import UserError, reason_of
 from sweeps.config.sweep_config import to_yaml
+from sweeps.kinds import registry, source_files
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training import run_settings
@@ -22,7 +23,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.trial_logger import TrialLogger
 from tests.support import configured
-from tests.sweeps.training.adapters.swept import enter, planned, trained
+from tests.sweeps.kinds.swept import enter, planned, trained
 
 pytest.importorskip("jsonargparse", reason="jsonargparse is not installed")
 
@@ -142,7 +143,10 @@ def test_the_value_of_a_fixed_one_is_given_by_params() -> None:
             ("--lightning-cli", "net_project.nothing"),
             "python -m net_project.nothing ends without a LightningCLI",
         ),
-        (("--lightning-cli", "net_project.broken"), "ModuleNotFoundError: No module named 'no_such_package'"),
+        (
+            ("--lightning-cli", "net_project.broken"),
+            "ModuleNotFoundError: No module named 'no_such_package'",
+        ),
         (
             ("--lightning-cli", "net_project.cli", "--cli-config", "any.yaml"),
             "any.yaml: Subcommand 'fit' does not accept option",
@@ -180,21 +184,25 @@ def test_another_process_builds_and_trains_what_the_project_would() -> None:
 
 
 def test_the_options_of_a_model_are_told_as_often_as_they_are_asked_for() -> None:
-    module = planned(*RUN, "--ranges", "model.lr=1e-3..1:log").models[0].module
-    params = module.Params()
-    assert module.trainer_options(params) == {}, "none is built yet"
-    module.build_model(params)
-    first = module.trainer_options(params)
+    trainable = planned(*RUN, "--ranges", "model.lr=1e-3..1:log").models[0].trainable
+    params = trainable.params_class()
+    assert trainable.trainer_options(params) == {}, "none is built yet"
+    trainable.build_model(params)
+    first = trainable.trainer_options(params)
     assert first
-    assert module.trainer_options(params) == first
+    assert trainable.trainer_options(params) == first
 
 
 def test_the_seed_is_that_of_the_trial_and_not_of_the_file() -> None:
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
-    module = plan.models[0].module
+    trainable = plan.models[0].trainable
     weights = []
     for seed in (1, 2, 1):
-        fit = Fit(module, module.Params(), FitConfig(max_epochs=1, metric="val_acc", mode="max", seed=seed))
+        fit = Fit(
+            trainable,
+            trainable.params_class(),
+            FitConfig(max_epochs=1, metric="val_acc", mode="max", seed=seed),
+        )
         weights.append(float(next(fit._model.parameters()).sum()))
     assert weights[0] == weights[2] != weights[1]
 
@@ -207,7 +215,7 @@ def test_a_class_may_be_swept_where_the_given_arguments_fit_each() -> None:
         assert type(trainer.optimizers[0]).__name__ == name.rpartition(".")[2]
         assert trainer.optimizers[0].param_groups[0]["lr"] == 0.3
     wrong = fault(*ANY, "--ranges", "optimizer.class_path=torch.optim.Adam,torch.optim.Nothing")
-    assert "\"optimizer\": module 'torch.optim' has no attribute 'Nothing'" in wrong
+    assert "\"optimizer\": trainable 'torch.optim' has no attribute 'Nothing'" in wrong
 
 
 def test_an_unknown_setting_of_a_class_is_told_in_the_words_of_the_parser(here: Path) -> None:
@@ -255,25 +263,26 @@ def test_what_is_sent_to_a_head_is_the_same_project(
     here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = (*RUN, "--ranges", "model.lr=1e-3..1:log")
-    module = planned(*arguments).models[0].module
+    trainable = planned(*arguments).models[0].trainable
     head = tmp_path_factory.mktemp("head")
-    for path in source_files.to_send([module]):
+    for path in source_files.to_send(trainable.sources()):
         if path.name != "sweeps":
             shutil.copytree(path, head / path.name)
-    for name, text in module.TEXTS.items():
+    for name, text in trainable.settings_files().items():
         (head / name).write_text(text)
     monkeypatch.chdir(head)
     project.use()
     there = planned(*arguments)
+    content = trainable.description.content.partition('"given"')[0]
     assert there.models[0].space.exactly() == planned(*arguments).models[0].space.exactly()
-    assert there.models[0].module.__name__.partition('"given"')[0] == module.__name__.partition('"given"')[0]
+    assert there.models[0].trainable.description.content.partition('"given"')[0] == content
 
 
 def test_the_exported_file_is_what_the_program_of_the_project_takes(here: Path) -> None:
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
     fit = FitConfig(max_epochs=2, seed=11, precision="32").settings()
     values = {**plan.models[0].space.fixed, "model.lr": 0.25}
-    ((name, text),) = plan.models[0].module.export(values, fit, "results/s/best").items()
+    ((name, text),) = plan.models[0].trainable.export(values, fit, "results/s/best").items()
     assert text.startswith("# Train it again: python -m net_project.cli fit -c results/s/best/config.yaml\n")
     (here / "best").mkdir()
     (here / "best" / name).write_text(text)
@@ -325,9 +334,9 @@ def test_the_plan_has_the_ranges_in_one_column_however_long_the_names_are() -> N
 
 def test_a_single_run_takes_settings_that_are_in_no_section() -> None:
     name = "lightning-cli:net_project.cli:config.yaml"
-    run, module, _ = run_settings.parse([name, "--test-after-fit", "false", "--params", "model.lr=0.5"])
+    run, trainable, _ = run_settings.parse([name, "--test-after-fit", "false", "--params", "model.lr=0.5"])
     assert run.params == {"test_after_fit": False, "model.lr": 0.5}
-    assert module.Params().test_after_fit is True
+    assert trainable.params_class().test_after_fit is True
     name = "lightning-cli:net_project.any_cli:any.yaml"
     with pytest.raises(UserError, match="--metric: give the metric by which epochs are compared"):
         run_settings.parse([name])
@@ -350,16 +359,20 @@ def test_the_precision_of_the_project_is_that_of_its_trials_unless_one_is_given(
     (here / "config.yaml").write_text(configured.CONFIG.replace("32-true", given))
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log", *typed)
     assert plan.config.fit.precision == trained_in
-    run, module, _ = run_settings.parse(["lightning-cli:net_project.cli:config.yaml", *typed])
-    fit = run.fit_config(module)
+    run, trainable, _ = run_settings.parse(["lightning-cli:net_project.cli:config.yaml", *typed])
+    fit = run.fit_config(trainable)
     assert fit.precision == trained_in
-    (text,) = module.export({"model.lr": 0.25}, fit.settings(), "results/s/best").values()
+    (text,) = trainable.export({"model.lr": 0.25}, fit.settings(), "results/s/best").values()
     assert yaml.safe_load(text)["trainer"]["precision"] == exported
 
 
 def test_a_model_is_trained_in_doubles() -> None:
-    module = planned(*RUN, "--ranges", "model.lr=1e-3..1:log").models[0].module
-    fit = Fit(module, module.Params(), FitConfig(max_epochs=1, metric="val_acc", mode="max", precision="64"))
+    trainable = planned(*RUN, "--ranges", "model.lr=1e-3..1:log").models[0].trainable
+    fit = Fit(
+        trainable,
+        trainable.params_class(),
+        FitConfig(max_epochs=1, metric="val_acc", mode="max", precision="64"),
+    )
     fit.run(lambda epoch: True)
     assert {weight.dtype for weight in fit._model.parameters()} == {torch.float64}
 
@@ -381,7 +394,7 @@ def test_a_project_on_the_other_package_keeps_the_names_of_its_classes(here: Pat
     assert "ModelCheckpoint: checkpoints are written" in " ".join(describe(plan).split())
     assert trained(plan, **{"model.lr": 0.7}).best_score > 0.5
     fit = FitConfig(max_epochs=2).settings()
-    (text,) = plan.models[0].module.export({"model.lr": 0.25}, fit, "results/s/best").values()
+    (text,) = plan.models[0].trainable.export({"model.lr": 0.25}, fit, "results/s/best").values()
     names = [each["class_path"] for each in yaml.safe_load(text)["trainer"]["callbacks"]]
     assert names[0] == "pytorch_lightning.callbacks.ModelCheckpoint"
 
@@ -396,8 +409,8 @@ def test_a_project_on_the_other_package_keeps_the_names_of_its_classes(here: Pat
 def test_a_trial_that_can_not_be_built_has_the_reason_and_not_the_words_of_its_program(
     value: object, reason: str
 ) -> None:
-    module = planned(*RUN, "--ranges", "model.lr=0.1..1").models[0].module
-    there = plugins.load(module.__name__)
+    trainable = planned(*RUN, "--ranges", "model.lr=0.1..1").models[0].trainable
+    there = registry.load(trainable.description)
     with pytest.raises((Exception, SystemExit)) as raised:
-        there.build_model(there.Params(**{"model.hidden": value}))
+        there.build_model(there.params_class(**{"model.hidden": value}))
     assert reason_of(raised.value) == reason

@@ -14,11 +14,12 @@ from lightning.pytorch import callbacks
 from torch.utils.data import DataLoader, IterableDataset
 
 from sweeps.common.errors import CannotTrain, UserError
-from sweeps.training import trainer_options
+from sweeps.kinds import trainer_options
+from sweeps.kinds.trainer_options import FREE, OWNED, OWNED_CALLBACKS
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
-from sweeps.training.trainer_options import FREE, OWNED, OWNED_CALLBACKS
+from tests.support.trainables import as_trainable
 from trainables import digits_mlp
 
 CONFIG = FitConfig(max_epochs=3, metric="val_acc", mode="max")
@@ -26,8 +27,8 @@ CONFIG = FitConfig(max_epochs=3, metric="val_acc", mode="max")
 
 def trainable(options: Any) -> Any:
     """digits_mlp with options of the Trainer."""
-    own = vars(digits_mlp)
-    return SimpleNamespace(**own, trainer_options=options if callable(options) else lambda params: options)
+    function = options if callable(options) else lambda params: options
+    return as_trainable(SimpleNamespace(**vars(digits_mlp), trainer_options=function), "net")
 
 
 class Seen(pl.Callback):
@@ -122,7 +123,7 @@ def test_what_the_sweep_owns_is_refused_with_the_reason(options: Any, expected: 
     with pytest.raises(CannotTrain, match=expected):
         trainer_options.trainer_options_for(trainable(options), digits_mlp.Params())
     with pytest.raises(UserError, match="--trainable net: trainer_options"):
-        trainer_options.check_trainer_options("--trainable net", trainable(options), digits_mlp.Params())
+        trainer_options.check_trainer_options(trainable(options), digits_mlp.Params())
 
 
 def test_a_function_that_raises_is_named() -> None:
@@ -130,7 +131,7 @@ def test_a_function_that_raises_is_named() -> None:
         raise KeyError("clip")
 
     with pytest.raises(UserError, match="--trainable net: trainer_options raises KeyError: 'clip'"):
-        trainer_options.check_trainer_options("--trainable net", trainable(options), digits_mlp.Params())
+        trainer_options.check_trainer_options(trainable(options), digits_mlp.Params())
 
 
 @pytest.mark.parametrize("micro_batch", [None, 16])
@@ -158,7 +159,9 @@ def test_data_without_an_end_has_epochs_of_some_steps() -> None:
     endless: Any = SimpleNamespace(**{**vars(digits_mlp), "build_data": lambda params: data})
     seen, epochs = Seen(), list[Any]()
     config = FitConfig(max_epochs=3, metric="val_acc", mode="max", epoch_steps=4)
-    Fit(endless, digits_mlp.Params(), config).run(lambda epoch: epochs.append(epoch) or True, seen)
+    Fit(as_trainable(endless), digits_mlp.Params(), config).run(
+        lambda epoch: epochs.append(epoch) or True, seen
+    )
     assert (seen.steps, len(epochs)) == ([4, 8, 12], 3)
 
 

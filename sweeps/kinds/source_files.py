@@ -1,4 +1,4 @@
-"""The source files of a plug-in: its own, and all that it imports of its project, no installed packages.
+"""The source files of a module: its own, and all that it imports of its project, no installed packages.
 
 Found by reading, not importing: loaded modules differ between processes, and an import in a `try` may fail
 here. A sweep records the checksums, prepared data is named after them, and a cluster gets the code.
@@ -23,9 +23,18 @@ MOST_BYTES = 100 * 10**6
 """Of one package that is sent to a cluster. Ray keeps it in the memory of the head; its limit is 512 MB."""
 
 
-def files(plug_in: ModuleType) -> dict[str, Path]:
-    """Name, as `my_project/model.py`, to file: of a plug-in, and of what it imports of its project."""
-    return _named(_of(plug_in))
+Source = tuple[str, Path]
+"""Dotted name and file of a module."""
+
+
+def source_of(module: ModuleType) -> Source:
+    """Name and file of an imported module."""
+    return module.__name__, Path(str(module.__file__)).absolute()
+
+
+def files(sources: Iterable[Source]) -> dict[str, Path]:
+    """Name, as `my_project/model.py`, to file: of modules, and of what they import of their project."""
+    return _named(found for source in sources for found in _walk(*source))
 
 
 def files_of_training() -> dict[str, Path]:
@@ -33,13 +42,13 @@ def files_of_training() -> dict[str, Path]:
     return _named(_walk("sweeps.training.fit_loop", OUR_ROOT / "sweeps" / "training" / "fit_loop.py"))
 
 
-def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
-    """Packages and single files that a cluster needs to train plug-ins, and this program unless installed.
+def to_send(sources: Iterable[Source]) -> list[Path]:
+    """Packages and single files that a cluster needs to import modules, and this program unless installed.
 
     Raises:
         UserError: one is too big.
     """
-    modules = [module for plug_in in plug_ins for module in sorted(_of(plug_in))]
+    modules = [found for source in dict.fromkeys(sources) for found in sorted(_walk(*source))]
     found = [path.parents[depth - 1] if (depth := name.count(".")) else path for name, path in modules]
     found = [path for path in found if path != OUR_ROOT / "sweeps"] + [OUR_ROOT / "sweeps"]
     sent = [path for path in dict.fromkeys(found) if not _is_installed(path.parent)]
@@ -48,18 +57,11 @@ def to_send(plug_ins: Iterable[ModuleType]) -> list[Path]:
     return sent
 
 
-def _named(found: Iterable[tuple[str, Path]]) -> dict[str, Path]:
+def _named(found: Iterable[Source]) -> dict[str, Path]:
     return {f"{name.replace('.', '/')}.py": path for name, path in sorted(found)}
 
 
-def _of(plug_in: ModuleType) -> Iterator[tuple[str, Path]]:
-    """Of a plug-in, or of the modules that are the SOURCES of a project."""
-    is_project = hasattr(plug_in, "SOURCES")
-    for name, path in plug_in.SOURCES if is_project else [(plug_in.__name__, Path(str(plug_in.__file__)))]:
-        yield from _walk(name, path.absolute())
-
-
-def _walk(module: str, own: Path) -> Iterator[tuple[str, Path]]:
+def _walk(module: str, own: Path) -> Iterator[Source]:
     """Dotted name (with `__init__`) and file of a module and all that it imports, anywhere in a file."""
     root = own.parents[module.count(".") + (own.stem == "__init__")]
     package = module.partition(".")[0]

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
-import select
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from sweeps.common import machine_folders, param_types, params_file, plugins, project, ray_auth
+from sweeps.common import machine_folders, param_types, project, ray_auth
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, RayNotStarted, UserError
+from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
-from sweeps.common.params_file import Recipe
 from sweeps.common.settings import flag
 from sweeps.common.yaml_values import ParamValue, field_docs, hyperparameter
+from sweeps.kinds import params_file, registry
+from sweeps.kinds.params_file import Recipe
+from sweeps.kinds.trainable import Trainable
 
-TRAINABLE = dataclasses.replace(plugins.TRAINABLE, flag="trainable")
+TRAINABLE = "trainable"
+"""The first word, for messages."""
 OF_PARAMS = """Hyperparameters as name=value, separated by spaces, or a YAML file of them, such as
 best/params.yaml of a sweep or of a run, which also holds the settings of its training; flags win."""
 
@@ -31,56 +31,11 @@ OWN = "params."
 """Before the name of a hyperparameter that its own flag gives."""
 
 
-def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
-    """Run a program; its exit status: 2 for a user's mistake, 1 for what can't be done, 130 for Ctrl-C.
-
-    Args:
-        program: returns its exit status, or raises.
-        interrupted: the message for Ctrl-C.
-    """
-    try:
-        status = program()
-        sys.stdout.flush()
-        return status
-    except (UserError, CannotTrain) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (CannotPrepare, DiskIsFull, RayNotStarted) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except (ImportError, AttributeError) as error:
-        if not (why := project.hides(error)):
-            raise
-        print(f"error: {type(error).__name__}: {error}{why}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        if not is_output_closed():
-            raise
-        return after_closed_pipe()
-    except KeyboardInterrupt:
-        print(interrupted, file=sys.stderr)
-        return 130
-
-
-def is_output_closed() -> bool:
-    """Whether nobody reads the standard output: a broken pipe may be another one, of the user's code, say."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-
-
-def after_closed_pipe() -> int:
-    """The exit status where `| head` has ended; the interpreter must not print this at its exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
-
-
 @dataclass(frozen=True)
 class Typed:
     """The parsed words of a command; their combination is not checked yet."""
 
-    trainable: str
-    module: ModuleType
+    trainable: Trainable
     settings: Any
     """The command's own flags."""
     typed: Mapping[str, ParamValue]
@@ -95,7 +50,7 @@ class Typed:
 
     def folder_name(self, of: str) -> str:
         """The default name of a folder, as fit-fashion_cnn-20260131-235959."""
-        return time.strftime(f"{of}-{plugins.short_name(self.trainable)}-%Y%m%d-%H%M%S")
+        return time.strftime(f"{of}-{registry.short_name(self.trainable.name)}-%Y%m%d-%H%M%S")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,11 +67,11 @@ class Command:
     """Adds them to a parser."""
     aliases: tuple[str, ...] = ()
     """Of --data-dir."""
-    choices: Callable[[], Sequence[str]] = lambda: plugins.choices(TRAINABLE)
+    choices: Callable[[], Sequence[str]] = registry.choices
     """Trainables that it accepts."""
-    find: Callable[[str], ModuleType] = lambda name: plugins.find(TRAINABLE, name)
+    find: Callable[[str], Trainable] = lambda name: registry.find(name, TRAINABLE)
     """The trainable of this name, if the command accepts it."""
-    takes: Callable[[ModuleType], Collection[str]] | None = None
+    takes: Callable[[Trainable], Collection[str]] | None = None
     """Hyperparameters of a trainable that have an effect here; None: all."""
     hyperparameters_are: str = "Hyperparameters of {name}"
     fit_settings: Collection[str]
@@ -136,25 +91,25 @@ class Command:
         project.use()
         self._use_project_of_files(tokens)
         if typed_name is None:
-            name = plugins.only(TRAINABLE, self.choices())
+            name = registry.only(self.choices(), TRAINABLE)
         else:
-            name = plugins.name_of(TRAINABLE, typed_name)
+            name = registry.name_of(typed_name)
         ray_auth.turn_on()  # before the trainable imports Ray: its data may be prepared by Ray
-        module = self.find(name)
+        trainable = self.find(name)
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"
-        values = self._parser(name, module).values_of(tokens, hint)
+        values = self._parser(name, trainable).values_of(tokens, hint)
         given = getattr(values, "params", [])
         recipes = [params_file.read(path, self.fit_settings) for path in given if isinstance(path, str)]
         typed = dict(pair for pair in given if not isinstance(pair, str))
         own = {key.removeprefix(OWN): v for key, v in vars(values).items() if key.startswith(OWN)}
-        _refuse_types(module, own)
+        _refuse_types(trainable, own)
         for recipe in recipes:
-            _refuse_other(recipe, name, module)
+            _refuse_other(recipe, trainable)
         machine_folders.use_machine(values)
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
         settings = argparse.Namespace(**{**self._fit_settings(recipes), **vars(values)})
-        return Typed(name, module, settings, typed | own, of_files)
+        return Typed(trainable, settings, typed | own, of_files)
 
     @staticmethod
     def _use_project_of_files(tokens: Sequence[str]) -> None:
@@ -176,7 +131,7 @@ class Command:
         cli_parser.refuse_faults(found.values())
         return found
 
-    def _parser(self, name: str | None, module: Any) -> cli_parser.Parser:
+    def _parser(self, name: str | None, trainable: Trainable | None) -> cli_parser.Parser:
         """The command's flags, and one for each hyperparameter; one with the name of another flag is set by
         --params."""
         choices = f" NAME: {', '.join([*self.choices(), 'or your own'])}." if name is None else ""
@@ -189,14 +144,14 @@ class Command:
         cli_parser.add_pairs(group, "params", OF_PARAMS, takes_files=True)
         self.add(parser)
         cli_parser.add_machine(parser, *self.aliases)
-        if module is not None:
-            self._add_hyperparameters(group, parser.flags, module)
+        if trainable is not None:
+            self._add_hyperparameters(group, parser.flags, trainable)
         return parser
 
-    def _add_hyperparameters(self, group: Any, taken: Collection[str], module: Any) -> None:
-        names = param_types.hints_of(module.Params) if self.takes is None else self.takes(module)
-        docs = field_docs(module.Params)
-        defaults = param_types.defaults_of(module.Params) | param_types.fixed_defaults(module.Params)
+    def _add_hyperparameters(self, group: Any, taken: Collection[str], trainable: Trainable) -> None:
+        of = trainable.params_class
+        names = param_types.hints_of(of) if self.takes is None else self.takes(trainable)
+        docs, defaults = field_docs(of), param_types.defaults_of(of) | param_types.fixed_defaults(of)
         for each in names:
             if each.isidentifier() and flag(each) not in taken:
                 doc = docs.get(each) or "A hyperparameter."
@@ -204,22 +159,25 @@ class Command:
                 added.dest, added.type, added.default = OWN + each, hyperparameter, argparse.SUPPRESS
 
 
-def _refuse_types(module: ModuleType, own: Mapping[str, ParamValue]) -> None:
+def _refuse_types(trainable: Trainable, own: Mapping[str, ParamValue]) -> None:
     """Raises: UserError, with the flags of hyperparameters whose values have a wrong type."""
-    hints = param_types.hints_of(module.Params)
+    hints = param_types.hints_of(trainable.params_class)
     faults = {name: param_types.given_fault(value, hints[name]) for name, value in own.items()}
     if any(faults.values()):
         shown = {name: param_types.shown(value) for name, value in own.items()}
         raise UserError("\n".join(f"{flag(n)} {shown[n]}: {fault}" for n, fault in faults.items() if fault))
 
 
-def _refuse_other(recipe: Recipe, name: str, module: ModuleType) -> None:
+def _refuse_other(recipe: Recipe, trainable: Trainable) -> None:
     """Refuse a file of another trainable, whose hyperparameters have other meanings."""
-    if recipe.trainable in ("", name):
+    if recipe.trainable in ("", trainable.name):
         return
     try:
-        is_same = plugins.find(TRAINABLE, recipe.trainable) is module  # under another name
+        other = registry.find(recipe.trainable).description
+        is_same = dataclasses.replace(other, name=trainable.name) == trainable.description
     except UserError:
         is_same = False
     if not is_same:
-        raise UserError(f"--params {recipe.path}: a file of trainable {recipe.trainable}, not of {name}")
+        raise UserError(
+            f"--params {recipe.path}: a file of trainable {recipe.trainable}, not of {trainable.name}"
+        )

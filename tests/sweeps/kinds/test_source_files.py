@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.common import source_files
 from sweeps.common.errors import UserError
-from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds import registry, source_files
 from sweeps.plan.build import make_plan
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
@@ -50,7 +49,7 @@ def plan_of(home: Path) -> Plan:
 
 
 def test_what_a_plug_in_imports_of_its_project_is_found(home: Path) -> None:
-    found = source_files.files(plugins.find("trainable", "my_project.model"))
+    found = source_files.files(registry.find("my_project.model").sources())
     assert found.keys() == USED
     assert all(path == home / name for name, path in found.items())
 
@@ -65,35 +64,35 @@ def test_a_change_anywhere_in_the_project_is_named(name: str, home: Path) -> Non
 
 
 def test_packages_and_single_files_are_sent_theirs_before_ours(home: Path) -> None:
-    sent = source_files.to_send([plugins.find("trainable", "my_project.model")])
+    sent = source_files.to_send(registry.find("my_project.model").sources())
     theirs = [home / name for name in ("my_layers.py", "my_project", "my_tools")]
     assert sent == [*theirs, ROOT / "sweeps"]
 
 
 def test_of_this_program_a_trainable_is_sent_with_its_package() -> None:
-    sent = source_files.to_send([plugins.find("trainable", "digits_mlp")])
+    sent = source_files.to_send(registry.find("digits_mlp").sources())
     assert sent == [ROOT / package for package in ("trainables", "sweeps")]
 
 
 def test_what_is_installed_is_neither_sent_nor_looked_through(home: Path) -> None:
     (home / "my_project-1.0.dist-info").mkdir()
-    plug_in = plugins.find("trainable", "my_project.model")
-    assert source_files.files(plug_in).keys() == {name for name in USED if name.startswith("my_project/")}
-    assert source_files.to_send([plug_in]) == [ROOT / "sweeps"]
+    sources = registry.find("my_project.model").sources()
+    assert source_files.files(sources).keys() == {name for name in USED if name.startswith("my_project/")}
+    assert source_files.to_send(sources) == [ROOT / "sweeps"]
 
 
 def test_a_package_that_is_a_plug_in_has_its_root_above_it(home: Path) -> None:
     text = (home / "my_project" / "model.py").read_text().replace("from . import", "from .. import")
     (home / "my_project" / "nets").mkdir()
     (home / "my_project" / "nets" / "__init__.py").write_text(text)
-    found = source_files.files(plugins.find("trainable", "my_project.nets"))
+    found = source_files.files(registry.find("my_project.nets").sources())
     assert found.keys() == USED - {"my_project/model.py"} | {"my_project/nets/__init__.py"}
 
 
 def test_an_import_beyond_the_top_is_no_hindrance(home: Path) -> None:
     with (home / "my_layers.py").open("a") as file:
         file.write("def late():\n    from ... import nothing\n")
-    assert source_files.files(plugins.find("trainable", "my_project.model")).keys() == USED
+    assert source_files.files(registry.find("my_project.model").sources()).keys() == USED
 
 
 def test_a_package_full_of_data_is_refused_with_its_largest_file(home: Path) -> None:
@@ -102,19 +101,19 @@ def test_a_package_full_of_data_is_refused_with_its_largest_file(home: Path) -> 
     with (data / "images.npy").open("wb") as file:
         file.truncate(source_files.MOST_BYTES)
     (home / "my_project" / "data").symlink_to(data)  # Ray would follow it
-    plug_in = plugins.find("trainable", "my_project.model")
+    sources = registry.find("my_project.model").sources()
     expected = (
         rf"--address: {home}/my_project is sent .* larger than 100 MB "
         rf"\(largest file: {home}/my_project/data/images.npy, 100 MB\). Move data out"
     )
     with pytest.raises(UserError, match=expected):
-        source_files.to_send([plug_in])
+        source_files.to_send(sources)
 
 
 def test_a_ring_of_links_has_an_end(home: Path) -> None:
     (home / "my_project" / "again").symlink_to(home / "my_project")
     (home / "my_project" / "nowhere").symlink_to(home / "nowhere")
-    assert home / "my_project" in source_files.to_send([plugins.find("trainable", "my_project.model")])
+    assert home / "my_project" in source_files.to_send(registry.find("my_project.model").sources())
 
 
 def test_a_mistake_in_what_is_to_be_sent_is_seen_without_a_cluster(home: Path) -> None:

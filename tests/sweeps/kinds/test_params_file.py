@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from sweeps import fit, prepare
-from sweeps.common import params_file
 from sweeps.common.errors import UserError
+from sweeps.kinds import params_file
 from sweeps.training import run_settings
 from sweeps.training.config import FIT_SETTINGS, FitConfig
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.yaml_values import nearest
+from sweeps.kinds.trainable import Trainable
 
 _DEBUGGING = "it is for debugging; limit_train_batches and limit_val_batches shorten an epoch"
 _EPOCHS = "trials are compared and pruned by epochs; give --max-epochs"
@@ -60,14 +61,12 @@ OWNED_CALLBACKS: Mapping[str, str] = {
 """The same for Lightning's callbacks, by the name of their class or of a class that they extend."""
 
 
-def trainer_options_for(trainable: Any, params: Any) -> dict[str, Any]:
-    """The options of a trainable for a run, checked; {} where it defines none.
+def trainer_options_for(trainable: Trainable, params: Any) -> dict[str, Any]:
+    """The options of a trainable for a run, checked.
 
     Raises:
         CannotTrain: some can't be taken; every fault, one a line.
     """
-    if not hasattr(trainable, "trainer_options"):
-        return {}
     options = trainable.trainer_options(params)
     if not isinstance(options, Mapping):
         raise CannotTrain(
@@ -79,17 +78,17 @@ def trainer_options_for(trainable: Any, params: Any) -> dict[str, Any]:
     return {**found, "callbacks": callbacks_of(found)} if "callbacks" in found else found
 
 
-def check_trainer_options(asked: str, trainable: Any, params: Any) -> None:
+def check_trainer_options(trainable: Trainable, params: Any) -> None:
     """Check the options of a trainable for some hyperparameters, before any resource is taken.
 
     Args:
-        asked: begins each message, as `--trainable fashion_cnn`.
-        trainable: the module.
+        trainable: whose name begins each message.
         params: of any point.
 
     Raises:
         UserError: some can't be taken, or the function raises.
     """
+    asked = f"--trainable {trainable.name}"
     try:
         trainer_options_for(trainable, params)
     except CannotTrain as error:

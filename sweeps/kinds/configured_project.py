@@ -5,21 +5,20 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import yaml
 
 from sweeps.common import project
 from sweeps.common.formatting import short
-from sweeps.common.objective import Mode
-from sweeps.training import trainer_options
-from sweeps.training.adapters import settings_tree
-from sweeps.training.config import IN_LIGHTNING, Precision
+from sweeps.common.objective import Objective
+from sweeps.kinds import settings_tree, trainer_options
+from sweeps.kinds.source_files import Source
+from sweeps.kinds.trainable import IN_LIGHTNING, Description, Precision, Trainable
 
 OF_TRAINER = (
     "accumulate_grad_batches",
@@ -50,28 +49,35 @@ class Built(NamedTuple):
     """Arguments of Lightning's Trainer, as the project would make it."""
 
 
-class Adapted(ABC):
-    """A project and its settings.
+class ConfiguredProject(Trainable):
+    """A project that is configured by files, with its settings.
 
     Args:
+        kind: of trainable.
+        name: as it was given to the command.
         tree: settings, with all defaults.
         files: of the settings, relative to the project's folder; () in another process.
     """
 
-    kind: str
+    what: str
     """What the settings are of, for messages."""
     class_key: str
     """Key of the class of an object in the settings."""
 
-    def __init__(self, tree: Mapping[str, Any], files: tuple[str, ...]) -> None:
+    def __init__(self, kind: str, name: str, tree: Mapping[str, Any], files: tuple[str, ...]) -> None:
         self.tree, self.files = tree, files
-        self._rest: tuple[Any, Any, dict[str, Any]] = (None, None, {})
+        params_class = settings_tree.params_class(self.hyperparameters, self.check)
+        content = Description(kind, name, json.dumps(self.content))
+        super().__init__(content, params_class, self._monitored())
+        self.precision = PRECISIONS.get(str(self.trainer.get("precision")), "auto")
+        self.rest = f"the rest as {self._has_it}"
+        self._last: tuple[Any, Any, dict[str, Any]] = (None, None, {})
         """Params of the last model, its data module and its options of the Trainer."""
 
     @property
     @abstractmethod
     def content(self) -> Mapping[str, Any]:
-        """All that `load` needs in another process."""
+        """All that another process needs."""
 
     @cached_property
     @abstractmethod
@@ -101,16 +107,6 @@ class Adapted(ABC):
         """
 
     @abstractmethod
-    def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
-        """The files with which the project's own program trains a trial, by their names.
-
-        Args:
-            values: hyperparameters.
-            fit: settings of FitConfig.
-            folder: where the files will be.
-        """
-
-    @abstractmethod
     def modules(self) -> Iterator[str]:
         """Modules that train; those of installed packages are left out later."""
 
@@ -118,59 +114,46 @@ class Adapted(ABC):
     def why_not_here(self, path: str, value: Any) -> str:
         """Why a path of the settings is not to be swept in this kind of project; "" where it may be."""
 
-    def trainable(self) -> ModuleType:
-        """The project as a trainable."""
-        module = ModuleType(f"{type(self).__module__}:{json.dumps(self.content)}")
-        found: Any = module
-        found.METRIC, found.MODE = self.objective
-        found.PRECISION = PRECISIONS.get(str(self.trainer.get("precision")), "auto")
-        found.Params = settings_tree.params_class(self.hyperparameters, self.check)
-        found.build_model, found.build_data = self.build_model, self.build_data
-        found.trainer_options = self.options
-        found.describe_data = lambda params: f"as {self._has_it}"
-        found.why_not, found.export = self.why_not, self.export
-        found.NOTES, found.SOURCES, found.TEXTS = self.notes(), tuple(self._sources()), self._texts()
-        found.REST = f"the rest as {self._has_it}"
-        return module
-
     @property
     def trainer(self) -> Mapping[str, Any]:
         """Settings of the Trainer."""
         return self.tree.get("trainer") or {}
 
-    @property
-    def objective(self) -> tuple[str, Mode]:
-        """What its callbacks monitor; "" where nothing is."""
+    def _monitored(self) -> Objective | None:
+        """What its callbacks monitor; None where nothing is."""
         for name in MONITORS:
             for path, arguments in self.callbacks:
                 if path.endswith(f".{name}") and isinstance(arguments.get("monitor"), str):
-                    return arguments["monitor"], "max" if arguments.get("mode") == "max" else "min"
-        return "", "max"
+                    return Objective(arguments["monitor"], "max" if arguments.get("mode") == "max" else "min")
+        return None
+
+    def describe_data(self, params: Any) -> str:
+        return f"as {self._has_it}"
 
     def build_model(self, params: Any) -> Any:
         built = self.build({name: getattr(params, name) for name in self.hyperparameters})
         options = {name: built.trainer[name] for name in trainer_options.FREE if name in built.trainer}
         listed = trainer_options.callbacks_of(options)
         options["callbacks"] = [each for each in listed if not trainer_options.why_owned(type(each))]
-        self._rest = params, _loaders_of(built.model) if built.data is None else built.data, options
+        self._last = params, _loaders_of(built.model) if built.data is None else built.data, options
         return built.model
 
-    def build_data(self, params: Any) -> Any:
+    def build_data(self, params: Any, prepared: Path | None) -> Any:
         """The data module that was built together with the model."""
-        if self._rest[0] is not params:
+        if self._last[0] is not params:
             self.build_model(params)
-        data = self._rest[1]
-        self._rest = params, None, self._rest[2]
+        data = self._last[1]
+        self._last = params, None, self._last[2]
         return data
 
-    def options(self, params: Any) -> dict[str, Any]:
+    def trainer_options(self, params: Any) -> dict[str, Any]:
         """Of the Trainer that the project would make with the last model; {} for other params, as on the
         driver, which builds none."""
-        built_with, _, options = self._rest
+        built_with, _, options = self._last
         return options if built_with is params else {}
 
     def notes(self) -> list[tuple[str, str]]:
-        """What becomes of the settings of the Trainer, for the plan."""
+        """What becomes of the settings of the Trainer."""
         import inspect
 
         import lightning.pytorch as pl
@@ -204,7 +187,6 @@ class Adapted(ABC):
         return [*lines, *(("" if number else "overruled", line) for number, line in enumerate(overruled))]
 
     def why_not(self, path: str) -> str:
-        """Why a path of the settings is no hyperparameter; "" where it is one, or where there is none."""
         try:
             value = settings_tree.value_at(self.tree, path)
         except KeyError:
@@ -227,7 +209,7 @@ class Adapted(ABC):
     @property
     def _has_it(self) -> str:
         """Where the settings are, with the verb: `config.yaml has it`."""
-        return f"{' and '.join(self.files) or self.kind} {'have' if len(self.files) > 1 else 'has'} it"
+        return f"{' and '.join(self.files) or self.what} {'have' if len(self.files) > 1 else 'has'} it"
 
     def _in_short(self, value: Any) -> str:
         """A value, or the class of an object."""
@@ -235,15 +217,12 @@ class Adapted(ABC):
             return str(value[self.class_key]).rpartition(".")[2]
         return short(value)
 
-    def _sources(self) -> Iterator[tuple[str, Path]]:
-        """Name and file of each module of the project that trains."""
-        for name in dict.fromkeys(self.modules()):
-            spec = spec_of(name)
-            if spec is not None and spec.origin and Path(spec.origin).is_relative_to(project.folder()):
-                yield name, Path(spec.origin)
+    def sources(self) -> list[Source]:
+        specs = {name: spec_of(name) for name in self.modules()}
+        files = {name: Path(spec.origin) for name, spec in specs.items() if spec is not None and spec.origin}
+        return [(name, file) for name, file in files.items() if file.is_relative_to(project.folder())]
 
-    def _texts(self) -> dict[str, str]:
-        """The settings in place of their files, for the record and for the head of a cluster."""
+    def settings_files(self) -> dict[str, str]:
         whole = yaml.safe_dump(dict(self.tree), sort_keys=False)
         return {**dict.fromkeys(self.files, "{}\n"), **dict.fromkeys(self.files[:1], whole)}
 

@@ -1,11 +1,51 @@
-"""A trainable that breaks its contract is told how."""
+"""A file of a LightningModule as a trainable; one that breaks its contract is told how."""
 
 from __future__ import annotations
 
+import pickle
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from sweeps.config import plugins
+from sweeps.common.errors import CannotTrain
+from sweeps.common.objective import Objective
+from sweeps.kinds import registry
+from tests.support.trainables import as_trainable
 from tests.sweeps.common.plug_in_files import TRAINABLE, Write, fault
+
+
+def test_another_process_makes_it_again_of_its_description(module: Write) -> None:
+    found = registry.find(module(TRAINABLE + "SPACE = {}\n"))
+    there = registry.load(pickle.loads(pickle.dumps(found.description)))
+    assert (there.name, there.objective) == (found.name, Objective("val_acc", "max"))
+    assert there.params_class is found.params_class
+    assert there.space is not None
+    assert there.space.ranges == {}
+    assert (there.preparation, there.build_raw_data, there.notes(), there.rest) == (None, None, (), "")
+
+
+def test_static_metrics_are_numbers_by_name_and_none_where_there_is_no_function() -> None:
+    assert with_metrics({"params_m": 2}).static_metrics(None) == {"params_m": 2.0}
+    assert as_trainable(SimpleNamespace()).static_metrics(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (3.0, "must return a dict of numbers"),
+        ({"params_m": "2"}, "params_m is '2', and must be a finite number"),
+        ({"params_m": True}, "params_m is True"),
+        ({"params_m": float("nan")}, "params_m is nan"),
+    ],
+)
+def test_any_other_static_metrics_are_refused(found: Any, why: str) -> None:
+    with pytest.raises(CannotTrain, match=why):
+        with_metrics(found).static_metrics(None)
+
+
+def with_metrics(found: Any) -> Any:
+    return as_trainable(SimpleNamespace(static_metrics=lambda params: found))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +80,7 @@ def build_data(params, prepared): ...
 
 
 def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
-    assert plugins.find("trainable", module(TRAINABLE + PREPARED)).PREPARE_PARAMS == ("lr",)
+    assert registry.find(module(TRAINABLE + PREPARED)).prepare_params == ("lr",)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +96,7 @@ def test_a_trainable_may_have_its_data_prepared(module: Write) -> None:
 )
 def test_any_build_data_that_takes_params_and_folder_will_do(text: str, module: Write) -> None:
     own = PREPARED.replace("def build_data(params, prepared): ...", text)
-    assert plugins.find("trainable", module(TRAINABLE + own)).PREPARE_PARAMS == ("lr",)
+    assert registry.find(module(TRAINABLE + own)).prepare_params == ("lr",)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from sweeps import fit, ladder, prepare
-from sweeps.common.cli.command import status_of
+from sweeps.common.cli.dispatch import status_of
 from sweeps.common.formatting import command
 from sweeps.run import main
 from tests.conftest import ROOT

@@ -14,9 +14,8 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import yaml
@@ -24,9 +23,9 @@ import yaml
 from sweeps.common import project
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import pip_install
-from sweeps.training.adapters import settings_tree
-from sweeps.training.adapters.adapted import OF_TRAINER, Adapted, Built, of_fit, spec_of, why_owned
-from sweeps.training.adapters.hydra_settings import (
+from sweeps.kinds import settings_tree
+from sweeps.kinds.configured_project import OF_TRAINER, Built, ConfiguredProject, of_fit, spec_of, why_owned
+from sweeps.kinds.hydra_settings import (
     DATA,
     TARGET,
     compose_settings,
@@ -37,8 +36,10 @@ from sweeps.training.adapters.hydra_settings import (
     resolved,
     why_lost,
 )
-from sweeps.training.trainer_options import FREE
+from sweeps.kinds.trainable import Description
+from sweeps.kinds.trainer_options import FREE
 
+NAME = "hydra"
 NEEDS = "hydra"
 BEST_FILE = "best.yaml"
 NOT_SWEPT = ("hydra", "paths", "logger", "callbacks", "trainer", "seed", "ckpt_path", "defaults")
@@ -52,36 +53,35 @@ MISSING = "???"
 """The value of a setting that has none."""
 
 
-def find(rest: str) -> ModuleType:
-    """The trainable of `CONFIG_DIR/NAME`, or of a program, behind which there may be overrides, each after a
-    colon.
+def find(name: str) -> HydraProject:
+    """The trainable of `hydra:CONFIG_DIR/NAME`, or of a program, behind which there may be overrides, each
+    after a colon.
 
     Raises:
         UserError: the folder, a file or a package is missing, or Hydra can't compose the settings.
     """
-    given, *parts = rest.split(":")
+    _, given, *parts = name.split(":")
     overrides = _overrides(parts)
     flag = f"--hydra {given}"
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
-    found = _found(flag, given, overrides)
+    found = _found(name, flag, given, overrides)
     if faults := [*found.faults_of_targets(), *found.faults_of_references()]:
         raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
-    return found.trainable()
+    return found
 
 
-@cache
-def load(payload: str) -> ModuleType:
+def load(description: Description) -> HydraProject:
     """The same in another process, whose PC may not have the files and the environment."""
-    content = json.loads(payload)
+    content = json.loads(description.content)
     for name, value in content.pop("variables").items():
         os.environ.setdefault(name, value)
-    return HydraProject(**content).trainable()
+    return HydraProject(description.name, **content)
 
 
-def _found(flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
+def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
     """The project of a folder with settings, or of a program."""
-    from sweeps.training.adapters import captured_hydra
+    from sweeps.kinds import hydra_program
 
     place, composed = None, None
     if given.endswith(".py"):
@@ -92,22 +92,22 @@ def _found(flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
         place = find_settings(flag, given)
         programs = find_programs(*place)
 
-    def settings(path: str | None, name: str | None) -> Any:
+    def settings(path: str | None, primary: str | None) -> Any:
         nonlocal place, composed
         if place is None:
-            place = find_settings(flag, str(programs[0].parent / (path or "") / (name or "")))
+            place = find_settings(flag, str(programs[0].parent / (path or "") / (primary or "")))
         composed = compose_settings(flag, *place, overrides)
         return composed.copy()
 
     here, program, computed, why = str(project.folder()), "", {}, ""
-    captured_hydra.set_hydra_config(here)
+    hydra_program.set_hydra_config(here)
     if len(programs) == 1:
         program = project.dotted(programs[0])
         try:
             with contextlib.redirect_stdout(io.StringIO()):
-                run = captured_hydra.run(program, settings)
+                run = hydra_program.run(program, settings)
             computed = _changed(plain(composed), plain(run.config))
-        except captured_hydra.ProgramFailed as error:
+        except hydra_program.ProgramFailed as error:
             if place is None or given.endswith(".py"):
                 raise UserError(f"{flag}: {error}") from None
             program, why = "", f"not run: {error}"
@@ -122,6 +122,7 @@ def _found(flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
             raise UserError(f"{error}. The program is {why}" if why else str(error)) from None
     file = place[0] / f"{place[1]}.yaml"
     return HydraProject(
+        name,
         plain(composed),
         (str(path_from_project(file)),),
         program,
@@ -148,10 +149,11 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
     return {path: value for path, value in settings_tree.leaves(after) if known.get(path, MISSING) != value}
 
 
-class HydraProject(Adapted):
+class HydraProject(ConfiguredProject):
     """A project whose settings Hydra composes.
 
     Args:
+        name: as it was given to the command.
         tree: settings, whose references to others are not resolved.
         files: the primary file; () in another process, which checks no values.
         program: module of the project's own program; "" where none is run.
@@ -161,10 +163,11 @@ class HydraProject(Adapted):
     """
 
     class_key = TARGET
-    kind = "the settings"
+    what = "the settings"
 
     def __init__(
         self,
+        name: str,
         tree: Mapping[str, Any],
         files: tuple[str, ...] = (),
         program: str = "",
@@ -172,9 +175,9 @@ class HydraProject(Adapted):
         folder: str = "",
         why_no_program: str = "",
     ) -> None:
-        super().__init__(tree, files)
         self._program, self._computed, self._folder = program, computed or {}, folder
         self._why_no_program = why_no_program
+        super().__init__(NAME, name, tree, files)
 
     @property
     def content(self) -> Mapping[str, Any]:
@@ -220,27 +223,27 @@ class HydraProject(Adapted):
     def build(self, values: Mapping[str, Any]) -> Built:
         from omegaconf import OmegaConf
 
-        from sweeps.training.adapters import captured_hydra
+        from sweeps.kinds import hydra_program
 
         config: Any = OmegaConf.create(settings_tree.with_values(self.tree, {}, values))
-        captured_hydra.set_hydra_config(self._folder)
+        hydra_program.set_hydra_config(self._folder)
         data = next(name for name in DATA if TARGET in (config.get(name) or {}))
         built: Mapping[str, Any] = {}
         if self._program:
             try:
-                run = captured_hydra.run(self._program, lambda *_: config, ("model", data))
+                run = hydra_program.run(self._program, lambda *_: config, ("model", data))
                 config, built = run.config, run.built
-            except captured_hydra.ProgramFailed as error:  # it may need files that only the driver's PC has
+            except hydra_program.ProgramFailed as error:  # it may need files that only the driver's PC has
                 if self._needs_program:
                     raise
                 print(f"{error}. Its settings need nothing of it.", flush=True)
         made = [
-            built[name] if name in built else captured_hydra.instantiated(config[name])
+            built[name] if name in built else hydra_program.instantiated(config[name])
             for name in (data, "model")
         ]
         of_trainer = resolved({name: config.trainer[name] for name in FREE if name in self.trainer})
         kept = [name for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))]
-        callbacks = [captured_hydra.instantiated(config.callbacks[name]) for name in kept]
+        callbacks = [hydra_program.instantiated(config.callbacks[name]) for name in kept]
         return Built(made[1], made[0], {**of_trainer, "callbacks": callbacks})
 
     @property

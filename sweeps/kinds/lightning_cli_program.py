@@ -22,8 +22,8 @@ from lightning.pytorch.cli import LightningCLI
 from sweeps.common import imports
 from sweeps.common.errors import CannotTrain, first_line, innermost
 from sweeps.common.yaml_values import load_yaml
-from sweeps.training.adapters import settings_tree
-from sweeps.training.adapters.adapted import Built
+from sweeps.kinds import settings_tree
+from sweeps.kinds.configured_project import Built
 
 FIT = "fit"
 

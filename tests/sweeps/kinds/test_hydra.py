@@ -18,7 +18,7 @@ from sweeps.training import run_settings
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from tests.support import configured
-from tests.sweeps.training.adapters.swept import enter, planned, trained
+from tests.sweeps.kinds.swept import enter, planned, trained
 
 pytest.importorskip("hydra", reason="hydra-core is not installed")
 
@@ -109,7 +109,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
         ((*RUN, "--hydra-overrides", "~model"), "no section of model with a _target_"),
         (
             (*RUN, "--hydra-overrides", "model._target_=net_project.modle.Net"),
-            "model._target_ net_project.modle.Net: .*No module named 'net_project.modle'",
+            "model._target_ net_project.modle.Net: .*No trainable named 'net_project.modle'",
         ),
         (
             (*RUN, "--ranges", "model.lrr=0.1..1"),
@@ -166,7 +166,7 @@ def test_the_program_of_the_project_trains_with_the_exported_file(here: Path) ->
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
     values = {**plan.models[0].space.fixed, "model.lr": 0.25}
     fit = FitConfig(max_epochs=2, seed=11, epoch_steps=4).settings()
-    ((name, text),) = plan.models[0].module.export(values, fit, "results/s/best").items()
+    ((name, text),) = plan.models[0].trainable.export(values, fit, "results/s/best").items()
     assert "--config-dir results/s/best --config-name best" in text
     (here / "results" / "s" / "best").mkdir(parents=True)
     (here / "results" / "s" / "best" / name).write_text(text)
@@ -253,10 +253,14 @@ def test_what_the_program_provides_is_there(
 
 
 def test_the_seed_is_that_of_the_trial_and_not_of_the_program(own: Path) -> None:
-    module = planned("--hydra", "configs/own", *OWN).models[0].module
+    trainable = planned("--hydra", "configs/own", *OWN).models[0].trainable
     weights = []
     for seed in (1, 2, 1):
-        fit = Fit(module, module.Params(), FitConfig(max_epochs=1, metric="val_acc", mode="max", seed=seed))
+        fit = Fit(
+            trainable,
+            trainable.params_class(),
+            FitConfig(max_epochs=1, metric="val_acc", mode="max", seed=seed),
+        )
         weights.append(float(next(fit._model.parameters()).detach().sum()))
     assert weights[0] == weights[2] != weights[1]
 

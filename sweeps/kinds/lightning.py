@@ -1,0 +1,187 @@
+"""A file that builds a LightningModule and its data, as a trainable."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, get_args
+
+from sweeps.common import plugins
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.formatting import shortest
+from sweeps.common.objective import Mode, Objective
+from sweeps.common.param_types import defaults_of, hints_of
+from sweeps.common.plugins import Kind
+from sweeps.common.project import TRAINABLES
+from sweeps.common.yaml_values import nearest
+from sweeps.kinds import source_files
+from sweeps.kinds.source_files import Source
+from sweeps.kinds.trainable import Description, Preparation, SpaceFile, Trainable
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningDataModule, LightningModule
+
+NAME = "lightning"
+DEFINES = ("METRIC", "MODE", "Params", "build_model", "build_data")
+PREPARES = ("PREPARE_PARAMS", "raw_items", "prepare")
+"""All defined by a file whose raw data is prepared once, or none."""
+STATIC_METRICS = "static_metrics"
+FILES = Kind("trainable", TRAINABLES, DEFINES, "--trainable", marks=("build_model",))
+
+
+class LightningFile(Trainable):
+    """A file with METRIC, MODE, Params, build_model and build_data, and what it may define beside them.
+
+    Args:
+        name: as it was given to the command.
+        module: the imported file.
+    """
+
+    def __init__(self, name: str, module: Any) -> None:
+        super().__init__(
+            Description(NAME, name, module.__name__), module.Params, Objective(module.METRIC, module.MODE)
+        )
+        self._module, self._defined = module, vars(module)
+        if "prepare" in self._defined:
+            names = tuple(module.PREPARE_PARAMS)
+            self.preparation = Preparation(names, module.raw_items, module.prepare)
+        if {"SPACE", "suggest"} & self._defined.keys():
+            self.space = space_of(module)
+        self.build_raw_data = self._defined.get("build_raw_data")
+
+    def sources(self) -> Sequence[Source]:
+        return [source_files.source_of(self._module)]
+
+    def build_model(self, params: Any) -> LightningModule:
+        model: LightningModule = self._module.build_model(params)
+        return model
+
+    def build_data(self, params: Any, prepared: Path | None) -> LightningDataModule:
+        if self.preparation is not None and prepared is None:
+            raise CannotTrain("this trainable reads prepared data, but no folder of prepared data was given")
+        data: LightningDataModule = self._module.build_data(
+            *((params,) if self.preparation is None else (params, prepared))
+        )
+        return data
+
+    def describe_data(self, params: Any) -> str:
+        own = self._defined.get("describe_data")
+        return super().describe_data(params) if own is None else str(own(params))
+
+    def static_metrics(self, params: Any) -> dict[str, float]:
+        own = self._defined.get(STATIC_METRICS)
+        return {} if own is None else _finite(own(params))
+
+    def trainer_options(self, params: Any) -> Mapping[str, Any]:
+        own = self._defined.get("trainer_options")
+        options: Mapping[str, Any] = {} if own is None else own(params)
+        return options
+
+
+def find(name: str, flag: str = FILES.flag) -> LightningFile:
+    """The trainable of a file.
+
+    Args:
+        name: of a file of the project, the path of a `.py` file, or a dotted path.
+        flag: for messages.
+
+    Raises:
+        UserError: it does not exist, can't be imported, or breaks the contract.
+    """
+    module = plugins.find(dataclasses.replace(FILES, flag=flag), name)
+    if faults := _faults(module):
+        raise UserError("\n".join(f"{flag} {name}: {fault}" for fault in faults))
+    return LightningFile(name, module)
+
+
+def load(description: Description) -> LightningFile:
+    """The same in another process."""
+    return LightningFile(description.name, importlib.import_module(description.content))
+
+
+def space_of(module: ModuleType) -> SpaceFile:
+    """The search space of a file that defines one."""
+    defined = vars(module)
+    source = source_files.source_of(module)
+    return SpaceFile(module.__name__, source, defined.get("SPACE"), defined.get("suggest"))
+
+
+def _faults(module: Any) -> list[str]:
+    """Against the contract of a file that defines all of DEFINES."""
+    if not dataclasses.is_dataclass(module.Params):
+        return ["Params must be a dataclass, one field per hyperparameter"]
+    try:
+        of: Any = module.Params
+        hints, defaults = hints_of(of), defaults_of(of)
+    except Exception as error:  # of a default_factory, or of a type that only a type checker imports
+        return [f"Params can't be read: {type(error).__name__}: {error}"]
+    given = {name: default for name, default in defaults.items() if default is not dataclasses.MISSING}
+    if lacking := [name for name in hints if name not in given and not hasattr(module.Params, name)]:
+        return [f"hyperparameters of Params without a default: {', '.join(lacking)}"]
+    if module.MODE not in get_args(Mode):
+        return [f"MODE {module.MODE!r} must be min or max"]
+    if STATIC_METRICS in vars(module) and not _takes(module.static_metrics, 1):
+        return [f"{STATIC_METRICS} must be a function of the hyperparameters, {STATIC_METRICS}(params)"]
+    return _faults_of_preparation(module)
+
+
+def _faults_of_preparation(module: Any) -> list[str]:
+    lacking = [entry for entry in PREPARES if entry not in vars(module)]
+    if len(lacking) == len(PREPARES):
+        return []
+    if lacking:
+        return [
+            f"{module.__file__} does not define {', '.join(lacking)} (a trainable with prepared data "
+            f"defines {', '.join(PREPARES)}; one without, none of them)"
+        ]
+    named = module.PREPARE_PARAMS
+    if not isinstance(named, tuple | list) or not all(isinstance(name, str) for name in named):
+        return [f'PREPARE_PARAMS {named!r} must be a tuple of names, such as ("pixels",) or ()']
+    fields = [field.name for field in dataclasses.fields(module.Params)]
+    faults = [
+        f"PREPARE_PARAMS: {name}: no such hyperparameter of Params.{nearest(name, fields)}"
+        for name in named
+        if name not in fields
+    ]
+    faults += [f"{name} must be a function" for name in PREPARES[1:] if not callable(vars(module)[name])]
+    if not _takes(module.build_data, 2):
+        faults.append(
+            "build_data must take two arguments, build_data(params, prepared): the second is the folder "
+            "of the prepared data"
+        )
+    return faults
+
+
+def _takes(function: object, count: int) -> bool:
+    """Whether a function can be called with so many values."""
+    if not callable(function):
+        return False
+    with suppress(ValueError):  # native code may have no signature
+        try:
+            inspect.signature(function).bind(*range(count))
+        except TypeError:
+            return False
+    return True
+
+
+def _finite(found: Any) -> dict[str, float]:
+    """What `static_metrics` has returned, as finite numbers by name.
+
+    Raises:
+        CannotTrain: it returns something else.
+    """
+    if not isinstance(found, Mapping):
+        raise CannotTrain(
+            f"{STATIC_METRICS} must return a dict of numbers, such as {{'params_m': 1.2}}: {found!r}"
+        )
+    for name, value in found.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not isinstance(name, str) or not is_number or not math.isfinite(value):
+            raise CannotTrain(f"{STATIC_METRICS}: {name} is {value!r}, and must be a finite number")
+    return {name: shortest(float(value)) for name, value in found.items()}

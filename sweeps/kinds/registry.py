@@ -1,0 +1,101 @@
+"""The door of all trainables: by their names, and by their descriptions in another process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from sweeps.common import imports, plugins, project
+from sweeps.common.errors import UserError
+from sweeps.kinds import hydra, lightning, lightning_cli
+from sweeps.kinds.trainable import Description, Trainable
+
+
+class KindModule(Protocol):
+    """A module of a kind."""
+
+    def find(self, name: str) -> Trainable:
+        """The trainable of a name.
+
+        Raises:
+            UserError: there is none.
+        """
+
+    def load(self, description: Description) -> Trainable:
+        """The same in another process, whose PC may not have the files of its settings."""
+
+
+KINDS: Mapping[str, KindModule] = {
+    lightning.NAME: lightning,
+    lightning_cli.NAME: lightning_cli,
+    hydra.NAME: hydra,
+}
+"""By their names; that of a project that is configured by files is the prefix of the names of its trainables,
+as in `lightning-cli:my_project.cli:config.yaml`."""
+
+
+def find(name: str, flag: str = lightning.FILES.flag) -> Trainable:
+    """The trainable of a name: of a file, or of a project behind the prefix of its kind.
+
+    Raises:
+        UserError: there is none, it can't be imported, or it breaks the contract.
+    """
+    if not is_project(name):
+        return lightning.find(name, flag)
+    project.enter()
+    with imports.fast():
+        return KINDS[name.partition(":")[0]].find(name)
+
+
+def load(description: Description) -> Trainable:
+    """A trainable of its description, in any process."""
+    with imports.fast():
+        return KINDS[description.kind].load(description)
+
+
+def choices() -> list[str]:
+    """Names of the trainables of the project that are files."""
+    return plugins.choices(lightning.FILES)
+
+
+def only(known: Sequence[str], flag: str = lightning.FILES.flag) -> str:
+    """The only trainable among the known ones of the project.
+
+    Raises:
+        UserError: there are several, or there is none.
+    """
+    if len(known) == 1:
+        return known[0]
+    if known:
+        raise UserError(f"{flag}: this project has several; give one of {', '.join(known)}")
+    if unfit := choices():
+        raise UserError(f"{flag}: no trainable of this project can be used here ({', '.join(unfit)})")
+    raise UserError(plugins.no_project(lightning.FILES))
+
+
+def name_of(typed: str) -> str:
+    """The name of a trainable that was given by its name or by the path of a file.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    return typed if is_project(typed) else plugins.name_of(lightning.FILES, typed)
+
+
+def is_project(name: str) -> bool:
+    """Whether a name is that of a project that is configured by files."""
+    prefix, colon, _ = name.partition(":")
+    return bool(colon) and prefix in KINDS
+
+
+def project_name(kind: str, *parts: str) -> str:
+    """The name of such a project."""
+    return ":".join((kind, *parts))
+
+
+def short_name(name: str) -> str:
+    """The name of a trainable for the name of a folder."""
+    if is_project(name):
+        return re.sub(r"[^A-Za-z0-9_.-]+", "-", name.split(":")[1].removesuffix(".py")).strip("-.")
+    return name.split(".")[-1]

@@ -1,0 +1,170 @@
+"""A trainable: what a sweep or a single run trains, of whichever kind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sweeps.common.objective import Objective
+from sweeps.kinds.source_files import Source
+
+if TYPE_CHECKING:
+    from lightning.pytorch import LightningDataModule, LightningModule
+
+Precision = Literal["auto", "32", "16-mixed", "bf16-mixed", "64"]
+IN_LIGHTNING = {"32": "32-true", "64": "64-true"}
+"""Precisions that Lightning has by another name."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """All that another process, also on another PC, needs to make a trainable again."""
+
+    kind: str
+    """One of `registry.KINDS`."""
+    name: str
+    """As it was given to the command."""
+    content: str
+    """What the kind makes it of: the dotted path of a file, or settings as JSON."""
+
+
+@dataclass(frozen=True)
+class SpaceFile:
+    """A search space as a file defines it: SPACE, or suggest(trial)."""
+
+    name: str
+    """The dotted path of the file."""
+    source: Source
+    """Its name and its file."""
+    ranges: Any = None
+    """SPACE."""
+    suggest: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How the raw data of a trainable is prepared, once for all trials."""
+
+    params: tuple[str, ...]
+    """Hyperparameters that prepared rows depend on."""
+    raw_items: Callable[[Any], Mapping[str, Sequence[Path]]]
+    prepare: Callable[[Path, Any], Any]
+
+
+class Trainable(ABC):
+    """What is trained. All that a kind need not have has a default here.
+
+    Args:
+        description: of it.
+        params_class: a dataclass with a field for each hyperparameter.
+        objective: by which its epochs are compared unless another one is given; None: one must be given.
+    """
+
+    precision: Precision = "auto"
+    """That of its own settings."""
+    space: SpaceFile | None = None
+    """In its own file."""
+    preparation: Preparation | None = None
+    build_raw_data: Callable[[Any, int], LightningDataModule] | None = None
+    """Of params and a number of loader workers: the same rows from raw data."""
+    rest: str = ""
+    """For the plan: where the hyperparameters that are not named have their values."""
+
+    def __init__(self, description: Description, params_class: Any, objective: Objective | None) -> None:
+        self.description, self.params_class, self.objective = description, params_class, objective
+
+    @property
+    def name(self) -> str:
+        """As it was given to the command."""
+        return self.description.name
+
+    @property
+    def prepare_params(self) -> tuple[str, ...]:
+        """Hyperparameters that prepared rows depend on."""
+        return () if self.preparation is None else self.preparation.params
+
+    @abstractmethod
+    def sources(self) -> Sequence[Source]:
+        """Dotted name and file of each module of the project that trains."""
+
+    def settings_files(self) -> Mapping[str, str]:
+        """Name to content: what takes the place of its files of settings in a record and on another PC."""
+        return {}
+
+    def notes(self) -> Sequence[tuple[str, str]]:
+        """Titled lines for the plan."""
+        return ()
+
+    @abstractmethod
+    def build_model(self, params: Any) -> LightningModule: ...
+
+    @abstractmethod
+    def build_data(self, params: Any, prepared: Path | None) -> LightningDataModule:
+        """The data of a trial.
+
+        Args:
+            params: an instance of its Params.
+            prepared: the folder of prepared data, for one with a preparation.
+
+        Raises:
+            CannotTrain: it needs a folder, and there is none.
+        """
+
+    def describe_data(self, params: Any) -> str:
+        """Its data in a line; "" for prepared data without a description.
+
+        Raises:
+            OSError: the data is missing.
+        """
+        return "" if self.preparation else f"as {self.name}.build_data has it"
+
+    def static_metrics(self, params: Any) -> dict[str, float]:
+        """What is known of a trial before it trains, such as the size of its model.
+
+        Raises:
+            CannotTrain: they are not finite numbers by name.
+        """
+        return {}
+
+    def trainer_options(self, params: Any) -> Mapping[str, Any]:
+        """Settings of Lightning's Trainer beside those of this program, as they are given."""
+        return {}
+
+    def why_not(self, path: str) -> str:
+        """Why a setting is no hyperparameter; "" where it is one, or where there is none."""
+        return ""
+
+    def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
+        """The files with which the project's own program trains a trial, by their names.
+
+        Args:
+            values: hyperparameters.
+            fit: settings of FitConfig.
+            folder: where the files will be.
+        """
+        return {}
+
+
+class OtherData(Trainable):
+    """A trainable with other data, and without options of the Trainer.
+
+    Args:
+        own: the trainable.
+        build: makes the data of params.
+    """
+
+    def __init__(self, own: Trainable, build: Callable[[Any], LightningDataModule]) -> None:
+        super().__init__(own.description, own.params_class, own.objective)
+        self._own, self._build = own, build
+
+    def sources(self) -> Sequence[Source]:
+        return self._own.sources()
+
+    def build_model(self, params: Any) -> LightningModule:
+        return self._own.build_model(params)
+
+    def build_data(self, params: Any, prepared: Path | None) -> LightningDataModule:
+        return self._build(params)
