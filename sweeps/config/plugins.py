@@ -54,16 +54,19 @@ def named(config: SweepConfig) -> SweepConfig:
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
         trainables = [registry.only(registry.choices())]
-    given = {
-        kind: [name] for kind in ("searcher", "scheduler") if (name := getattr(config, kind)) is not None
-    }
-    if config.search_spaces:
-        given["search_space"] = config.search_spaces
     by_name: dict[str, Any] = {
-        kind: one_or_several([plugins.name_of(KINDS[kind], name) for name in names])
-        for kind, names in given.items()
+        kind: plugins.name_of(KINDS[kind], name)
+        for kind in ("searcher", "scheduler")
+        if (name := getattr(config, kind)) is not None
     }
     by_name["trainable"] = one_or_several([registry.name_of(name) for name in trainables])
+    if spaces := config.search_spaces:
+        by_name["search_space"] = one_or_several(
+            [
+                name if registry.is_project(name) else plugins.name_of(KINDS["search_space"], name)
+                for name in spaces
+            ]
+        )
     return dataclasses.replace(config, **by_name)
 
 

@@ -109,7 +109,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
         ((*RUN, "--hydra-overrides", "~model"), "no section of model with a _target_"),
         (
             (*RUN, "--hydra-overrides", "model._target_=net_project.modle.Net"),
-            "model._target_ net_project.modle.Net: .*No trainable named 'net_project.modle'",
+            "model._target_ net_project.modle.Net: .*No module named 'net_project.modle'",
         ),
         (
             (*RUN, "--ranges", "model.lrr=0.1..1"),

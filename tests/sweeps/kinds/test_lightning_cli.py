@@ -215,7 +215,7 @@ def test_a_class_may_be_swept_where_the_given_arguments_fit_each() -> None:
         assert type(trainer.optimizers[0]).__name__ == name.rpartition(".")[2]
         assert trainer.optimizers[0].param_groups[0]["lr"] == 0.3
     wrong = fault(*ANY, "--ranges", "optimizer.class_path=torch.optim.Adam,torch.optim.Nothing")
-    assert "\"optimizer\": trainable 'torch.optim' has no attribute 'Nothing'" in wrong
+    assert "\"optimizer\": module 'torch.optim' has no attribute 'Nothing'" in wrong
 
 
 def test_an_unknown_setting_of_a_class_is_told_in_the_words_of_the_parser(here: Path) -> None:
