@@ -79,7 +79,7 @@ def _in_project(places: Iterable[str]) -> list[str]:
 
 def search_space(name: str) -> SpaceFile:
     """The search space of a name."""
-    return lightning.space_of(find("search_space", name))
+    return lightning.space_of(module_of("search_space", name))
 
 
 def space_of(name: str, trainable: Trainable, has_ranges: bool = False) -> SpaceFile | None:

@@ -97,7 +97,7 @@ def test_the_code_is_what_trains_proposes_and_prunes(package: Path) -> None:
         "sweeps/training/fit_loop.py",
         "sweeps/training/distributed/strategy.py",
         "sweeps/searchers/gp.py",
-        "sweeps/search/promotions.py",
+        "sweeps/search/rungs.py",
         "sweeps/schedulers/halving.py",
     } <= others
     assert "sweeps/fit.py" not in others, "no sweep runs it"
