@@ -1,8 +1,7 @@
 """The trials of a sweep at one fidelity, as a study of Optuna's, for figures and importances.
 
-With pruning few trials reach the last epoch, and they are the better ones. So the study has the scores of one
-epoch, the highest that enough trials reached: scores of different epochs are never compared.
-The figures of hyperparameters and the advice use the same study, so they give the same numbers.
+Scores of different epochs are never compared. The figures of hyperparameters and the advice use the same
+study, so they give the same numbers.
 """
 
 from __future__ import annotations
@@ -31,17 +30,11 @@ from sweeps.analysis.top_trials import distributions_of, trainables, trials_of
 from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
+from sweeps.record.ranking import LEAST_COMPARED
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 
-ENOUGH = 20
-"""Trials that a fidelity needs. Of fewer, the best quarter has fewer than 5, which is the least that Optuna's
-PED-ANOVA is said to need above its quantile."""
-TOP_TRIALS = math.ceil(ENOUGH / 4)
-ENOUGH_SHARE = 0.1
-"""Of all trials, likewise: of many, the few that came to the end are all alike."""
-MOST_SHARE = 2 / 3
-"""Of those that reached any epoch: more are never asked for."""
+TOP_TRIALS = math.ceil(LEAST_COMPARED / 4)
 
 
 @dataclass(frozen=True)
@@ -88,10 +81,10 @@ class Fidelity:
         """Why importance can't be computed; "" where it can."""
         if len(self.scores) > 1 and len(set(self.scores.values())) == 1:
             return f"All {len(self.scores)} trials have the same score: no hyperparameter has any importance."
-        if len(self.scores) < ENOUGH:
+        if len(self.scores) < LEAST_COMPARED:
             return (
-                f"Importance needs {ENOUGH} trials with a score at the same epoch; {len(self.scores)} "
-                f"reached epoch {self.epoch}. With fewer, importance would be chance."
+                f"Importance needs {LEAST_COMPARED} trials with a score at the same epoch; "
+                f"{len(self.scores)} reached epoch {self.epoch}. With fewer, importance would be chance."
             )
         if len(self.tried.ranges) < 2:
             return "Importance compares hyperparameters; fewer than two were varied."
@@ -148,20 +141,10 @@ time."""
 
 
 def fidelity(record: Record, trainable: str | None = None) -> Fidelity | None:
-    """The highest epoch that enough trials reached; None while there is no score. In a small sweep two thirds
-    are enough: one trial that failed early must not decide for all.
-
-    Args:
-        record: what was tried.
-        trainable: of several, the one whose trials are meant; None for all.
-    """
-    trials = trials_of(record, trainable)
-    reached = times_reached(trials)
-    if not reached:
-        return None
-    enough = max(ENOUGH, math.ceil(ENOUGH_SHARE * len(trials)))
-    enough = min(enough, math.ceil(MOST_SHARE * max(reached.values())))
-    return fidelity_at(record, trainable, max(epoch for epoch, times in reached.items() if times >= enough))
+    """The trials of a trainable, or (None) of all, at the epoch at which they are compared; None while there
+    is no score."""
+    epoch = record.compared_at(trainable)
+    return fidelity_at(record, trainable, epoch) if epoch else None
 
 
 def fidelity_at(record: Record, trainable: str | None, epoch: int) -> Fidelity:

@@ -62,21 +62,17 @@ class Ranked:
 
 
 def ranked(record: Record, trainable: str | None = None, keep: float = 0.2) -> Ranked:
-    """The trials at the last epoch that enough have reached: as many as are kept, and `FEW`.
+    """The trials at the epoch at which they are compared.
 
     Args:
         record: what was tried.
         trainable: as it was named to the sweep; None for all.
         keep: share of the trials that count as the best.
     """
-    trials = trials_of(record, trainable)
+    trials, epoch = trials_of(record, trainable), record.compared_at(trainable)
     ended = sum(trial.status != "unfinished" or bool(trial.epochs) for trial in trials)
     wanted = max(LEAST_BEST, math.ceil(keep * ended))
-    epochs = sorted({epoch for trial in trials for epoch in trial.epochs}, reverse=True)
     numbers = {trial.number for trial in trials if not is_bad(trial)}
-    reached = {epoch: len(numbers & record.scores_at(epoch).keys()) for epoch in epochs}
-    enough = min(max(wanted, FEW), max(reached.values(), default=0))
-    epoch = next((epoch for epoch in epochs if reached[epoch] >= enough > 0), 0)
     sign = record.objective.sign
     scores = {n: sign * score for n, score in record.scores_at(epoch).items() if n in numbers}
     order = sorted(scores, key=lambda number: (-scores[number], number))

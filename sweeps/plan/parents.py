@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.analysis.top_trials import ranked
 from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, shown_path
@@ -173,9 +172,9 @@ def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[
     fit, known = [], []
     for model in plan.models:
         prefix = f"{model.name}." if len(plan.models) > 1 else ""
-        seen = ranked(parent, model.name)
-        order = {trial.number: place for place, trial in enumerate(seen.order)}
-        for trial in sorted(seen.trials, key=lambda trial: order.get(trial.number, len(order))):
+        trials = [trial for trial in parent.searched if trial.trainable == model.name]
+        order = {number: place for place, number in enumerate(parent.leaders(len(parent.searched)))}
+        for trial in sorted(trials, key=lambda trial: order.get(trial.number, len(order))):
             if (point := _point(plan, model, trial)) is None:
                 continue
             row = _row(parent, trial, point)

@@ -12,10 +12,17 @@ from sweeps.common.objective import Losses, Objective, Objectives
 from sweeps.common.pareto import BestFirst
 from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.sweep_info import SweepInfo
-from sweeps.record.trials import ENDED_WELL, TrialRow
+from sweeps.record.trials import BAD, ENDED_WELL, TrialRow
 from sweeps.space.point import Point
 
 Kept = TypeVar("Kept")
+LEAST_COMPARED = 20
+"""Trials that are compared at an epoch. Of fewer, the best quarter has fewer than 5, which is the least that
+Optuna's PED-ANOVA is said to need above its quantile."""
+COMPARED_SHARE = 0.2
+"""Of all trials, likewise: as many as count as the best ones."""
+SMALL_SHARE = 2 / 3
+"""Where fewer have a score: of those that reached the first epoch, say."""
 
 
 class RankedTrials:
@@ -85,6 +92,25 @@ class RankedTrials:
     def scores_at(self, epoch: int) -> Mapping[int, float]:
         """Number to finite score of each searched trial that reported this epoch, in the order of reports."""
         return self._scores.get(epoch, {})
+
+    def compared_at(self, trainable: str | None = None) -> int:
+        """The epoch at which trials are compared, in the report, its figures and its advice, and by a sweep
+        that refines this one: the last one that enough of them have reached; 0 while none has a score.
+
+        With pruning few trials reach the last epoch, and these are alike. In a small sweep two thirds are
+        enough: one trial that ended early must not decide for all.
+
+        Args:
+            trainable: of several, the one whose trials are meant; None for all.
+        """
+        trials = [trial for trial in self.searched if trainable in (None, trial.trainable)]
+        sound = [trial for trial in trials if trial.status not in BAD and trial.epochs] or trials
+        numbers = {trial.number for trial in sound}
+        reached = {epoch: len(numbers & scores.keys()) for epoch, scores in self._scores.items()}
+        most = max(reached.values(), default=0)
+        enough = max(LEAST_COMPARED, COMPARED_SHARE * len(trials))
+        enough = max(1, enough if most >= enough else SMALL_SHARE * most)
+        return max((epoch for epoch, trials_there in reached.items() if trials_there >= enough), default=0)
 
     def losses_at(self, epoch: int) -> dict[int, Losses]:
         """The same with all objectives, by which schedulers and searchers order trials."""

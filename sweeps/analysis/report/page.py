@@ -143,7 +143,9 @@ def sections(sweep: Sweep) -> list[Section]:
         ),
         Section(
             "Hyperparameters",
-            text.epochs_compared(sweep, advised),
+            [f"These figures are by {sweep.record.info.metric}, the first objective, alone."]
+            if sweep.record.objectives.are_several
+            else [],
             figures=_figures(sweep, "importance", "slices", "contour", "parallel_coordinates"),
         ),
         Section("Cost", [text.cost(sweep)], figures=_figures(sweep, "time_spent", "utilization", "timeline")),

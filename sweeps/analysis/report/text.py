@@ -9,11 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sweeps.analysis import pruning as pruning_analysis
-from sweeps.analysis.fidelity import fidelity
 from sweeps.analysis.figures import costs
 from sweeps.analysis.figures.failures import causes
 from sweeps.analysis.figures.learning_curves import rungs
-from sweeps.analysis.findings import Findings
 from sweeps.analysis.pruning import AtRung
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
@@ -218,23 +216,6 @@ def _waited(rung: AtRung) -> str:
     which = " and ".join([", ".join(named[:-1]), named[-1]] if named[:-1] else named)
     of = "trial" if len(rung.waited) == 1 else "trials"
     return f"{len(rung.waited)} for {duration(rung.wait_s)} (median): {of} {which}"
-
-
-def epochs_compared(sweep: Sweep, found: Findings) -> list[str]:
-    """Why figures and advice compare trials at different epochs, where they do."""
-    at, seen = fidelity(sweep.record), found.seen
-    if sweep.record.objectives.are_several:
-        return [f"These figures are by {sweep.record.info.metric}, the first objective, alone."]
-    if at is None or not seen.order or at.epoch == seen.epoch:
-        return []
-    if seen.epoch > at.epoch:
-        why = "enough trials to judge the best values, but too few for the figures"
-    else:
-        why = f"epoch {at.epoch} has enough trials for the figures, but too few to judge ranges"
-    return [
-        f"The figures compare trials at epoch {at.epoch}, which {len(at.scores):,} reached. The next steps "
-        f"compare them at epoch {seen.epoch}, which {len(seen.order):,} reached: {why}."
-    ]
 
 
 def cost(sweep: Sweep) -> str:

@@ -232,3 +232,30 @@ def test_optuna_has_a_direction_and_a_value_for_each_objective(tmp_path: Path) -
     assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE"]
     assert study.metric_names == ["acc", "size_m"]
     assert {trial.number: tuple(trial.values) for trial in study.best_trials} == dict(enumerate(FRONT))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "compared_at"),
+    [
+        ([0, 0], 0),  # no score
+        ([5], 5),
+        ([9] * 10 + [3] * 20, 3),  # 20 trials are needed
+        ([9] * 20 + [3] * 10, 9),
+        ([9] * 8 + [3] * 5 + [1] * 4, 3),  # of few, two thirds
+        ([27] * 20 + [9] * 40 + [3] * 180, 9),  # of many, a fifth
+    ],
+)
+def test_trials_are_compared_at_the_last_epoch_that_enough_have_reached(
+    epochs: list[int], compared_at: int, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path)
+    with record.together():
+        for number, last in enumerate(epochs):
+            propose(record, {})
+            for epoch in range(1, last + 1):
+                record.report(number, epoch, 0.5, {}, 1.0)
+        for number in range(len(epochs), len(epochs) + 5):
+            propose(record, {})
+            record.report(number, 1, 0.5, {}, 1.0)
+            record.end(number, "diverged")
+    assert record.compared_at() == (compared_at or 1), "where all have diverged, their epochs count"

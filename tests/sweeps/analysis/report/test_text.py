@@ -83,27 +83,13 @@ def test_what_was_asked_is_said_as_on_the_screen_and_whose_data_is_whose(tmp_pat
     assert "0fa3" not in said
 
 
-def test_that_figures_and_advice_look_at_different_epochs_is_said(tmp_path: Path) -> None:
+def test_figures_and_next_steps_compare_trials_at_the_same_epoch(tmp_path: Path) -> None:
     record = begun(tmp_path, outcome="finished")
     for number in range(30):
         add(record, drawn(number), 9 if number % 2 else 3, "finished" if number % 2 else "pruned")
     said = words_of(page_of(tmp_path))
-    assert "The figures compare trials at epoch 3, which 30 reached." in said
-    assert (
-        "The next steps compare them at epoch 9, which 15 reached: enough trials to judge the best values, "
-        "but too few for the figures." in said
-    )
-
-
-def test_that_the_advice_looks_at_an_earlier_epoch_has_another_reason(tmp_path: Path) -> None:
-    record = begun(tmp_path, outcome="finished")
-    for number in range(10):
-        add(record, drawn(number), 3 if number < 7 else 1, "finished" if number < 7 else "pruned")
-    said = words_of(page_of(tmp_path))
-    assert (
-        "The figures compare trials at epoch 3, which 7 reached. The next steps compare them at epoch 1, "
-        "which 10 reached: epoch 3 has enough trials for the figures, but too few to judge ranges." in said
-    )
+    assert "scores at epoch 3, which 30 of 30 trials reached" in said
+    assert "Trials are compared at epoch 3, which 30 of 30 trials reached." in said
 
 
 def test_failures_are_in_the_result_and_their_repair_is_the_first_step(tmp_path: Path) -> None:
