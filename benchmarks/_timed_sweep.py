@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import run
-from sweeps.analysis import tables
+from sweeps.execution.output import table_files
 
 
 def main(file: str, *flags: str) -> int:
     spent: list[float] = []
-    write = tables.write_tables
+    write = table_files.write_tables
 
     def timed(record: Any, folder: Path) -> None:
         began = time.perf_counter()
         write(record, folder)
         spent.append(time.perf_counter() - began)
 
-    tables.write_tables = timed  # the modules of the driver, which import it by name, are imported later
+    table_files.write_tables = timed  # the modules of the driver, which import it by name, are imported later
     status = run.main(flags)
     Path(file).write_text(json.dumps(spent))
     return status

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.analysis.dashboard import COUNTED, PORT, THIS_PC, listen
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
 from sweeps.config.sweep_folder import no_sweep
+from sweeps.execution.output.dashboard_server import COUNTED, PORT, THIS_PC, listen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

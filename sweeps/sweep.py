@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.analysis import dashboard
-from sweeps.analysis.tables import write_last
 from sweeps.cluster import environment, session
 from sweeps.cluster.local_ray import LocalRay
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery, storage_check
 from sweeps.execution.driver import tuner
-from sweeps.execution.output import notify, summary, winner
+from sweeps.execution.output import dashboard_server, notify, summary, winner
+from sweeps.execution.output.table_files import write_last
 from sweeps.execution.run_context import RunContext
 from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following
@@ -56,7 +55,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRa
     print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
     with (
         notify.at_the_end(plan, record) as notice,
-        dashboard.beside(plan.folder, config.dashboard),
+        dashboard_server.beside(plan.folder, config.dashboard),
         session.connect(config, code, local) as cluster,
         following(config.logger_names, plan.folder, record),
     ):

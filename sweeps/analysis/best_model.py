@@ -9,21 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from sweeps.common import param_types, project
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import shown_path
-from sweeps.common.yaml_values import ParamValue, load_yaml
-from sweeps.config.sweep_folder import BEST_FOLDER, OF_FRONT, PARAMS_FILE
+from sweeps.common.yaml_values import ParamValue
+from sweeps.config.sweep_folder import BEST_FOLDER
 from sweeps.kinds import registry
 from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import Status, TrialRow
-from sweeps.storage import retention
+from sweeps.storage import best_folder
 from sweeps.storage import setting as storage_setting
-from sweeps.storage.protocol import Storage
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 
@@ -85,7 +82,7 @@ class Best:
             ) from None
 
     def _weights(self) -> Path:
-        best = folder_of(self.folder, self.number, self.run, self.epoch)
+        best = best_folder.folder_of(self.folder, self.number, self.run, self.epoch)
         if best is not None and (best / WEIGHTS_FILE).is_file():
             return best / WEIGHTS_FILE
         newest, faults = storage_setting.open_storage_of(self.folder).newest(self.run, self.params)
@@ -100,7 +97,7 @@ class Best:
         return newest / WEIGHTS_FILE
 
     def _no_weights(self, faults: list[str]) -> str:
-        of = run_in(self.folder / BEST_FOLDER)
+        of = best_folder.run_in(self.folder / BEST_FOLDER)
         there = f"{BEST_FOLDER}/ is of trial {of}" if of is not None else f"it has no {BEST_FOLDER}/"
         there += " in an earlier epoch" if of == self.run else ""
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
@@ -127,7 +124,7 @@ def front_of(record: Record) -> list[Best]:
     """The trials that no other one dominates, the knee first; with one objective the best one."""
     if not (numbers := record.front()):
         return []
-    runs = runs_of_front(record, storage_setting.open_storage_of(record.folder))
+    runs = best_folder.runs_of_front(record, storage_setting.open_storage_of(record.folder))
     confirmed = {each.number: each for each in record.confirmed() if each.scores}
     return [
         _best(record, record.trials[number], run, confirmed.get(number))
@@ -154,55 +151,3 @@ def _best(record: Record, trial: TrialRow, run: TrialRow, confirmed: Confirmed |
         confirmed=confirmed,
         folder=record.folder,
     )
-
-
-def run_in(folder: Path, epoch: int | None = None) -> int | None:
-    """Whose weights `best/`, or a folder in it, holds; None where they are of another epoch than that."""
-    try:
-        content = load_yaml((folder / PARAMS_FILE).read_text())
-        if epoch not in (None, content.get("epoch", epoch)):
-            return None
-        return int(content["run"] if "run" in content else content["trial"])
-    except (OSError, yaml.YAMLError, AttributeError, TypeError, KeyError, ValueError):
-        return None
-
-
-def folder_of(sweep: Path, number: int, run: int, epoch: int) -> Path | None:
-    """`best/`, or the folder in it of a trial of the front, if that holds these weights; else None.
-
-    Args:
-        sweep: its folder.
-        number: of the trial.
-        run: the trial itself or one of its reruns, by its number.
-        epoch: the best one of the run. A run that goes on after a stop may have a better one than `best/`.
-    """
-    return next((folder for folder in _folders_of(sweep, number) if run_in(folder, epoch) == run), None)
-
-
-def _folders_of(sweep: Path, number: int) -> tuple[Path, Path]:
-    """Where in `best/` the weights of a trial are, if it is first, and if it is not."""
-    best = sweep / BEST_FOLDER
-    return best, best / OF_FRONT.format(number)
-
-
-def is_lost(record: Record, storage: Storage) -> bool:
-    """Whether `best/` is not there, and can be made."""
-    runs = runs_of_front(record, storage)
-    if not runs or (record.folder / BEST_FOLDER).is_dir():
-        return False
-    return bool(storage.epochs(runs[0].number))
-
-
-def runs_of_front(record: Record, storage: Storage) -> list[TrialRow]:
-    """For each trial of the front the run whose weights are its own: the trial itself, or, where it was
-    confirmed, the best of its reruns whose weights are there, in `best/` or as a checkpoint."""
-    confirmed = {trial.number for trial in record.confirmed()}
-    return [
-        (_best_rerun(record, storage, number) if number in confirmed else None) or record.trials[number]
-        for number in record.front()
-    ]
-
-
-def _best_rerun(record: Record, storage: Storage, number: int) -> TrialRow | None:
-    there = map(run_in, _folders_of(record.folder, number))
-    return retention.best_rerun(record, storage, number, [run for run in there if run is not None])

@@ -1,4 +1,4 @@
-"""The record as Arrow tables, written as Parquet."""
+"""The record as Arrow tables."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from sweeps.common import atomic_io
 from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS, mean_costs
-
-TRIALS_FILE, EPOCHS_FILE = "trials.parquet", "epochs.parquet"
 
 
 def _column(kind: pa.DataType, values: Iterable[Any]) -> pa.Array:
@@ -139,22 +134,6 @@ def epochs_table(record: Record) -> pa.Table:
             "time": _times(row.time for row in rows),
         }
     )
-
-
-def write_tables(record: Record, folder: Path) -> None:
-    """Write both tables as Parquet."""
-    for name, table in ((TRIALS_FILE, trials_table(record)), (EPOCHS_FILE, epochs_table(record))):
-        with atomic_io.atomic_write(folder / name) as part:
-            pq.write_table(table, part)
-
-
-def write_last(record: Record, folder: Path) -> str:
-    """Write both tables of a sweep that has ended; why that failed, or "". The record has all of them."""
-    try:
-        write_tables(record, folder)
-    except OSError as error:
-        return f"The tables can't be written: {error}"
-    return ""
 
 
 def _metric_names(record: Record) -> dict[str, str]:

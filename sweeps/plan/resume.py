@@ -14,7 +14,6 @@ import math
 import time
 from dataclasses import dataclass
 
-from sweeps.analysis import best_model
 from sweeps.common import atomic_io
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
@@ -32,7 +31,7 @@ from sweeps.record.record import Record
 from sweeps.record.sweep_info import Identity, Run, Steered
 from sweeps.record.trials import STOPPED, Ending, TrialRow, why_diverged
 from sweeps.space.point import Point
-from sweeps.storage import retention
+from sweeps.storage import best_folder, retention
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def check(plan: Plan, record: Record) -> ResumeState:
     more_trials = (config.num_trials or 0) > before["num_trials"] or _new_tries(plan, record)
     has_more = more_trials or _other_confirmation(config, record)
     is_finished = record.info.outcome == "finished" and not has_more
-    if is_finished and not best_model.is_lost(record, plan.storage):
+    if is_finished and not best_folder.is_lost(record, plan.storage):
         return ResumeState(_finished(plan, record), is_finished=True)
     _refuse_used_up(config, record)
     now, but = identity(plan), frozenset(SETTABLE)

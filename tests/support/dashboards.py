@@ -12,7 +12,7 @@ from typing import Any
 
 from optuna.distributions import FloatDistribution
 
-from sweeps.analysis import dashboard as analysis_dashboard
+from sweeps.execution.output import dashboard_server
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 from tests.conftest import propose
@@ -42,7 +42,7 @@ def sweep(folder: Path) -> Record:
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The URL of a server in a thread of this process."""
-    server = analysis_dashboard.listen("127.0.0.1", 0)
+    server = dashboard_server.listen("127.0.0.1", 0)
     thread = threading.Thread(target=server.serve, args=(folder,))
     thread.start()
     try:

@@ -77,8 +77,8 @@ def test_it_is_gone_when_the_sweep_was_killed(tmp_path: Path) -> None:
     code = """
 import sys, time
 from pathlib import Path
-from sweeps.analysis import dashboard
-with dashboard.beside(Path(sys.argv[1]), True):
+from sweeps.execution.output import dashboard_server
+with dashboard_server.beside(Path(sys.argv[1]), True):
     time.sleep(600)
 """
     with subprocess.Popen(

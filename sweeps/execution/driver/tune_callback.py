@@ -12,7 +12,6 @@ from ray.exceptions import ActorUnschedulableError, RayActorError
 from ray.tune.experiment import Trial
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
-from sweeps.analysis.tables import write_tables
 from sweeps.cluster import broadcast
 from sweeps.common.errors import reason_of
 from sweeps.common.time_share import TimeShare
@@ -20,6 +19,7 @@ from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.faults import first_failures
 from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.execution.faults.requeue import Requeue, error_of
+from sweeps.execution.output.table_files import write_tables
 from sweeps.execution.output.trial_logs import TrialLogs
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActors

@@ -13,7 +13,6 @@ from ray import tune
 from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig
 from ray.tune.experiment import Trial
 
-from sweeps.analysis.tables import write_last
 from sweeps.common import project
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
@@ -28,6 +27,7 @@ from sweeps.execution.faults.hung_trials import HungTrials
 from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.console import RerunReporter, SweepReporter
+from sweeps.execution.output.table_files import write_last
 from sweeps.execution.preflight import Preflight
 from sweeps.execution.run_context import RunContext, job_of
 from sweeps.execution.stopping import stops_on_signals

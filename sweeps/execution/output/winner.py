@@ -14,7 +14,6 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sweeps.analysis import best_model
 from sweeps.cluster import placement
 from sweeps.common import atomic_io
 from sweeps.common.errors import reason_of
@@ -30,6 +29,7 @@ from sweeps.record.record import Record
 from sweeps.record.status import in_words
 from sweeps.record.sweep_info import HeldOutScore
 from sweeps.record.trials import TrialRow
+from sweeps.storage import best_folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial.test_score import test_winner
@@ -46,7 +46,7 @@ def keep(driver: RunContext) -> dict[str, float]:
     if end.outcome in ("error", "lost"):
         return {}
     try:
-        runs = _with_weights(plan, record, best_model.runs_of_front(record, plan.storage))
+        runs = _with_weights(plan, record, best_folder.runs_of_front(record, plan.storage))
         if not runs or not _write(plan, record, runs):
             return {}
         weights = plan.folder / BEST_FOLDER
@@ -132,7 +132,7 @@ def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
     if newest is not None and checkpoint_store.epoch_of(newest) >= best_epoch:
         return newest
-    return best_model.folder_of(plan.folder, _of_search(run), run.number, best_epoch)
+    return best_folder.folder_of(plan.folder, _of_search(run), run.number, best_epoch)
 
 
 def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best: Path, within: str) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.analysis import dashboard as analysis_dashboard
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_folder import JOURNAL
+from sweeps.execution.output import dashboard_server
 from tests.support import kinds
 from tests.support.dashboards import ask, attributes, served, shown, sweep
 from tests.sweeps.plan.test_resume import Sweep
@@ -117,9 +117,9 @@ def test_a_port_that_is_taken_is_a_mistake_only_where_it_was_asked_for(
         with pytest.raises(
             UserError, match=f"--port {taken}: can't listen on port {taken} of 127.0.0.1: Addr"
         ):
-            analysis_dashboard.listen("127.0.0.1", taken)
-        monkeypatch.setattr(analysis_dashboard, "PORT", taken)
-        with analysis_dashboard.listen("127.0.0.1", None) as server:
+            dashboard_server.listen("127.0.0.1", taken)
+        monkeypatch.setattr(dashboard_server, "PORT", taken)
+        with dashboard_server.listen("127.0.0.1", None) as server:
             assert server.server_port not in (taken, 0)
 
 
@@ -128,7 +128,7 @@ def test_beside_a_sweep_it_serves_as_long_as_the_sweep_lives(
 ) -> None:
     of = Sweep(tmp_path, dashboard=True)
     of.trial(1.0)
-    with analysis_dashboard.beside(of.plan.folder, True):
+    with dashboard_server.beside(of.plan.folder, True):
         url = capsys.readouterr().out.split()[1]
         assert shown(url)["name"] == "s"
     with pytest.raises(urllib.error.URLError):
@@ -136,5 +136,5 @@ def test_beside_a_sweep_it_serves_as_long_as_the_sweep_lives(
 
 
 def test_without_the_flag_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with analysis_dashboard.beside(Sweep(tmp_path).plan.folder, False):
+    with dashboard_server.beside(Sweep(tmp_path).plan.folder, False):
         assert capsys.readouterr().out == ""

@@ -59,7 +59,7 @@ def serve_beside() -> None:
 
 @contextlib.contextmanager
 def _child(folder: Path, listening: socket.socket) -> Iterator[subprocess.Popen[bytes]]:
-    code = "from sweeps.analysis import dashboard; dashboard.serve_beside()"
+    code = "from sweeps.execution.output import dashboard_server; dashboard_server.serve_beside()"
     with subprocess.Popen(
         [sys.executable, "-c", code, str(folder), str(listening.fileno())],
         stdin=subprocess.PIPE,  # closed by the kernel when this process is gone, however that ended
