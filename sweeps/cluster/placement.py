@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ray.tune import PlacementGroupFactory
-from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table
+from ray.util.placement_group import PlacementGroup, placement_group
 
 from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
@@ -16,7 +16,6 @@ from sweeps.common.formatting import GB, count
 from sweeps.config.sweep_config import SweepConfig
 
 _COUNTER = itertools.count()
-_GROUPS: weakref.WeakSet[PlacementGroup] = weakref.WeakSet()
 _HERE: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
 
 
@@ -41,18 +40,7 @@ class Place(PlacementGroupFactory):
         away = self._away()
         where = [_not_on(away)] * len(self.bundles) if away else None
         group: PlacementGroup = placement_group(self.bundles, bundle_label_selector=where)
-        _GROUPS.add(group)
         return group
-
-
-def placed() -> dict[PlacementGroup, str]:
-    """The groups of trials that are on their PCs, each with Ray's id of the PC of its first worker."""
-    tables = {group: placement_group_table(group) for group in list(_GROUPS)}
-    return {
-        group: str(table["bundles_to_node_id"][0])
-        for group, table in tables.items()
-        if table.get("state") == "CREATED"  # Ray has forgotten a group that was removed
-    }
 
 
 def _unpickled(key: int, bundles: list[dict[str, float]]) -> PlacementGroupFactory:

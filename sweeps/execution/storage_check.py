@@ -11,7 +11,7 @@ from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.execution.starts import NOTHING_STARTS
+from sweeps.execution.faults.quarantine import NOTHING_STARTS
 from sweeps.plan.plan import Plan
 from sweeps.storage.protocol import Storage, StorageError, new_name
 

@@ -27,7 +27,7 @@ class Asked(NamedTuple):
 
     findings: Any
     """A Ray reference to what `SweepTrial.preflight` returns."""
-    points: str
+    point: str
     """In words."""
 
     @property
@@ -80,10 +80,9 @@ class TrialActor:
     pid: int = 0
     output_file: str = ""
     oom_kills: int = 0
-    """Of its PC, when it began, or when a lost process was last examined there."""
+    """Of its PC, when it began."""
     preflight: Asked | None = None
-    preflight_points: int = 0
-    """Points that its preflight has still to answer for; 0 once its trial has begun."""
+    """None once its trial has begun."""
 
     def locate(self) -> bool:
         """Find out its PC; False while that is not known."""
@@ -105,7 +104,7 @@ class TrialActors(DriverCallback):
     """The processes of a run, as Tune starts them.
 
     Args:
-        has_mailbox: whether some may be on other PCs, or have other GPUs.
+        has_mailbox: whether some may be on other PCs.
         clock: seconds.
     """
 
@@ -117,7 +116,7 @@ class TrialActors(DriverCallback):
         self.not_left: Counter[int] = Counter()
         """By trial that the user stops, how often its process was ended because it had not left."""
         self.mailbox: Any = None
-        """A `stop_signal.Mailbox`; None where all processes are alike, and on this PC."""
+        """A `stop_signal.Mailbox`; None where all processes are on this PC."""
         if has_mailbox:
             beside = broadcast.on(broadcast.here())
             actor = ray.remote(stop_signal.Mailbox).options(num_cpus=0, scheduling_strategy=beside)

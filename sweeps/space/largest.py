@@ -1,15 +1,14 @@
-"""The points of a space that take the most memory and time, as far as the space tells.
+"""The point of a space that takes the most memory and time, as far as the space tells.
 
 A whole number is mostly a size (rows of a batch, width, layers) and has its largest value. A float mostly is
-not, and takes the middle of its range. Of choices that are no numbers, kinds of layers say, each has a point.
+not, and takes the middle of its range. Choices that are no numbers, kinds of layers say, are all looked at.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -48,23 +47,18 @@ class _Largest(TrialProxy):
         return choices[self._chosen.get(name, 0)]
 
 
-def points(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> list[Point]:
-    """The points that cost most, each of other choices; those of several trainables come in turn.
+def point(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> Point | None:
+    """The point that costs most; None where all that were looked at are refused.
 
     Args:
         space: of the sweep.
         seed: of the random points that are looked through where the largest values together are no point.
         is_refused: whether the trainable's Params refuse a point.
     """
-    found = {point.key: point for point in _corners(space) if not is_refused(point)}
-    if not found:
-        drawn = (point for point in _drawn(space, seed) if not is_refused(point))
-        found = {point.key: point for point in [max(drawn, key=_size, default=None)] if point is not None}
-    of_each: defaultdict[str, list[Point]] = defaultdict(list)
-    for point in found.values():
-        of_each[point.trainable].append(point)
-    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*of_each.values()))
-    return [point for point in in_turn if point is not None]
+    for candidates in (_corners(space), _drawn(space, seed)):
+        if allowed := [each for each in candidates if not is_refused(each)]:
+            return max(allowed, key=_size)
+    return None
 
 
 def _corners(space: Space) -> Iterator[Point]:

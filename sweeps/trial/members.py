@@ -14,7 +14,7 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.common.errors import first_line
-from sweeps.trial import output, post_mortem
+from sweeps.trial import output
 from sweeps.trial.job import Job
 from sweeps.trial.member import Answer, Member
 from sweeps.trial.messages import Failure, Unfit, WorkerFailed, WorkerUnfit, give_up
@@ -174,7 +174,7 @@ def _last_words() -> str:
     for ref in _introductions:
         with contextlib.suppress(RayError):  # one ended while it started
             member = ray.get(ref, timeout=0)
-            words, _ = post_mortem.examine_on(member.node, member.output_file)
+            words, _ = output.examine_on(member.node, member.output_file)
             found.append(output.marked(words, member.rank))
     _introductions.clear()
     return "".join(found)

@@ -2,7 +2,7 @@
 that it starts, go to a file on its PC. With each result the sweep takes what the file holds.
 
 The file is bounded also between two results. One of a process that was killed stays, so that its last words
-can be read; a process that starts later removes it.
+can be read, also from another PC; a process that starts later removes it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+import ray
+from ray.exceptions import RayError
+
+from sweeps.cluster import broadcast
 from sweeps.storage import scratch
 
 MOST_BYTES = 64 * 1024
@@ -26,6 +30,8 @@ MOST_ON_DISK_BYTES = 4 * 2**20
 LOOK_EVERY_S = 1.0
 LEFT_S = 60.0
 """For which the file of a process that was killed is left alone: it may still be read."""
+ANSWER_S = 10.0
+"""For the answer of another PC."""
 EXIT = "This process ends itself, with exit status "
 _PREFIX, _SUFFIX = "sweeps-trial-", ".out"
 _LEFT_OUT = re.compile(rb"\n\[([\d,]+) bytes are left out\]\n")
@@ -78,6 +84,31 @@ def last_words(path: str) -> str:
     finally:
         os.close(file)
         remove(path)
+
+
+def oom_kills() -> int:
+    """Processes of this PC that the kernel has killed for want of memory since it was started."""
+    try:
+        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    except OSError:
+        return 0
+    return int(counters.get("oom_kill", 0))
+
+
+def examine(path: str) -> tuple[str, int]:
+    """What a process printed last, and `oom_kills` now."""
+    return last_words(path), oom_kills()
+
+
+def examine_on(node: str, path: str) -> tuple[str, int]:
+    """The same on the PC with this id of Ray's; ("", 0) where it does not answer."""
+    if node == broadcast.here():
+        return examine(path)
+    try:
+        found: tuple[str, int] = ray.get(broadcast.begin_on(node, examine, path), timeout=ANSWER_S)
+    except RayError:
+        return "", 0
+    return found
 
 
 def remove(path: str) -> None:

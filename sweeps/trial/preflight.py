@@ -1,16 +1,15 @@
-"""Before the first trial of a process: the first steps of other points, in the same process.
+"""Before the first trial of a sweep: the first steps of the largest point, in the process of that trial.
 
-Each is a trial of two steps that is not retried, of a number that no trial has.
+It is a trial of two steps that is not retried, of a number that no trial has.
 """
 
 from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import ray
 import torch
 
 from sweeps.common.formatting import GB
@@ -21,43 +20,27 @@ from sweeps.trial.runner import NO_TRIAL, TrialRunner, gpu_name
 
 
 def findings(
-    runner: TrialRunner,
-    configs: Sequence[Mapping[str, Any]],
-    own: Mapping[str, Any] | None = None,
-    mailbox: Any = None,
-) -> list[Finding] | None:
-    """Train the first steps of points, and of a trial's own one where one of them is broken.
+    runner: TrialRunner, config: Mapping[str, Any], own: Mapping[str, Any] | None = None
+) -> list[Finding]:
+    """Train the first steps of a point, and where it is broken also those of the trial's own one.
 
     Args:
         runner: of this process.
-        configs: of the points, as `SweepTrial` has those of trials.
+        config: of the point, as `SweepTrial` has that of a trial.
         own: that of the trial.
-        mailbox: where one process of each kind of device claims to do it; None: this one does.
 
     Returns:
-        What was found; [] where another process does it; None where nothing was found out, since this PC can
-        train no trial (the trial tells that), or since it was asked to leave its run.
+        What was found; [] where nothing was found out, since this PC can train no trial (the trial tells
+        that), or since the process was asked to leave its run.
     """
-    if mailbox is not None and not ray.get(mailbox.claim.remote(f"preflight on {_kind()}")):
-        return []
-    try:
-        found: list[Finding] = []
-        for config in configs:
-            found.append(_finding(runner, config))
-            if found[-1].is_last:
-                return found
-        if own is not None and any(each.is_broken for each in found):
-            found.append(_finding(runner, own))
-    except _NothingFoundOut:
-        return None
-    return found
+    found = _finding(runner, config)
+    if found is None or not found.is_broken or found.is_last or own is None:
+        return [] if found is None else [found]
+    of_own = _finding(runner, own)
+    return [] if of_own is None else [found, of_own]
 
 
-class _NothingFoundOut(Exception):
-    """The first steps were not trained, for no fault of the point."""
-
-
-def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding:
+def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding | None:
     steps = FirstSteps()
     not_retried = {"failures": math.inf}
     device = gpu_name()
@@ -67,7 +50,7 @@ def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding:
     checkpoint_bytes = runner.checkpoint_bytes
     runner.end()
     if isinstance(message.end, Unfit | Left):
-        raise _NothingFoundOut
+        return None
     costs = message.report.costs if message.report is not None else {}
     return Finding(
         trainable=config["trainable"],
@@ -91,8 +74,3 @@ def _shown(end: End | None, steps: FirstSteps) -> dict[str, Any]:
             return {"reason": reason, "traceback": "" if is_user_error else text}
         case _:
             return {"epoch_s": steps.epoch_s}
-
-
-def _kind() -> str:
-    """What processes of the same speed and memory have in common: the kind of GPU, else the PC."""
-    return gpu_name() or platform.node()

@@ -29,17 +29,10 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._asked: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-        self._claimed: set[str] = set()
 
     async def ask(self, process: str) -> None:
         """Ask a process to leave its run."""
         self._asked[process].set()
-
-    async def claim(self, task: str) -> bool:
-        """Whether the caller is the first to claim a task, which is then its own."""
-        is_first = task not in self._claimed
-        self._claimed.add(task)
-        return is_first
 
     async def next(self, process: str) -> None:
         """Wait until a process is asked to leave its run."""

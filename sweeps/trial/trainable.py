@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +10,7 @@ import ray
 from ray import tune
 
 from sweeps.common import imports
-from sweeps.trial import output, post_mortem, stop_signal
+from sweeps.trial import output, stop_signal
 from sweeps.trial.job import Job
 from sweeps.trial.messages import SAVED, Finding, Left, Message, unfit
 
@@ -87,26 +86,18 @@ class SweepTrial(tune.Trainable):
             self._next_config = None
         return self._runner.step()
 
-    def preflight(self, configs: Sequence[dict[str, Any]], mailbox: Any = None) -> list[Finding] | None:
-        """Train the first steps of points before the trial, as `preflight.findings` does.
-
-        Args:
-            configs: of the points, as those of trials.
-            mailbox: where one process of each kind of GPU claims to do it; None: this one does.
-
-        Returns:
-            What was found; [] where another process does it, or PyTorch can't be loaded; None where nothing
-            was found out.
-        """
+    def preflight(self, config: dict[str, Any]) -> list[Finding]:
+        """Train the first steps of a point before the trial, as `preflight.findings` does; [] where PyTorch
+        can't be loaded, which the step tells."""
         try:
             runner = self._runner
-        except (ImportError, OSError):  # the step tells it
+        except (ImportError, OSError):
             return []
         from sweeps.trial import preflight  # with PyTorch, as the runner
 
-        found = preflight.findings(runner, configs, self._next_config, mailbox)
+        found = preflight.findings(runner, config, self._next_config)
         # Behind a last one no other point was tried, and not that of the trial.
-        self._waits = all(each.is_broken and not each.is_last for each in found) if found else False
+        self._waits = bool(found) and all(each.is_broken and not each.is_last for each in found)
         return found
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -128,7 +119,7 @@ class SweepTrial(tune.Trainable):
             ray.util.get_current_placement_group(),
             os.getpid(),
             self._output_file,
-            post_mortem.oom_kills(),
+            output.oom_kills(),
         )
 
     def cleanup(self) -> None:

@@ -1,4 +1,4 @@
-"""A preflight on PCs of a lab: each PC without a GPU does its own, and one that can't train ends no sweep."""
+"""A preflight on PCs of a lab: one of them does it, and one that can't train ends no sweep."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ def lines_of(sweep: Sweep) -> list[str]:
     return [line for line in sweep.said.read_text().splitlines() if line.startswith("Preflight ")]
 
 
-def test_each_pc_does_its_own(sweep_on: Callable[..., Sweep]) -> None:
+def test_one_pc_does_it(sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(2, trials=2, epoch_s=3)
     sweep.start_on_all("--scheduler", "none", "--preflight")
     check_whole(sweep.end(), 2, [], 9)
-    told = lines_of(sweep)
-    assert len(told) == 2
-    assert all(
-        any(f"on the CPU of {pc.name}, about" in line for line in told) for pc in (sweep.head, *sweep.others)
-    )
+    (told,) = lines_of(sweep)
+    assert any(f"on the CPU of {pc.name}, about" in told for pc in (sweep.head, *sweep.others))
 
 
 def test_one_that_can_train_nothing_is_left_out_and_the_sweep_goes_on(sweep_on: Callable[..., Sweep]) -> None:
@@ -37,5 +34,4 @@ def test_one_that_can_train_nothing_is_left_out_and_the_sweep_goes_on(sweep_on: 
     assert notice in sweep.said.read_text()
     check_whole(record, 2, [], 9)
     assert {trial.place["pc"] for trial in record.trials} == {sweep.head.name}
-    (told,) = lines_of(sweep)
-    assert f"on the CPU of {sweep.head.name}, about" in told
+    assert all(f"on the CPU of {sweep.head.name}, about" in told for told in lines_of(sweep))

@@ -113,7 +113,7 @@ def test_a_lost_process_is_retried_without_counting(
     ("fault", "why"),
     [
         ("kills", "it ended without a trace (most often signal 9, SIGKILL)"),
-        ("crashes", "signal 11 (SIGSEGV)"),
+        ("crashes", "Fatal Python error: Segmentation fault"),
         ("leaves", "exit status 3"),
     ],
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import Any
 
-from ray.exceptions import ActorUnschedulableError, RayActorError
+from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
@@ -78,7 +78,7 @@ class TuneCallback(DriverCallback):
         self._searcher, self._scheduler = searcher, scheduler
         self._sharing = sharing
         self._logs = TrialLogs(driver.plan.folder, driver.say)
-        self._requeue = Requeue(driver, searcher, processes, quarantine)
+        self._requeue, self._is_alone = Requeue(driver, searcher, processes, quarantine), quarantine is None
         self._save_faults: dict[int, NotSaved] = {}
         self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
         self._turn = ExitStack()
@@ -155,25 +155,23 @@ class TuneCallback(DriverCallback):
         Where a process can't even start on a PC by itself the sweep ends: the next one will not start either.
         """
         number, error = trial.config["number"], error_of(trial)
-        if isinstance(error, ActorUnschedulableError):  # its PC was left out before its process started there
-            return self._searcher.requeue(number)
-        if self._requeue.after_failed_start(trial, error):
-            return None
-        if not isinstance(error, RayActorError):  # of Tune's own, in the driver
-            reason, text = reason_of(error), str(error)
-        elif error.actor_init_failed and not self._record.has_epochs:
+        if not isinstance(error, RayActorError):
+            if self._requeue.has_process(trial, error):  # it is Tune's own, in the driver
+                return self._end_failed(number, reason_of(error), str(error))
+        elif error.actor_init_failed and self._is_alone and not self._record.has_epochs:
             cause = broadcast.cause(error)
             return self._driver.end.stop("error", f"no trial can start on a worker: {cause}")
-        else:
-            reason, text = self._requeue.after_lost_process(trial, error)
+        reason, text = self._requeue.after_lost_process(trial, error)
         if not reason:
             return self._logs.append(self._record.trials[number], text)
+        return self._end_failed(number, reason, text)
+
+    def _end_failed(self, number: int, reason: str, text: str) -> None:
         self._end(number, "failed", reason, text)
-        return self._drop_checkpoints(number)
+        self._drop_checkpoints(number)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Sync the record; write the tables where they are due."""
-        self._requeue.overdue_starts(trials)
         self._turn.close()
         self._driver.tell_unmet()
         if self._writing_tables.is_due():

@@ -134,8 +134,7 @@ def _confirm(driver: RunContext, steering: Steering) -> None:
 def _run(driver: RunContext, phase: Phase, steering: Steering) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, driver.cluster.membership
-    are_several = membership is not None or any(pc.gpus > 1 for pc in driver.cluster.pcs)
-    processes, quarantine = TrialActors(has_mailbox=are_several), None
+    processes, quarantine = TrialActors(has_mailbox=membership is not None), None
     sharing = Sharing(driver, processes) if driver.config.trials_per_gpu == "auto" else None
     of_cluster: list[Callback] = []
     if membership is not None:

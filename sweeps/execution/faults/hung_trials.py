@@ -74,8 +74,8 @@ class HungTrials(DriverCallback):
                     self._processes.not_left[number] += 1  # it is withdrawn, as one that waits
                     self._end(process, f"has not left within {duration(config.stop_grace)}")
                     continue
-            most, points = config.epoch_timeout_minutes, process.preflight_points
-            if most is not None and process.silent_s > most * 60 * max(1, points):
+            most, points = config.epoch_timeout_minutes, 2 if process.preflight is not None else 1
+            if most is not None and process.silent_s > points * most * 60:
                 why = f"no epoch within {most:g} min (--epoch-timeout-minutes)"
                 self._processes.hung[number] = why
                 self._end(process, f"has reported {why}")

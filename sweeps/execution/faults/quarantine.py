@@ -6,13 +6,15 @@ from typing import Any
 
 from ray.tune.experiment import Trial
 
-from sweeps.cluster import placement
+from sweeps.cluster import broadcast, placement
 from sweeps.cluster.membership import Membership
 from sweeps.execution.run_context import DriverCallback, RunContext
-from sweeps.execution.starts import Starts
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.trial.messages import NotSaved, message_of, saved_of
 
+NOTHING_STARTS = "no process of a trial starts there"
+START_S = 60.0
+"""For the start of a process that does nothing."""
 MOST_UNSAVED = 2
 """Checkpoints in a row that a PC may fail to write while others write theirs."""
 
@@ -26,7 +28,6 @@ class Quarantine(DriverCallback):
 
     def __init__(self, driver: RunContext, membership: Membership, processes: TrialActors) -> None:
         self._driver, self._membership, self._processes = driver, membership, processes
-        self.starts = Starts(membership, processes)
         self._begun: set[int] = set()
         self._unsaved: dict[str, list[tuple[Trial, str]]] = {}
         """By Ray's id of a PC, trials whose checkpoint it failed to write since its last success, and why."""
@@ -76,6 +77,17 @@ class Quarantine(DriverCallback):
         self._in_doubt = node
         return True
 
+    def leave_out_without_starts(self, trial: Trial) -> str | None:
+        """After the process of a trial did not start: try one on each PC, and leave out those on which none
+        starts. None where one starts on each; else why the sweep must end, "" where it goes on."""
+        there = [pc for pc in self._membership.there if not self._membership.is_left_out(pc.id)]
+        answers = broadcast.answers(broadcast.begin(there, _do_nothing), START_S)
+        faults = {pc: answer.fault for pc, answer in answers.items() if answer.fault and answer.is_there}
+        for pc, fault in faults.items():
+            if not self._leave_out(pc.id, trial.config["number"], f"{NOTHING_STARTS}: {fault}"):
+                return f"no process of a trial starts on {pc.name}: {fault}"
+        return "" if faults else None
+
     def _leave_out(self, node: str, number: int, reason: str) -> bool:
         """Leave a PC out where the others have room for a trial, and say so."""
         staying = self._membership.staying(node)
@@ -90,3 +102,7 @@ class Quarantine(DriverCallback):
     def _worked(self, trial: Trial) -> None:
         if (node := self._processes.node_of(trial)) and node not in self._membership.away:
             self._in_doubt = ""
+
+
+def _do_nothing() -> None:
+    """A task that shows whether a process starts."""

@@ -7,15 +7,12 @@ against --max-failures.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 from ray import cloudpickle
-from ray.exceptions import ActorUnschedulableError, RayActorError, RuntimeEnvSetupError
+from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
-from ray.util import remove_placement_group
 
 from sweeps.cluster import nodes
 from sweeps.common.formatting import count, pairs
@@ -23,7 +20,6 @@ from sweeps.execution.faults import lost_process
 from sweeps.execution.faults.lost_process import EARLIER_ERROR, Loss
 from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.execution.run_context import RunContext
-from sweeps.execution.starts import NOTHING_STARTS
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import StorageError
@@ -62,32 +58,35 @@ class Requeue:
         self._processes = processes
         self._losses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         """By trial, for each process that it lost the number of epochs by then, and why."""
-        self._lost_a_preflight: set[int] = set()
-        """Trials that waited for a preflight in which their process ended. They did not cause that; from the
-        second time on it counts all the same, lest it repeats for ever."""
 
-    def after_lost_process(self, trial: Trial, error: RayActorError) -> tuple[str, str]:
-        """Requeue a trial whose process was lost, and say so.
+    def after_lost_process(self, trial: Trial, error: Exception) -> tuple[str, str]:
+        """Requeue a trial whose process was lost, or has not started, and say so.
 
         Returns:
             Why the trial has failed instead, or ""; what its process printed last.
         """
         number = trial.config["number"]
-        row = self._driver.record.trials[number]
-        process, hung = self._processes.last_of(trial, error.actor_id), self._processes.hung.pop(number, "")
+        process, hung = self._process_of(trial, error), self._processes.hung.pop(number, "")
         if process is not None and process.was_ended and not hung:
             self._searcher.requeue(number)
             return "", ""
-        loss = lost_process.loss_of(process, self._processes.all())
+        of_start = self._quarantine if process is None else None
+        if of_start is not None and (why := of_start.leave_out_without_starts(trial)) is not None:
+            self._searcher.requeue(number)
+            if why:
+                self._driver.end.stop("lost", why, can_save=True)
+            return "", ""
+        loss = lost_process.loss_of(process)
         if process is not None and self._was_in_preflight(number, process, hung or loss.why, loss):
             return "", loss.last_words
         if hung:
             return hung, loss.last_words
-        if fault := self._fault(number, loss):
+        if fault := self._fault(number, loss, is_its_own=of_start is None):
             then = "it has failed"
         else:
             then = f"it is requeued and {self._continues(number)}"
             self._searcher.requeue(number)
+        row = self._driver.record.trials[number]
         pc = row.place.get("pc", "its PC")
         params = pairs(row.params)
         self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
@@ -96,52 +95,26 @@ class Requeue:
             f"{loss.last_words.rstrip()}\n[its process on {pc} ended: {loss.why}; {then}]\n".lstrip(),
         )
 
+    def has_process(self, trial: Trial, error: Exception) -> bool:
+        """Whether the process of a trial, which has failed, had started."""
+        return self._process_of(trial, error) is not None
+
+    def _process_of(self, trial: Trial, error: Exception) -> TrialActor | None:
+        actor = error.actor_id if isinstance(error, RayActorError) else None
+        return self._processes.last_of(trial, actor)
+
     def _was_in_preflight(self, number: int, process: TrialActor, why: str, loss: Loss) -> bool:
         """Requeue a trial whose process ended before it began the trial, and say so; whether it was so."""
         asked = process.preflight
-        if loss.is_of_the_pc or number in self._lost_a_preflight or not process.node:
+        if loss.is_of_the_pc or not process.node or asked is None or asked.is_answered:
             return False
-        if asked is None or asked.is_answered:
-            return False
-        self._lost_a_preflight.add(number)
         self._searcher.requeue(number)
         pc = next((node.hostname for node in nodes.living() if node.id == process.node), "its PC")
         self._driver.say(
             f"Preflight   its process on {pc} ended: {why}; such trials may end so, too: "
-            f"{asked.points}. Trial {number} had not begun, and is requeued"
+            f"{asked.point}. Trial {number} had not begun, and is requeued"
         )
         return True
-
-    def after_failed_start(self, trial: Trial, error: Exception) -> bool:
-        """Requeue a trial whose process did not start on a PC of a cluster, and leave out a PC on which none
-        starts; whether it was so."""
-        actor = getattr(error, "actor_id", None)
-        if self._quarantine is None or self._processes.last_of(trial, actor) is not None:
-            return False
-        if (start := self._quarantine.starts.failed(error)) is None:
-            return False
-        number = trial.config["number"]
-        if start.is_of_the_pc:
-            why = f"no process of a trial starts on {start.pc}: {start.why}"
-            self.elsewhere(trial, f"{NOTHING_STARTS}: {start.why}", start.node, why, can_save=True)
-        else:
-            self._driver.say(
-                f"Trial {number}: its process did not start on {start.pc}: {start.why}; it is requeued"
-            )
-            self._searcher.requeue(number)
-        return True
-
-    def overdue_starts(self, trials: Sequence[Trial]) -> None:
-        """Leave out a PC on which the process of a trial should have started long ago: Tune is told that it
-        does not, and the trial is requeued."""
-        if self._quarantine is None or (late := self._quarantine.starts.overdue(trials)) is None:
-            return
-        start = late.start
-        if self._quarantine.leave_out(late.trial, f"{NOTHING_STARTS}: {start.why}", start.node):
-            remove_placement_group(late.group)
-        else:
-            why = f"no process of a trial starts on {start.pc}: {start.why}"
-            self._driver.end.stop("lost", why, can_save=True)
 
     def after_leaving(self, number: int, position: str) -> None:
         """Note the position of the checkpoint with which a trial has left its run, and requeue it. Where the
@@ -177,14 +150,13 @@ class Requeue:
             return "continues from its last checkpoint"
         return f"continues after epoch {newest}" if newest else "begins its first epoch again"
 
-    def _fault(self, number: int, loss: Loss) -> str:
+    def _fault(self, number: int, loss: Loss, *, is_its_own: bool = True) -> str:
         """Why a trial that lost its process counts as failed; "" where it is to continue."""
         if loss.is_of_the_pc:
             return ""
         losses = self._losses[number]
         losses.append((len(self._driver.record.trials[number].epochs), loss.why))
-        is_its_own = loss.why != EARLIER_ERROR
-        if is_its_own and (times := losses.count(losses[-1])) >= MOST_INSTANT:
+        if is_its_own and loss.why != EARLIER_ERROR and (times := losses.count(losses[-1])) >= MOST_INSTANT:
             return f"its process ended {times} times in the same epoch: {loss.why}"
         if (times := len(losses)) > MOST_LOST_PROCESSES:
             return f"its process was lost {times} times, at last: {loss.why}"
@@ -212,21 +184,11 @@ class Requeue:
 
 def error_of(trial: Trial) -> Exception:
     """The last error of a trial, as Tune wrote it. `Trial.get_pickled_error` looks for it in the storage,
-    where Tune 2.60 has not put it yet. It pickles errors of tasks and actors, and keeps others
-    as text."""
+    where Tune 2.60 has not put it yet. It pickles errors of tasks and actors, and keeps others as text."""
     file, text = trial.pickled_error_file, trial.error_file
     if file is not None and Path(file).is_file():
         error: Exception = cloudpickle.loads(Path(file).read_bytes())
         return error
-    if text is None or not Path(text).is_file():
-        return RuntimeError("Tune has not kept its error")
-    return of_text(Path(text).read_text())
-
-
-def of_text(text: str) -> Exception:
-    """The last error of a file of Tune's, where `Failure # 1 (occurred at ...)` is above each."""
-    said = re.split(r"^Failure # .*\n", text, flags=re.MULTILINE)[-1].strip()
-    for kind in (ActorUnschedulableError, RuntimeEnvSetupError):
-        if said.startswith(title := str(kind("")).strip()):
-            return kind(said.removeprefix(title).strip())
-    return RuntimeError(said)
+    lines = Path(text).read_text().split("\n") if text is not None and Path(text).is_file() else []
+    said = [line for line in lines if line.strip()]
+    return RuntimeError(said[-1] if said else "Tune has not kept its error")

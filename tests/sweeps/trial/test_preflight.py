@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 
 from sweeps.common.errors import PCUnfit
 from sweeps.storage.folder import Folder
@@ -20,7 +19,6 @@ from sweeps.trial import preflight
 from sweeps.trial.job import Job
 from sweeps.trial.messages import Failed, Failure, Finding, Left, WorkerFailed, WorkerUnfit, message_of, unfit
 from sweeps.trial.runner import TrialRunner
-from sweeps.trial.stop_signal import Mailbox
 from sweeps.trial.trainable import SweepTrial
 from sweeps.trial.worker_group import WorkerGroup
 from tests.conftest import fill_up
@@ -51,14 +49,11 @@ def config(**params: Any) -> dict[str, Any]:
     return {"number": 0, "trainable": "net", "params": params, "fixed": {}, "seed": 5}
 
 
-def found_of(
-    runner: TrialRunner, own: Mapping[str, Any] | None = None, **params: Any
-) -> list[Finding] | None:
-    return preflight.findings(runner, [config(**params)], own)
+def found_of(runner: TrialRunner, own: Mapping[str, Any] | None = None, **params: Any) -> list[Finding]:
+    return preflight.findings(runner, config(**params), own)
 
 
-def the_one(found: list[Finding] | None) -> Finding:
-    assert found is not None
+def the_one(found: list[Finding]) -> Finding:
     (one,) = found
     return one
 
@@ -84,7 +79,7 @@ def test_nothing_is_found_out_on_a_pc_that_can_train_no_trial(missing: bool, tmp
     """The step of its trial tells it, and the PC is left out."""
     storage = tmp_path / "gone" if missing else tmp_path
     runner = TrialRunner(job_of("tests.faulty.unfit", "score", storage))
-    assert found_of(runner, fault="none" if missing else "unfit") is None
+    assert found_of(runner, fault="none" if missing else "unfit") == []
 
 
 class OtherWorker(WorkerGroup):
@@ -102,7 +97,7 @@ def test_nor_where_the_pc_of_another_worker_can_train_none(tmp_path: Path) -> No
     job = job_of("tests.faulty.early", "score", tmp_path)
     runner = TrialRunner(job)
     runner._group = OtherWorker(job, unfit(PCUnfit("the disk of /prepared is full")))
-    assert found_of(runner) is None
+    assert found_of(runner) == []
 
 
 def test_a_point_that_raises_is_broken_and_not_retried(tmp_path: Path) -> None:
@@ -124,9 +119,8 @@ def test_the_trial_s_own_point_is_tried_where_one_is_broken(tmp_path: Path) -> N
     found = found_of(
         runner, config(fault="step", only_large=True, size=1), fault="step", only_large=True, size=4
     )
-    assert found is not None
     assert [each.is_broken for each in found] == [True, False]
-    assert len(found_of(runner, config(size=1), size=4) or []) == 1
+    assert len(found_of(runner, config(size=1), size=4)) == 1
 
 
 class Copied:
@@ -178,22 +172,10 @@ def trial_of(job: Job, **params: Any) -> Any:
     return Trial(config(**params))
 
 
-def test_one_process_of_a_kind_claims_it(tmp_path: Path) -> None:
-    mailbox: Any = ray.remote(Mailbox).options(num_cpus=0).remote()
-    job = job_of("tests.faulty.early", "score", tmp_path)
-    first, second = trial_of(job), trial_of(job)
-    assert len(first.preflight([config(), config(size=2)], mailbox) or []) == 2
-    assert second.preflight([config()], mailbox) == []
-    assert ray.get(mailbox.claim.remote("preflight on another kind"))
-    first.stop()
-    second.stop()
-
-
 def test_a_trial_waits_once_where_no_point_trains(tmp_path: Path) -> None:
     """The driver ends the sweep meanwhile, or has it train where another kind of GPU can."""
     trial = trial_of(job_of("tests.faulty.early", "score", tmp_path), fault="step")
-    found = trial.preflight([config(fault="step")])
-    assert found is not None
+    found = trial.preflight(config(fault="step"))
     assert [each.is_broken for each in found] == [True, True]
     assert message_of(trial.train()).end == Left("")
     assert isinstance(message_of(trial.train()).end, Failed)
@@ -207,8 +189,7 @@ def test_behind_one_that_spoils_the_process_no_other_is_tried_and_the_trial_does
     trial = trial_of(job_of("tests.faulty.early", "score", tmp_path), fault="step")
     answers = itertools.chain([True], itertools.repeat(False))  # before the point, and behind it
     monkeypatch.setattr(memory, "free", lambda: next(answers))
-    found = trial.preflight([config(fault="step"), config(size=2)])
-    assert found is not None
+    found = trial.preflight(config(fault="step"))
     assert [each.reason for each in found] == ["RuntimeError: the toy can't take a step"]
     assert found[0].is_last
     assert not trial._waits
