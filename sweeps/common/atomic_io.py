@@ -1,8 +1,9 @@
-"""Write files completely or not at all, also across a power cut; and recognize a full disk."""
+"""Write files completely or not at all, also across a power cut; recognize them, and a full disk."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -71,6 +72,12 @@ def place_fault(folder: Path) -> str:
     there = next(parent for parent in folder.absolute().parents if os.access(parent, os.F_OK))
     can_write = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
     return "" if can_write else f"{there} is not a writable folder"
+
+
+def sha256_of(path: Path) -> str:
+    """Checksum of a file, which is read."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,7 +21,7 @@ from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
 from sweeps.storage import data_source, datasets, folder_reader
-from sweeps.storage.data_source import READER, CopiedData, DataSource, LocalData, SharedData
+from sweeps.storage.data_source import READER, PreparedData
 from sweeps.training.data import dataset
 
 READS = 8
@@ -32,15 +31,11 @@ Raw = tuple[Description, Mapping[str, ParamValue]]
 """A trainable whose data is not prepared, and its fixed hyperparameters."""
 
 
-def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], DataSource]:
+def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], PreparedData]:
     """How a PC gets the data, by trainable and values of its PREPARE_PARAMS."""
     sets = datasets.by_hyperparameters({model.name: model.prepared for model in plan.models})
-    if plan.config.address is None:
-        return {key: LocalData(each.folder) for key, each in sets.items()}
-    pc = platform.node()
-    if plan.config.data == "copy":
-        return {key: data_source.copied(each, pc) for key, each in sets.items()}
-    return {key: SharedData(data_source.original_of(each), pc) for key, each in sets.items()}
+    is_copied = plan.config.address is not None and plan.config.data == "copy"
+    return {key: data_source.prepared_data(each, is_copied=is_copied) for key, each in sets.items()}
 
 
 @contextlib.contextmanager
@@ -66,7 +61,7 @@ def prepared(plan: Plan, cluster: Cluster) -> Iterator[None]:
     if not sources or plan.config.data == "shared":
         yield
         return
-    folders = [source.original.folder for source in sources if isinstance(source, CopiedData)]
+    folders = [source.original.folder for source in sources]
     again = {"max_restarts": -1, "max_task_retries": -1}
     reader = folder_reader.start(folders, broadcast.here(), name=READER, max_concurrency=READS, **again)
     if lacking:
@@ -76,7 +71,7 @@ def prepared(plan: Plan, cluster: Cluster) -> Iterator[None]:
 
 
 def _missing_bytes(
-    there: Sequence[Node], sources: Sequence[DataSource], raw: Sequence[Raw]
+    there: Sequence[Node], sources: Sequence[PreparedData], raw: Sequence[Raw]
 ) -> dict[Node, int]:
     """The bytes to copy to each PC that lacks some.
 
@@ -91,24 +86,18 @@ def _missing_bytes(
     return {node: missing for node, (missing, _) in found.items() if missing}
 
 
-def _look(sources: Sequence[DataSource], raw: Sequence[Raw]) -> tuple[int, str]:
+def _look(sources: Sequence[PreparedData], raw: Sequence[Raw]) -> tuple[int, str]:
     """On a PC: the bytes that it lacks, and why it can't have them or has no raw data."""
     try:
         for description, fixed in raw:
             trainable = registry.load(description)
             dataset.describe_data(trainable, build_params(trainable.params_class, fixed))
-        missing = 0
-        for source in sources:
-            if isinstance(source, CopiedData):
-                missing += source.missing_bytes()
-            else:
-                source.here(print)
+        return sum(source.missing_bytes() for source in sources), ""
     except (PCUnfit, UserError) as error:
         return 0, str(error)
-    return missing, ""
 
 
-def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[DataSource]) -> None:
+def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[PreparedData]) -> None:
     """Copy to all PCs that lack something, at the same time."""
     tasks = broadcast.begin(list(lacking), _fetch, sources)
     began = time.monotonic()
@@ -136,13 +125,12 @@ def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[DataSource
         )
 
 
-def _fetch(sources: Sequence[DataSource]) -> tuple[int, float, str]:
+def _fetch(sources: Sequence[PreparedData]) -> tuple[int, float, str]:
     """On a PC: bytes that were copied to it, seconds, and why it can't have the others."""
     began, got, fault = time.monotonic(), 0, ""
     try:
         for source in sources:
-            if isinstance(source, CopiedData):
-                got += source.bring()
+            got += source.bring()
     except PCUnfit as error:
         fault = str(error)
     return got, time.monotonic() - began, fault

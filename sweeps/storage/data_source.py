@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import ray
 
@@ -20,7 +19,7 @@ from sweeps.cluster import broadcast
 from sweeps.common.errors import PCUnfit
 from sweeps.common.formatting import duration, size
 from sweeps.storage import folder_copy, folder_reader
-from sweeps.storage.folder_copy import Original, Place
+from sweeps.storage.folder_copy import Original
 from sweeps.training.data import dataset, shards
 from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.shards import Manifest
@@ -32,8 +31,15 @@ REPORT_S = 0.5
 Say = Callable[[str], None]
 
 
-class DataSource(Protocol):
-    """How a PC gets a data set."""
+@dataclass(frozen=True)
+class PreparedData:
+    """A data set, for every PC of a sweep."""
+
+    original: Original
+    pc: str
+    """Name of the driver's PC, which has it."""
+    is_copied: bool
+    """Whether each PC gets a copy; else all see one folder."""
 
     def here(self, say: Say) -> Path:
         """Its complete folder on this PC.
@@ -44,65 +50,20 @@ class DataSource(Protocol):
         Raises:
             PCUnfit: this PC can't have it.
         """
-
-
-@dataclass(frozen=True)
-class LocalData:
-    """A DataSource for a sweep on one PC."""
-
-    folder: Path
-
-    def here(self, say: Say) -> Path:
-        return self.folder
-
-
-@dataclass(frozen=True)
-class SharedData:
-    """A DataSource in a folder that all PCs see."""
-
-    original: Original
-    pc: str
-    """Name of the driver's PC."""
-
-    def here(self, say: Say) -> Path:
-        """The folder; its manifest and the sizes of its files are compared."""
-        folder = Path(self.original.folder)
-        try:
-            is_there = (folder / shards.MANIFEST).read_text() == self.original.manifest
-            Manifest.read(folder)
-        except (OSError, ValueError, shards.NotPrepared):
-            is_there = False
-        if not is_there:
-            raise PCUnfit(f"{folder} is not the same as on {self.pc}: share it, or give --data copy")
-        return folder
-
-
-@dataclass(frozen=True)
-class CopiedData:
-    """A DataSource on the disk of each PC."""
-
-    original: Original
-    lock: str
-    """Name of the file that is locked while a process of a PC writes the data."""
-    pc: str
-    """Name of the driver's PC."""
-
-    def here(self, say: Say) -> Path:
-        if (folder := folder_copy.find(self.original, self.place)) is not None:
+        if (folder := self._find()) is not None:
             return folder
         began, got = time.monotonic(), self.bring()
-        if got:
-            took = duration(time.monotonic() - began)
-            say(f"{size(got)} of prepared data copied to {platform.node()} first, in {took}")
-        return self.place.folder
+        took = duration(time.monotonic() - began)
+        say(f"{size(got)} of prepared data copied to {platform.node()} first, in {took}")
+        return self._copy
 
     def missing_bytes(self) -> int:
-        """Bytes that this PC lacks.
+        """Bytes to copy to this PC.
 
         Raises:
-            PCUnfit: its disk has no room for them.
+            PCUnfit: its disk has no room for them, or it does not see the shared folder.
         """
-        return folder_copy.missing_bytes(self.original, self.place)
+        return folder_copy.missing_bytes(self.original, self._copy) if self._find() is None else 0
 
     def bring(self) -> int:
         """Copy the bytes that this PC lacks, and return their number.
@@ -123,34 +84,32 @@ class CopiedData:
 
         holder = f"{self.pc}, which has the prepared data,"
         fetch = folder_reader.fetch_from(reader, self.original.folder, holder)
-        folder_copy.bring(self.original, self.place, fetch, report)
+        lock = self._copy.with_name(f".{self._copy.name}.lock")
+        folder_copy.bring(self.original, self._copy, lock, fetch, report)
         if got > reported:
             reader().note.remote(broadcast.here(), got - reported)
         return got
 
+    def _find(self) -> Path | None:
+        if self.is_copied:
+            return self.original.find(self._copy)
+        folder = Path(self.original.folder)
+        if self.original.missing_from(folder):
+            raise PCUnfit(f"{folder} is not the same as on {self.pc}: share it, or give --data copy")
+        return folder
+
     @property
-    def place(self) -> Place:
-        root = dataset.root()
-        folder = root / Path(self.original.folder).name
-        return Place(root, folder, root / self.lock, root / dataset.CHECKSUMS_FILE)
+    def _copy(self) -> Path:
+        return dataset.root() / Path(self.original.folder).name
 
 
-def copied(data_set: DataSet, pc: str) -> CopiedData:
-    """A data set of this PC, for others to copy.
+def prepared_data(data_set: DataSet, *, is_copied: bool) -> PreparedData:
+    """A data set of this PC, for others to use.
 
     Raises:
         NotPrepared: it is not here.
     """
-    return CopiedData(original_of(data_set), data_set.lock_file.name, pc)
-
-
-def original_of(data_set: DataSet) -> Original:
-    """A data set of this PC, described for the others.
-
-    Raises:
-        NotPrepared: it is not here.
-    """
-    splits = Manifest.read(data_set.folder).splits.values()
-    sha256s = {shard.file: shard.sha256 for split in splits for shard in split}
+    sha256s = {shard.file: shard.sha256 for shard in Manifest.read(data_set.folder).shards}
     remedy = ". `sweeps prepare NAME --check` on that PC prints how to repair it"
-    return Original.of(data_set.folder, sha256s, shards.MANIFEST, remedy)
+    original = Original.of(data_set.folder, sha256s, shards.MANIFEST, remedy)
+    return PreparedData(original, platform.node(), is_copied)

@@ -1,7 +1,8 @@
 """Copy a folder of one PC to another: prepared data, and checkpoints of trials with several workers.
 
-A file is written beside its place, compared with its checksum and renamed. An interrupted copy continues
-where it was. The manifest comes last: without it the folder is incomplete.
+A file is written whole under another name, compared with its checksum and renamed. It keeps its time of
+change, by which, with its size, it is known later. The manifest comes last: without it the folder is
+incomplete.
 """
 
 from __future__ import annotations
@@ -10,26 +11,31 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from sweeps.common import atomic_io, checksum_cache
-from sweeps.common.errors import PCUnfit, UserError
+from sweeps.common import atomic_io
+from sweeps.common.errors import PCUnfit
 from sweeps.common.formatting import size
 
-Fetch = Callable[["File", int], Iterator[Any]]
-"""The content of a file of the original, from an offset on, in pieces of bytes."""
+Fetch = Callable[["File"], Iterator[Any]]
+"""The content of a file of the original, in pieces of bytes."""
 TRIES = 2
 """For a file that arrives with another checksum."""
-BLOCK_BYTES = 2**22
+TICK_NS = 2 * 10**9
+"""Coarsest resolution of a file system's times of change."""
 
 
 class CannotCopy(PCUnfit):
     """Why this PC can't have the folder, in one line."""
+
+
+class WrongChecksum(OSError):
+    """What arrived is not what was sent."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +45,23 @@ class File:
     name: str
     """Its path within the folder."""
     size_bytes: int
+    time_ns: int
+    """When its content changed."""
     sha256: str
-    mark: tuple[int, ...]
-    """As `_mark` gives it: two PCs with the same mark see the same file."""
 
     @classmethod
     def of(cls, folder: Path, name: str, sha256: str) -> File:
         """A file of this PC."""
-        mark = _mark((folder / name).resolve(strict=True))
-        return cls(name, mark[1], sha256, mark)
+        found = (folder / name).stat()
+        return cls(name, found.st_size, found.st_mtime_ns, sha256)
 
-    @property
-    def time_ns(self) -> int:
-        """When its content changed."""
-        return self.mark[2]
+    def is_in(self, folder: Path) -> bool:
+        """Whether a folder of this PC has it, unchanged."""
+        try:
+            found = (folder / self.name).stat()
+        except OSError:
+            return False
+        return found.st_size == self.size_bytes and abs(found.st_mtime_ns - self.time_ns) < TICK_NS
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,6 @@ class Original:
     """A complete folder, as its PC describes it to others."""
 
     folder: str
-    manifest: str
-    """Its text."""
     files: tuple[File, ...]
     """The manifest is the last one."""
     remedy: str = ""
@@ -77,79 +84,91 @@ class Original:
             manifest: name of the manifest.
             remedy: see above.
         """
-        text = (folder / manifest).read_text()
-        digests = {**sha256s, manifest: hashlib.sha256(text.encode()).hexdigest()}
-        return cls(str(folder), text, tuple(File.of(folder, *each) for each in digests.items()), remedy)
+        digests = {**sha256s, manifest: atomic_io.sha256_of(folder / manifest)}
+        return cls(str(folder), tuple(File.of(folder, *each) for each in digests.items()), remedy)
 
     @property
     def size_bytes(self) -> int:
         """Of all files."""
         return sum(file.size_bytes for file in self.files)
 
-    def is_visible(self) -> bool:
-        """Whether this PC sees these very files in their folder."""
-        return all(_mark(Path(self.folder, file.name)) == file.mark for file in self.files)
+    def missing_from(self, folder: Path) -> list[File]:
+        """The files that a folder of this PC lacks."""
+        return [file for file in self.files if not file.is_in(folder)]
+
+    def find(self, copy: Path) -> Path | None:
+        """The complete folder on this PC: its copy, or the original, which this PC sees; None: neither."""
+        return next((each for each in (copy, Path(self.folder)) if not self.missing_from(each)), None)
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a copy goes on this PC."""
-
-    root: Path
-    """The folder of all copies, on one disk."""
-    folder: Path
-    lock: Path
-    """Held by the one process that writes the copy."""
-    checksums: Path
-    """Cache of the checksums of its files."""
-
-
-def find(original: Original, place: Place) -> Path | None:
-    """The complete folder on this PC: the original where this PC sees it, or a copy with the right checksums.
-
-    None where there is neither. A copy is read once; then its files are known by size and time of change.
-    """
-    there = Path(original.folder)
-    if original.is_visible():
-        return there
-    return next((folder for folder in (place.folder, there) if not _faulty(folder, original, place)), None)
-
-
-def missing_bytes(original: Original, place: Place) -> int:
+def missing_bytes(original: Original, copy: Path) -> int:
     """Bytes that this PC lacks.
 
     Raises:
         CannotCopy: its disk has no room for them.
     """
-    if find(original, place) is not None:
+    if original.find(copy) is not None:
         return 0
-    return _missing_bytes(_faulty(place.folder, original, place), place)
+    missing = sum(file.size_bytes for file in original.missing_from(copy))
+    root = copy.parent.absolute()
+    free = shutil.disk_usage(next(near for near in (root, *root.parents) if near.exists())).free
+    if missing > free:
+        raise CannotCopy(f"the disk of {root} has no room: {size(missing)} needed, {size(free)} free")
+    return missing
 
 
 def bring(
-    original: Original, place: Place, fetch: Fetch, told: Callable[[int], None] = lambda _: None
+    original: Original, copy: Path, lock: Path, fetch: Fetch, told: Callable[[int], None] = lambda _: None
 ) -> Path:
     """The folder on this PC. Missing files are fetched; other processes of the PC wait meanwhile.
 
     Args:
         original: the folder to copy.
-        place: where it goes.
+        copy: where it goes.
+        lock: held by the one process that writes the copy.
         fetch: reads the original.
         told: gets the size in bytes of each piece that was written.
 
     Raises:
-        CannotCopy: the disk is full, a checksum is wrong, or the copy would overwrite the original.
+        CannotCopy: the disk is full, or a checksum is wrong.
     """
     try:
-        with _locked(place.lock):
-            if (folder := find(original, place)) is None:
-                _copy(original, place, fetch, told)
-                folder = place.folder
+        with _locked(lock):
+            if (found := original.find(copy)) is not None:
+                return found
+            missing_bytes(original, copy)  # raises if there is no room
+            for file in original.missing_from(copy):
+                copy_file(file, copy, fetch, told)
+            return copy
+    except WrongChecksum as error:
+        raise CannotCopy(f"{error}: the original, {original.folder}, is damaged{original.remedy}") from None
     except OSError as error:
-        if atomic_io.disk_is_full(error, place.root):
-            raise CannotCopy(f"the disk of {place.root} is full") from None
-        raise CannotCopy(f"{place.root}: {error.strerror or error}") from None
-    return folder
+        if atomic_io.disk_is_full(error, copy.parent):
+            raise CannotCopy(f"the disk of {copy.parent} is full") from None
+        raise CannotCopy(f"{copy.parent}: {error.strerror or error}") from None
+
+
+def copy_file(file: File, folder: Path, fetch: Fetch, told: Callable[[int], None] = lambda _: None) -> None:
+    """Copy a file into a folder of this PC.
+
+    Raises:
+        OSError: it can't be written, or arrives with another checksum.
+    """
+    path = folder / file.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for _ in range(TRIES):
+        digest = hashlib.sha256()
+        with contextlib.suppress(WrongChecksum), atomic_io.atomic_write(path) as part:
+            with part.open("wb") as content:
+                for piece in fetch(file):
+                    content.write(piece)
+                    digest.update(piece)
+                    told(len(piece))
+            if digest.hexdigest() != file.sha256:
+                raise WrongChecksum
+            os.utime(part, ns=(file.time_ns, file.time_ns))
+            return
+    raise WrongChecksum(f"{file.name} arrived {TRIES} times with a wrong checksum")
 
 
 @contextlib.contextmanager
@@ -165,104 +184,3 @@ def _locked(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def copy_file(file: File, folder: Path, fetch: Fetch, told: Callable[[int], None] = lambda _: None) -> bool:
-    """Copy a file into a folder of this PC; whether it arrived with its checksum.
-
-    Raises:
-        OSError: it can't be written.
-    """
-    path = folder / file.name
-    part = _part(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for _ in range(TRIES):
-        if _fetched(file, part, fetch, told) == file.sha256:
-            os.utime(part, ns=(file.time_ns, file.time_ns))
-            part.replace(path)
-            return True
-        part.unlink()
-    return False
-
-
-def _copy(original: Original, place: Place, fetch: Fetch, told: Callable[[int], None]) -> None:
-    folder = place.folder
-    if any(_mark(folder / file.name) == file.mark for file in original.files):
-        raise CannotCopy(f"{folder} is the original, and it has changed since the sweep began")
-    todo = _faulty(folder, original, place)
-    _missing_bytes(todo, place)
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = original.files[-1]
-    (folder / manifest.name).unlink(missing_ok=True)
-    for file in (file for file in todo if file is not manifest):
-        if not copy_file(file, folder, fetch, told):
-            raise CannotCopy(
-                f"{file.name} arrived {TRIES} times with a wrong checksum: the original, "
-                f"{original.folder}, is damaged{original.remedy}"
-            )
-        known = {folder / file.name: (file.size_bytes, file.time_ns, file.sha256)}
-        checksum_cache.remember(place.checksums, known)
-    atomic_io.write(folder / manifest.name, original.manifest)
-
-
-def _fetched(file: File, part: Path, fetch: Fetch, told: Callable[[int], None]) -> str:
-    """Fetch the rest of a file; the checksum of all of it."""
-    with part.open("a+b") as content:
-        if content.tell() > file.size_bytes:
-            content.truncate(0)
-        content.seek(0)
-        digest = hashlib.sha256()
-        while block := content.read(BLOCK_BYTES):
-            digest.update(block)
-        for piece in fetch(file, content.tell()):
-            content.write(piece)
-            digest.update(piece)
-            told(len(piece))
-        os.fsync(content.fileno())
-    return digest.hexdigest()
-
-
-def _faulty(folder: Path, original: Original, place: Place) -> list[File]:
-    """The files that are missing or different."""
-    paths = {file: folder / file.name for file in original.files}
-    found = _checksums([path for file, path in paths.items() if _size(path) == file.size_bytes], place)
-    return [file for file, path in paths.items() if found.get(path) != file.sha256]
-
-
-def _checksums(paths: Sequence[Path], place: Place) -> dict[Path, str]:
-    """Path to checksum; "" of a file that can't be read."""
-    try:
-        facts = checksum_cache.of(paths, place.checksums, "Reading copies")
-        return {path: fact[2] for path, fact in facts.items()}
-    except UserError:
-        if len(paths) == 1:
-            return {paths[0]: ""}
-        return {path: each for one in paths for path, each in _checksums([one], place).items()}
-
-
-def _missing_bytes(faulty: Iterable[File], place: Place) -> int:
-    parts = ((file, _size(_part(place.folder / file.name))) for file in faulty)
-    missing = sum(max(0, file.size_bytes - part) for file, part in parts)
-    root = place.root.absolute()
-    free = shutil.disk_usage(next(near for near in (root, *root.parents) if near.exists())).free
-    if missing > free:
-        raise CannotCopy(f"the disk of {place.root} has no room: {size(missing)} needed, {size(free)} free")
-    return missing
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part")
-
-
-def _size(path: Path) -> int:
-    """In bytes; 0 of a missing file."""
-    return _mark(path)[1]
-
-
-def _mark(path: Path) -> tuple[int, ...]:
-    """Inode, size in bytes, times of change of content and inode in ns; zeros for a missing file."""
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0, 0, 0
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

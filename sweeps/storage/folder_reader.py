@@ -80,11 +80,11 @@ def fetch_from(
     """
     wait = get or (lambda ref: ray.get(ref, timeout=PIECE_S))
 
-    def fetch(file: File, offset: int) -> Iterator[Any]:
+    def fetch(file: File) -> Iterator[Any]:
         try:
             actor = reader()
             ahead: deque[Any] = deque()
-            for begin in range(offset, file.size_bytes, PIECE_BYTES):
+            for begin in range(0, file.size_bytes, PIECE_BYTES):
                 length = min(PIECE_BYTES, file.size_bytes - begin)
                 ahead.append(actor.read.remote(folder, file.name, begin, length))
                 if len(ahead) == AHEAD:

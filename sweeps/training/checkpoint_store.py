@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import checksum_cache
+from sweeps.common import atomic_io
 from sweeps.common.atomic_io import atomic_write
 
 FOLDER = "checkpoints"
@@ -205,4 +205,4 @@ def _unused(folder: Path, epoch: int, there: Sequence[Path]) -> Path:
 
 
 def _facts(file: Path) -> list[object]:
-    return [file.stat().st_size, checksum_cache.sha256_of(file)]
+    return [file.stat().st_size, atomic_io.sha256_of(file)]

@@ -11,8 +11,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from sweeps.common import atomic_io
 from sweeps.storage import folder_copy, folder_reader, scratch
-from sweeps.storage.folder_copy import File, Original, Place
+from sweeps.storage.folder_copy import File, Original
 from sweeps.training import checkpoint_store
 
 HOLDER = "the PC of the first worker, which has the checkpoint,"
@@ -47,18 +48,16 @@ class Folders:
         Raises:
             PCUnfit: the disk of this PC is full, or the other PC does not answer.
         """
-        if original.is_visible():
+        if not original.missing_from(Path(original.folder)):
             return Path(original.folder)
-        key = hashlib.sha256(f"{original.folder}\n{original.manifest}".encode()).hexdigest()[:16]
+        key = hashlib.sha256(f"{original.folder}\n{original.files[-1].sha256}".encode()).hexdigest()[:16]
         top = self._root / f"{scratch.PREFIX}{key}"
         top.mkdir(exist_ok=True)
         with suppress(OSError):  # another worker of this PC has claimed it
             self._made.append((top, scratch.claim(top)))
-        folder = top / Path(original.folder).name
-        place = Place(top, folder, top / ".lock", top / "checksums.json")
         reader = functools.cache(lambda: folder_reader.start([original.folder], node))
         fetch = folder_reader.fetch_from(reader, original.folder, HOLDER)
-        return folder_copy.bring(original, place, fetch)
+        return folder_copy.bring(original, top / Path(original.folder).name, top / ".lock", fetch)
 
     def make(self, folder: Path) -> bool:
         """Make a folder; False if it exists."""
@@ -82,9 +81,5 @@ class Folders:
 
 def files_of(folder: Path) -> list[File]:
     """The files of a folder of this PC, with their checksums, to be copied to another PC."""
-    found = []
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as content:
-            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-        found.append(File.of(folder, str(path.relative_to(folder)), sha256))
-    return found
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return [File.of(folder, str(path.relative_to(folder)), atomic_io.sha256_of(path)) for path in paths]

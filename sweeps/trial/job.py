@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import Description, Trainable
-from sweeps.storage.data_source import DataSource, Say
+from sweeps.storage.data_source import PreparedData, Say
 from sweeps.storage.protocol import Storage
 from sweeps.training.config import FitConfig
 
@@ -37,7 +37,7 @@ class Job:
     """Metrics that each epoch must have beside that of `fit`: of further objectives and of constraints."""
     is_bound_to_share: bool = False
     """Whether a process that has a share of a GPU can have no more of its memory than that share."""
-    prepared: Mapping[tuple[str, tuple[ParamValue, ...]], DataSource] = field(default_factory=dict)
+    prepared: Mapping[tuple[str, tuple[ParamValue, ...]], PreparedData] = field(default_factory=dict)
     """Trainable and values of its PREPARE_PARAMS to the source of the prepared data."""
 
     def fit_of(self, config: Mapping[str, Any]) -> FitConfig:

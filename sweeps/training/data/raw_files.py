@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
+import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import checksum_cache, machine_folders
+from sweeps.common import atomic_io, machine_folders
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
+from sweeps.common.progress import Bar
+
+READERS = 4
+"""Files that are read at once."""
+TICK_S = 2
+"""Resolution of times of change: a younger file may change without a new time, and is not remembered."""
+Facts = tuple[int, int, str]
+"""Size in bytes, time of change in ns, sha256."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,7 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
         more = [f"and {count(len(faults) - 5, 'more fault')}"] if len(faults) > 5 else []
         raise UserError("\n".join([*faults[:5], *more]))
     return [
-        Item(split, path.relative_to(above).as_posix(), path, checksum_cache.stat(path).st_size, "")
+        Item(split, path.relative_to(above).as_posix(), path, _size_and_time(path)[0], "")
         for split, paths in files.items()
         if paths
         for above in [_above(paths)]
@@ -81,15 +93,73 @@ def _above(paths: Sequence[Path]) -> Path:
 
 
 def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
-    """The items with their checksums; shows progress when it takes long.
+    """The items with their checksums; files that are not known by size and time of change are read.
 
     Args:
         items: raw files.
-        memory: file of known checksums.
+        memory: file of known checksums: unchanged gigabytes are not read twice.
+
+    Raises:
+        UserError: one can't be read.
     """
-    facts = checksum_cache.of((item.path for item in items), memory, "Reading raw files")
-    found = []
+    remembered = _remembered(memory)
+    known: dict[Path, Facts] = {}
     for item in items:
-        size_bytes, _, sha256 = facts[item.path]
-        found.append(dataclasses.replace(item, size_bytes=size_bytes, sha256=sha256))
+        facts = remembered.get(str(item.path), (0, 0, ""))
+        if tuple(facts[:2]) == _size_and_time(item.path):
+            known[item.path] = facts
+    known |= _read_all([item.path for item in items if item.path not in known], memory)
+    return [
+        dataclasses.replace(item, size_bytes=known[item.path][0], sha256=known[item.path][2])
+        for item in items
+    ]
+
+
+def _read_all(paths: Sequence[Path], memory: Path) -> dict[Path, Facts]:
+    """Read files, and remember their checksums also when the reading is cut short."""
+    found: dict[Path, Facts] = {}
+    total = sum(_size_and_time(path)[0] for path in paths)
+    with Bar("Reading raw files", total, unit="B") as bar, ThreadPoolExecutor(READERS) as readers:
+        waiting = {readers.submit(_facts_of, path): path for path in paths}
+        try:
+            for done in as_completed(waiting):
+                found[waiting[done]] = done.result()
+                bar.add(found[waiting[done]][0])
+        finally:  # after Ctrl-C or an unreadable file, the waiting ones are not read
+            readers.shutdown(wait=False, cancel_futures=True)
+            _remember(memory, found)
     return found
+
+
+def _facts_of(path: Path) -> Facts:
+    before = _size_and_time(path)
+    try:
+        return *before, atomic_io.sha256_of(path)
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
+    return found.st_size, found.st_mtime_ns
+
+
+def _remembered(memory: Path) -> dict[str, Facts]:
+    try:
+        content = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _remember(memory: Path, found: Mapping[Path, Facts]) -> None:
+    """What another process has added meanwhile mostly stays."""
+    old_enough = (time.time() - TICK_S) * 1e9
+    new = {str(path): facts for path, facts in found.items() if facts[1] < old_enough}
+    if new:
+        with contextlib.suppress(OSError):  # a full disk: the files are read again the next time
+            memory.parent.mkdir(parents=True, exist_ok=True)
+            atomic_io.write(memory, json.dumps({**_remembered(memory), **new}))

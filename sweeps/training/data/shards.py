@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sweeps.common import atomic_io, checksum_cache
+from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain
 
 MANIFEST = "manifest.json"
@@ -159,7 +159,7 @@ def _write_table(folder: Path, file: str, table: pa.Table, group_rows: int) -> S
     with atomic_io.atomic_write(path) as part:
         with part.open("wb") as content, pa.ipc.new_file(content, table.schema) as writer:
             writer.write_table(table, max_chunksize=group_rows)
-        digest = checksum_cache.sha256_of(part)
+        digest = atomic_io.sha256_of(part)
     return Shard(file, table.num_rows, path.stat().st_size, digest)
 
 
@@ -256,7 +256,7 @@ def checksum_faults(folder: Path, manifest: Manifest) -> dict[Path, str]:
 def checksum_fault(folder: Path, shard: Shard) -> str:
     """Why a shard is damaged; "" when it is not."""
     path = folder / shard.file
-    return "" if checksum_cache.sha256_of(path) == shard.sha256 else f"{path}: damaged: its checksum differs"
+    return "" if atomic_io.sha256_of(path) == shard.sha256 else f"{path}: damaged: its checksum differs"
 
 
 def _damaged(path: Path, what: str) -> NotPrepared:

@@ -28,7 +28,7 @@ def test_what_each_pc_has_copied_adds_up() -> None:
     assert reader.got() == {"id1": 7, "id2": 5}
 
 
-def test_a_file_comes_whole_from_where_it_was_broken_off_a_few_pieces_ahead() -> None:
+def test_a_file_comes_whole_a_few_pieces_ahead() -> None:
     asked: list[tuple[str, str, int, int]] = []
     taken = 0
 
@@ -40,11 +40,11 @@ def test_a_file_comes_whole_from_where_it_was_broken_off_a_few_pieces_ahead() ->
     actor = SimpleNamespace(read=SimpleNamespace(remote=ask))
     size = 6 * PIECE_BYTES + 5
     fetch = fetch_from(lambda: actor, "/data", "pc1", get=lambda piece: piece)
-    for piece in fetch(File("a", size, "", ()), 10):
+    for piece in fetch(File("a", size, 0, "")):
         assert piece == asked[taken]
         taken += 1
     ends = [offset + length for _, _, offset, length in asked]
-    assert [offset for _, _, offset, _ in asked] == [10, *ends[:-1]]
+    assert [offset for _, _, offset, _ in asked] == [0, *ends[:-1]]
     assert ends[-1] == size
     assert {(folder, file) for folder, file, _, _ in asked} == {("/data", "a")}
 
@@ -54,4 +54,4 @@ def test_a_pc_without_a_reader_is_named() -> None:
         raise ValueError("Failed to look up actor\nno such actor")
 
     with pytest.raises(PCUnfit, match=r"pc1 \(10.0.0.1\) does not answer: no such actor"):
-        list(fetch_from(reader, "/data", "pc1 (10.0.0.1)")(File("a", 1, "", ()), 0))
+        list(fetch_from(reader, "/data", "pc1 (10.0.0.1)")(File("a", 1, 0, "")))

@@ -52,12 +52,13 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     assert any("optim_states" in file.name for file in files)
     whole = first_pc.root / "whole" / "epoch_0001"
 
-    def fetch(file: File, offset: int) -> Iterator[Any]:
+    def fetch(file: File) -> Iterator[Any]:
         half = file.size_bytes // 2
-        for begin, end in ((offset, half), (half, file.size_bytes)):
+        for begin, end in ((0, half), (half, file.size_bytes)):
             yield answer(member.read(str(folder), file.name, begin, end - begin))
 
-    assert all(folder_copy.copy_file(file, whole, fetch) for file in files)
+    for file in files:
+        folder_copy.copy_file(file, whole, fetch)
     answer(member.clear())
     assert not folder.parent.exists()
     member.leave()

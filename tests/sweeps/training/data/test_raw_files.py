@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.common import checksum_cache
-from sweeps.common.checksum_cache import Facts
 from sweeps.common.errors import UserError
 from sweeps.training.data import raw_files
-from sweeps.training.data.raw_files import Item
+from sweeps.training.data.raw_files import Facts, Item
 
 
 @pytest.fixture
@@ -97,28 +95,18 @@ def test_what_was_read_before_ctrl_c_is_remembered(
     items, memory = found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json"
     read: list[Path] = []
 
-    def hashed(path: Path, of_file: Callable[[Path], Facts] = checksum_cache._hash) -> Facts:
+    def hashed(path: Path, of_file: Callable[[Path], Facts] = raw_files._facts_of) -> Facts:
         if len(read) == 2:
             raise KeyboardInterrupt
         read.append(path)
         return of_file(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(checksum_cache, "READERS", 1)
-        patched.setattr(checksum_cache, "_hash", hashed)
+        patched.setattr(raw_files, "READERS", 1)
+        patched.setattr(raw_files, "_facts_of", hashed)
         with pytest.raises(KeyboardInterrupt):
             raw_files.with_checksums(items, memory)
     assert set(json.loads(memory.read_text())) == {str(path) for path in read}
-
-
-def test_what_was_read_is_written_down_now_and_then(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remembered: list[int] = []
-    monkeypatch.setattr(checksum_cache, "REMEMBER_S", -1)
-    monkeypatch.setattr(checksum_cache, "remember", lambda _, facts: remembered.append(len(facts)))
-    raw_files.with_checksums(found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json")
-    assert remembered == [1, 2, 3, 3]
 
 
 @pytest.mark.parametrize("is_known", [False, True])
