@@ -88,11 +88,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def prepare(asked: Asked) -> int:
     """Prepare what is not prepared yet, or compare prepared data with its checksums; the exit status."""
-    from sweeps.training.data import build, dataset, shards
+    from sweeps.training.data import dataset, preparation, shards
 
     data_set = dataset.look(asked.trainable, asked.hyperparameters)
     if not asked.check:
-        build.ensure(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
+        preparation.ensure_prepared(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
         return 0
     try:
         manifest = data_set.manifest()

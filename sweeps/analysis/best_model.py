@@ -66,10 +66,10 @@ class Best:
         trainable = registry.find(self.trainable)
         params, config = self._params_of(trainable.params_class), FitConfig(seed=self.seed)
         from sweeps.training import trained_model  # with PyTorch: seconds that reading a record does not need
-        from sweeps.training.data import build
+        from sweeps.training.data import preparation
 
         def prepared() -> Path | None:
-            return build.of_trial(trainable, self.params)
+            return preparation.prepare_for_run(trainable, self.params)
 
         try:
             return trained_model.load_model(trainable, params, config, weights.parent, prepared)

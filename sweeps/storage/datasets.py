@@ -16,7 +16,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import Trainable
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.flat import FlatSpace
-from sweeps.training.data import build, dataset
+from sweeps.training.data import dataset, preparation
 from sweeps.training.data.dataset import DataSet
 
 MOST = 16
@@ -84,7 +84,7 @@ def prepare(sets: Sequence[DataSet]) -> None:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
     """
     for data_set in sets:
-        build.ensure(data_set)
+        preparation.ensure_prepared(data_set)
 
 
 def _ways(space: FlatSpace | ConditionalSpace, swept: Sequence[str]) -> Iterator[Mapping[str, ParamValue]]:

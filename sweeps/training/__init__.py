@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sweeps.training.data.datamodule import Columns as Columns
     from sweeps.training.data.datamodule import ParquetDataModule as ParquetDataModule
     from sweeps.training.data.datamodule import PreparedDataModule as PreparedDataModule
-    from sweeps.training.data.read_ahead import read_ahead as read_ahead
+    from sweeps.training.data.datamodule import read_ahead as read_ahead
     from sweeps.training.data.shards import Rows as Rows
 
 _HOMES = {
@@ -26,7 +26,7 @@ _HOMES = {
     "PreparedDataModule": "sweeps.training.data.datamodule",
     "Rows": "sweeps.training.data.shards",
     "data_dir": "sweeps.common.machine_folders",
-    "read_ahead": "sweeps.training.data.read_ahead",
+    "read_ahead": "sweeps.training.data.datamodule",
     "seed_of_run": "sweeps.common.seeding",
 }
 __all__ = list(_HOMES)

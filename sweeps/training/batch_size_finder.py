@@ -21,7 +21,7 @@ from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import OtherData, Trainable
 from sweeps.training import micro_batches, run_settings, subprocess_run
-from sweeps.training.data import build
+from sweeps.training.data import preparation
 from sweeps.training.distributed import launch, strategy
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatch
@@ -153,7 +153,7 @@ def main(folder: str, rows: int) -> None:
         config = dataclasses.replace(
             run.fit_config(trainable), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
         )
-        prepared = build.of_trial(trainable, run.params)
+        prepared = preparation.prepare_for_run(trainable, run.params)
 
         def build_large(params: Any) -> Any:
             data: Any = trainable.build_data(params, prepared)

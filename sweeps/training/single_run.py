@@ -17,7 +17,7 @@ from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params
 from sweeps.kinds.trainable import Trainable
 from sweeps.training import batch_size_finder, trained_model
-from sweeps.training.data import build, dataset
+from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.run_folder import RunFolder
@@ -30,7 +30,7 @@ def fit(run: SingleRun, trainable: Trainable, resumes: bool) -> int:
     os.environ[launch.STARTED_IN] = str(Path.cwd())
     plugins.enter_folder_of(trainable.description.content)
     run = _with_data(run, trainable)
-    prepared = build.of_trial(trainable, run.params)
+    prepared = preparation.prepare_for_run(trainable, run.params)
     if run.find_batch_size:
         run = batch_size_finder.with_micro_batch(run, trainable, prepared)
     try:

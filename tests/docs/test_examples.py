@@ -18,7 +18,7 @@ from sweeps.pcs import check, diagnosis, drain, flags
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
 from sweeps.space.domain import Form
-from sweeps.training.data import staging
+from sweeps.training.data import ray_pipeline
 from tests.docs import examples
 from tests.docs.pages import BY_NAME
 
@@ -59,7 +59,7 @@ def test_the_functions_of_the_docs_prepare_rows(project: Path, monkeypatch: pyte
         ((64, 64, 64, 3), (64,)),
         ((36, 64, 64, 3), (36,)),
     ]
-    assert len(list(staging.encoded(blocks))) == 2
+    assert len(list(ray_pipeline.encoded(blocks))) == 2
 
 
 def test_the_table_of_pairs_is_what_the_searchers_say() -> None:

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from sweeps.training.data import shards
-from sweeps.training.data.datamodule import PreparedDataModule
-from sweeps.training.data.read_ahead import read_ahead
+from sweeps.training.data.datamodule import PreparedDataModule, read_ahead
 from sweeps.training.data.shards import Manifest
 from tests.conftest import ROOT
 from tests.gpu.fits import NEEDS_GPU, digits, trained

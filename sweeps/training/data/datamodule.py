@@ -7,9 +7,11 @@ groups of a window; batches to validate and to test are slices of contiguous mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import lightning.pytorch as pl
 import numpy as np
@@ -18,7 +20,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from sweeps.common.seeding import seed_of_run
-from sweeps.training.data.read_ahead import read_ahead
 from sweeps.training.data.sampler import WINDOW_ROWS, Batches, Group, Order, Slice
 from sweeps.training.data.shards import Manifest, NotPrepared, open_shard, to_arrays
 
@@ -28,6 +29,7 @@ Columns = dict[str, npt.NDArray[Any]]
 """The same as NumPy arrays."""
 Transform = Callable[[str, int, Columns], Columns]
 """From split, epoch and stored batch to the batch to train on."""
+_Batch = TypeVar("_Batch")
 
 
 class PreparedRows(Dataset[Batch]):
@@ -166,8 +168,31 @@ class Loader(DataLoader[Batch]):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue at this position, also with other batches; it has no effect on another epoch."""
         rows = self._batches.batch_size
-        passed = state["batches"] * state.get("batch_size", rows)  # older checkpoints lack it
+        passed = state["batches"] * state["batch_size"]
         self._batches.start = state["epoch"], passed // rows
+
+
+def read_ahead(batches: Iterable[_Batch]) -> Iterator[_Batch]:
+    """The same batches in the same order. One is ready when a step ends, where this process uses a GPU.
+
+    For the `__iter__` of a loader. The first batch is made by the caller's thread, which may draw the order
+    of the epoch; no other one may draw from a generator of the process, or a resumed run would go on with
+    other numbers. If the loader has a state, it counts what is handed out here, not what was read ahead.
+    """
+    if not torch.cuda.is_available():
+        return iter(batches)  # the step needs the cores
+    return by_thread(batches, partial(torch.cuda.set_device, torch.cuda.current_device()))
+
+
+def by_thread(batches: Iterable[_Batch], begin: Callable[[], object]) -> Generator[_Batch, None, None]:
+    """Batches of which all but the first are made by a thread, which calls `begin` before."""
+    made_one_by_one = ((batch,) for batch in batches)  # None is the end, and may be a batch
+    with ThreadPoolExecutor(1, "read-ahead", begin) as thread:
+        made = next(made_one_by_one, None)
+        while made is not None:
+            following = thread.submit(lambda: next(made_one_by_one, None))
+            yield from made
+            made = following.result()
 
 
 class PreparedDataModule(pl.LightningDataModule):

@@ -1,7 +1,8 @@
 """Raw files to parts with Ray Data, on all cores of this PC or of a cluster.
 
 Each file is a task of its own: a decoder that crashes its process loses no other file. This process writes
-what the workers send, so a cluster needs no shared folder.
+what the workers send, so a cluster needs no shared folder. A part is an Arrow file with the rows of one raw
+file, kept until all are prepared; one that exists is complete.
 """
 
 from __future__ import annotations
@@ -11,24 +12,26 @@ import os
 import signal
 import sys
 import time
+import traceback
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from sweeps.common import ray_auth, ray_connection
-from sweeps.common.errors import CannotPrepare, UserError, first_line
+from sweeps.common import atomic_io, ray_auth, ray_connection
+from sweeps.common.errors import CannotPrepare, UserError, first_line, innermost
 from sweeps.common.param_types import build_params
 from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry, source_files
 from sweeps.kinds.trainable import Description
-from sweeps.training.data import staging
+from sweeps.training.data import shards
 from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparameter
 from sweeps.training.data.raw_files import Item
-from sweeps.training.data.staging import PartWriter
+from sweeps.training.data.shards import Column
 
 RETRIES = 1
 """Retries of a raw file whose process died."""
@@ -40,6 +43,10 @@ ENVIRONMENT = {
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
     "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed|retries remaining|Task _map_task failed",
 }
+BLOCK_BYTES = 64 * 2**20
+"""Size of a block that a worker sends, at most (unless one row is larger)."""
+KINDS = "biuf"
+"""NumPy's kinds of types that a column may have: booleans, integers and floats."""
 
 
 def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tuple[Item, str]]:
@@ -115,7 +122,7 @@ def worked(
         assert trainable.preparation is not None
         given = build_params(trainable.params_class, hyperparameters)
         params = Declared(given, tuple(hyperparameters), "prepare")
-        for block, rows in staging.encoded(trainable.preparation.prepare(path, params)):
+        for block, rows in encoded(trainable.preparation.prepare(path, params)):
             yield message(block, rows=rows)
             number += 1
         yield message(is_last=True)
@@ -123,7 +130,7 @@ def worked(
         yield message(mistake=str(error))
     except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything
         own = error.__traceback__.tb_next if error.__traceback__ else None  # without this function
-        yield message(error=staging.reason_of(error.with_traceback(own), "prepare"))
+        yield message(error=reason_of(error.with_traceback(own), "prepare"))
 
 
 def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Generator[dict[str, Any]]:
@@ -187,3 +194,91 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     finally:
         ray_connection.shut_down(ray)
         signal.signal(signal.SIGTERM, before)  # Ray leaves its own handler
+
+
+class BadRows(ValueError):
+    """`prepare` yielded something else than a block of rows."""
+
+
+def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
+    """The blocks of one raw file as bytes for `PartWriter`, each with its number of rows.
+
+    Raises:
+        BadRows: a block is not one of rows, or there is no row.
+        Exception: any error of `prepare`.
+    """
+    columns: dict[str, Column] | None = None
+    has_rows = False
+    for block in blocks:
+        rows = _arrays(block)
+        columns = columns or shards.columns_of(rows)
+        try:
+            table = shards.to_table(rows, columns)
+        except ValueError as error:
+            raise BadRows(str(error)) from None
+        step = max(1, BLOCK_BYTES // max(1, sum(column.row_bytes for column in columns.values())))
+        for first in range(0, table.num_rows, step):
+            piece = table.slice(first, step)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(piece)
+            yield sink.getvalue().to_pybytes(), piece.num_rows
+            has_rows = True
+    if not has_rows:
+        raise BadRows("prepare yields no row")
+
+
+class PartWriter:
+    """Writes one part, block by block."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._part = path, atomic_io.part_of(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._part.open("wb")
+        self._writer: Any = None
+        self.rows = self.blocks = 0
+
+    def add(self, block: Any) -> None:
+        """Append a block of `encoded`: bytes, or an Arrow buffer."""
+        with pa.ipc.open_stream(block) as stream:
+            self._writer = self._writer or pa.ipc.new_file(self._file, stream.schema)
+            for batch in stream:
+                self._writer.write_batch(batch)
+                self.rows += batch.num_rows
+        self.blocks += 1
+
+    def commit(self) -> None:
+        """Rename the complete part to its final name."""
+        self._writer.close()
+        self._file.close()
+        atomic_io.put(self._part, self._path)
+
+    def discard(self) -> None:
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+def reason_of(error: BaseException, function: str) -> str:
+    """Why a raw file could not be prepared: the error, and its line in the user's `function`."""
+    cause = innermost(error)
+    text = " ".join(str(cause).split())
+    if isinstance(cause, BadRows):
+        return text
+    said = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    own = [frame for frame in frames if frame.name == function] or frames
+    return f"{said[:300]} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else said[:300]
+
+
+def _arrays(block: Any) -> dict[str, np.ndarray[Any, Any]]:
+    if not isinstance(block, Mapping) or not block:
+        raise BadRows(f"prepare yields {type(block).__name__}, not column -> array [rows, ...]")
+    arrays = {str(name): np.asarray(values) for name, values in block.items()}
+    for name, values in arrays.items():
+        if values.dtype.kind not in KINDS or not values.dtype.isnative:
+            raise BadRows(
+                f"column {name} has type {values.dtype}: it must hold numbers in this PC's byte order"
+            )
+        if values.ndim == 0:
+            raise BadRows(f"column {name} is one value, not an array [rows, ...]")
+    return arrays

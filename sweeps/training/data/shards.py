@@ -196,11 +196,19 @@ def to_arrays(group: pa.RecordBatch, columns: Mapping[str, Column]) -> dict[str,
     return arrays
 
 
-def open_shard(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> list[pa.RecordBatch]:
-    """The row groups of a shard, memory-mapped.
+def open_groups(path: Path) -> list[pa.RecordBatch]:
+    """The row groups of an Arrow file, memory-mapped.
 
     The mapping keeps no file open, as NumPy's would: a large data set has more shards than a process may open
     files.
+    """
+    with pa.memory_map(str(path)) as opened:
+        reader = pa.ipc.open_file(opened.read_buffer())
+    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+
+def open_shard(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> list[pa.RecordBatch]:
+    """The row groups of a shard.
 
     Raises:
         NotPrepared: it is missing, cut off, no Arrow file, or has other columns.
@@ -208,13 +216,11 @@ def open_shard(folder: Path, shard: Shard, columns: Mapping[str, Column]) -> lis
     path = folder / shard.file
     _check_size(path, shard.size_bytes)
     try:
-        with pa.memory_map(str(path)) as opened:
-            reader = pa.ipc.open_file(opened.read_buffer())
-        groups = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+        groups = open_groups(path)
     except (OSError, pa.ArrowException) as error:
         raise _damaged(path, f"it is not readable as Arrow ({' '.join(str(error).split())})") from None
-    if not reader.schema.equals(schema_of(columns)):
-        found, wanted = _in_words(reader.schema), _in_words(schema_of(columns))
+    if groups and not groups[0].schema.equals(schema_of(columns)):
+        found, wanted = _in_words(groups[0].schema), _in_words(schema_of(columns))
         raise _damaged(path, f"its columns are {found}; the data set has {wanted}")
     if (rows := sum(group.num_rows for group in groups)) != shard.rows:
         raise _damaged(path, f"it has {rows:,} rows; the manifest says {shard.rows:,}")

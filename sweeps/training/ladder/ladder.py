@@ -16,7 +16,7 @@ from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params, hints_of
 from sweeps.training import micro_batches
-from sweeps.training.data import build, dataset
+from sweeps.training.data import dataset, preparation
 from sweeps.training.ladder import measure, report, rungs
 from sweeps.training.ladder.measure import Result
 from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
@@ -76,7 +76,7 @@ def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
 def _capabilities(config: LadderConfig) -> Capabilities:
     """What the PC and the trainable offer; raw data that is not prepared yet is prepared first."""
     trainable = config.trainable
-    folder = build.of_trial(trainable, config.params)
+    folder = preparation.prepare_for_run(trainable, config.params)
     data = trainable.build_data(build_params(trainable.params_class, config.params), folder)
     batch_rows = None
     with contextlib.suppress(CannotTrain):

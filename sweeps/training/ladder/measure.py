@@ -29,7 +29,7 @@ from sweeps.kinds import registry
 from sweeps.kinds.trainable import OtherData, Trainable
 from sweeps.training import subprocess_run
 from sweeps.training.config import FitConfig
-from sweeps.training.data import build
+from sweeps.training.data import preparation
 from sweeps.training.distributed import launch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.ladder.rungs import Setup
@@ -209,7 +209,7 @@ def main(file: Path) -> None:
     setup = Setup(**{**given["setup"], "fit": FitConfig(**given["setup"]["fit"])})
     project.use(Path(given["project"]))
     trainable = registry.find(given["trainable"])
-    prepared = None if setup.is_raw else build.of_trial(trainable, params)
+    prepared = None if setup.is_raw else preparation.prepare_for_run(trainable, params)
     if setup.loader_workers is not None and not setup.is_raw:
         params = {**params, "loader_workers": setup.loader_workers}
     timed = Timed(given["seconds"], is_compiled=setup.fit.compile)

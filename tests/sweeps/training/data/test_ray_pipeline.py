@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweeps.common.errors import CannotPrepare
-from sweeps.training.data import build, ray_pipeline, staging
+from sweeps.training.data import preparation, ray_pipeline, shards
 from tests.support.clips import Clips
 from tests.sweeps.training.data.looked_up import look
 
@@ -21,7 +21,7 @@ def test_processes_that_die_again_and_again_end_it(clips: Clips, monkeypatch: py
         clips.add(f"bad{number}", fault="dies")
     expected = "the processes of more than 1 raw files died.* prepare crashes .* Ray's error: "
     with pytest.raises(CannotPrepare, match=expected):
-        build.ensure(look(clips))
+        preparation.ensure_prepared(look(clips))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_file_whose_blocks_are_not_all_there_leaves_no_part(
     item, other = data_set.items[:2]
 
     def messages(*_: object) -> Iterator[dict[str, Any]]:
-        (payload, rows), *_rest = staging.encoded([{"row": np.arange(3)}])
+        (payload, rows), *_rest = ray_pipeline.encoded([{"row": np.arange(3)}])
         block = {"rows": rows, "is_last": False, "error": "", "mistake": "", "payload": payload}
         for number in numbers[:-1]:
             yield {**block, "part": item.part, "number": number}
@@ -54,5 +54,5 @@ def test_a_file_whose_blocks_are_not_all_there_leaves_no_part(
     found = list(ray_pipeline.run(data_set, [item, other], allowed=2))
     assert found == ([(item, reason)] if reason else [])
     assert data_set.part(item).exists() == (not reason)
-    assert staging.rows_of(data_set.part(other)) == 3
+    assert sum(group.num_rows for group in shards.open_groups(data_set.part(other))) == 3
     assert len(list(data_set.parts_folder.iterdir())) == 2 - bool(reason)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from sweeps.training.data.read_ahead import by_thread, read_ahead
+from sweeps.training.data.datamodule import by_thread, read_ahead
 
 
 def nothing() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.training.data import shards, shuffle, staging
+from sweeps.training.data import preparation, ray_pipeline, shards
+from sweeps.training.data.ray_pipeline import PartWriter
 from sweeps.training.data.shards import Manifest
-from sweeps.training.data.staging import PartWriter
 from tests.sweeps.training.data.numbered import block
 
 
@@ -21,7 +21,9 @@ def write_part(path: Path, first: int, sizes: list[int]) -> int:
     """A part of blocks of these sizes; the first row that is not in it."""
     writer = PartWriter(path)
     ends = np.cumsum([first, *sizes])
-    for payload, _ in staging.encoded(block(int(end), rows) for end, rows in zip(ends, sizes, strict=False)):
+    for payload, _ in ray_pipeline.encoded(
+        block(int(end), rows) for end, rows in zip(ends, sizes, strict=False)
+    ):
         writer.add(payload)
     writer.commit()
     assert writer.rows == sum(sizes)
@@ -47,16 +49,16 @@ def test_every_row_of_every_part_is_in_one_shard_once(
     sizes: list[list[int]], seed: int, shard_bytes: int, group_rows: int, block_bytes: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(shuffle, "SHARD_BYTES", shard_bytes)
-        patched.setattr(shuffle, "GROUP_ROWS", (group_rows, group_rows))
-        patched.setattr(staging, "BLOCK_BYTES", block_bytes)
+        patched.setattr(preparation, "SHARD_BYTES", shard_bytes)
+        patched.setattr(preparation, "GROUP_ROWS", (group_rows, group_rows))
+        patched.setattr(ray_pipeline, "BLOCK_BYTES", block_bytes)
         folder, first = Path(name), 0
         for number, of_part in enumerate(sizes):
             first = write_part(folder / f"{number}.arrow", first, of_part)
         paths = [folder / f"{number}.arrow" for number in range(len(sizes))]
-        columns = staging.columns_of(paths[0])
+        columns = shards.columns_in(shards.open_groups(paths[0])[0].schema)
         assert columns == shards.columns_of(block(0, 1))
-        written = list(shuffle.shuffled(folder, "train", paths, columns, (seed, 0)))
+        written = list(preparation.shuffle(folder, "train", paths, columns, (seed, 0)))
         found = read(folder, written)
         assert sorted(found["row"]) == list(range(first))
         expected = block(0, first)
@@ -68,10 +70,10 @@ def test_every_row_of_every_part_is_in_one_shard_once(
 
 def test_the_order_follows_from_the_seed_alone(tmp_path: Path) -> None:
     write_part(tmp_path / "a.arrow", 0, [30, 30])
-    columns = staging.columns_of(tmp_path / "a.arrow")
+    columns = shards.columns_in(shards.open_groups(tmp_path / "a.arrow")[0].schema)
 
     def order(seed: tuple[int, ...], folder: str) -> list[int]:
-        written = list(shuffle.shuffled(tmp_path / folder, "val", [tmp_path / "a.arrow"], columns, seed))
+        written = list(preparation.shuffle(tmp_path / folder, "val", [tmp_path / "a.arrow"], columns, seed))
         return list(read(tmp_path / folder, written)["row"])
 
     assert order((0, 1), "first") == order((0, 1), "second")
@@ -82,11 +84,11 @@ def test_the_order_follows_from_the_seed_alone(tmp_path: Path) -> None:
 def test_there_are_some_shards_and_groups_that_read_fast(tmp_path: Path) -> None:
     numbers = np.arange(10_000)
     writer = PartWriter(tmp_path / "a.arrow")
-    for payload, _ in staging.encoded([{"row": numbers}]):
+    for payload, _ in ray_pipeline.encoded([{"row": numbers}]):
         writer.add(payload)
     writer.commit()
-    columns = staging.columns_of(tmp_path / "a.arrow")
-    written = list(shuffle.shuffled(tmp_path, "train", [tmp_path / "a.arrow"], columns, (0,)))
+    columns = shards.columns_in(shards.open_groups(tmp_path / "a.arrow")[0].schema)
+    written = list(preparation.shuffle(tmp_path, "train", [tmp_path / "a.arrow"], columns, (0,)))
     assert [shard.rows for shard in written] == [5000, 5000]
     Manifest(columns=columns, splits={"train": written}).write(tmp_path)
     assert shards.checksum_faults(tmp_path, Manifest.read(tmp_path)) == {}

@@ -17,7 +17,7 @@ import pytest
 
 from sweeps import ladder as sweeps_ladder
 from sweeps.common.errors import CannotPrepare, UserError
-from sweeps.training.data import build
+from sweeps.training.data import preparation
 from sweeps.training.ladder import measure as ladder_measure
 from sweeps.training.ladder.measure import Speed
 from sweeps.training.ladder.rungs import RUNGS, Setup
@@ -176,11 +176,11 @@ def test_a_place_that_can_not_be_made_after_all_is_a_mistake(
 def test_a_preparation_that_fails_comes_once_below_the_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def of_trial(*_: Any) -> None:
+    def prepare_for_run(*_: Any) -> None:
         print("Preparing")
         raise CannotPrepare("the disk is full")
 
-    monkeypatch.setattr(build, "of_trial", of_trial)
+    monkeypatch.setattr(preparation, "prepare_for_run", prepare_for_run)
     assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path)]) == 1
     captured = capsys.readouterr()
     assert re.fullmatch(r"Ladder of digits_mlp, .*\nPreparing\n", captured.out)
@@ -191,7 +191,7 @@ def test_what_is_prepared_is_asked_for_once(
     speeds: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    monkeypatch.setattr(build, "of_trial", lambda trainable, *_: asked.append(trainable.name))
+    monkeypatch.setattr(preparation, "prepare_for_run", lambda trainable, *_: asked.append(trainable.name))
     assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
     assert asked == ["digits_mlp"]
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from sweeps.common.errors import CannotPrepare, UserError
-from sweeps.training.data import build
+from sweeps.training.data import preparation
 from sweeps.training.data.datamodule import PreparedDataModule
 from sweeps.training.data.shards import Manifest, NotPrepared
 from tests.conftest import fill_up
@@ -44,7 +44,7 @@ def test_every_row_of_every_file_is_there_once_in_its_split(
 ) -> None:
     data_set = look(clips)
     assert not data_set.is_there()
-    folder = build.ensure(data_set)
+    folder = preparation.ensure_prepared(data_set)
     train = rows_in(folder)
     assert sorted(train) == list(range(120))
     assert train != sorted(train)
@@ -65,30 +65,30 @@ def test_every_row_of_every_file_is_there_once_in_its_split(
 
 
 def test_what_did_not_change_is_not_prepared_again(clips: Clips, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = build.ensure(look(clips))
+    folder = preparation.ensure_prepared(look(clips))
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     for path in clips.raw.rglob("*.json"):
         os.utime(path, (1, 1))  # touched: another time, the same content
     clips.forget_calls()
     capsys.readouterr()
-    assert build.ensure(look(clips), has_to_say=True) == folder
+    assert preparation.ensure_prepared(look(clips), has_to_say=True) == folder
     assert clips.calls() == []
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     assert capsys.readouterr().out.startswith("prepared already: ")
 
 
 def test_a_raw_file_that_changed_makes_another_data_set(clips: Clips) -> None:
-    folder = build.ensure(look(clips))
+    folder = preparation.ensure_prepared(look(clips))
     changed = clips.raw / "train" / "c0.json"
     changed.write_text(json.dumps({**json.loads(changed.read_text()), "first": 1000}))
-    other = build.ensure(look(clips))
+    other = preparation.ensure_prepared(look(clips))
     assert other != folder
     assert sorted(rows_in(other)) == [*range(20, 120), *range(1000, 1020)]
     assert sorted(rows_in(folder)) == list(range(120))
 
 
 def test_a_swept_hyperparameter_has_data_of_its_own(clips: Clips) -> None:
-    folders = [build.ensure(look(clips, pixels=pixels, lr=0.5)) for pixels in (4, 3)]
+    folders = [preparation.ensure_prepared(look(clips, pixels=pixels, lr=0.5)) for pixels in (4, 3)]
     assert [Manifest.read(folder).columns["pixels"].shape for folder in folders] == [(4,), (3,)]
     assert rows_in(folders[0]) == rows_in(folders[1]), "the same seed, the same order"
 
@@ -104,7 +104,7 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
     clips.add("other", fault="other")
     clips.add("empty", rows=0)
     clips.add("rowless", fault="rowless")
-    folder = build.ensure(look(clips), max_bad_pct=50)
+    folder = preparation.ensure_prepared(look(clips), max_bad_pct=50)
     assert sorted(rows_in(folder)) == list(range(120))
     skipped = {Path(s["file"]).stem: s["reason"] for s in Manifest.read(folder).about["skipped"]}
     line = RAW.splitlines().index('            raise ValueError("no key frame\\nfound")') + 1
@@ -128,7 +128,7 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
 
 def test_a_file_whose_process_dies_once_loses_and_doubles_no_row(clips: Clips) -> None:
     clips.add("once", rows=40, fault="killed once")
-    folder = build.ensure(look(clips), max_bad_pct=0)
+    folder = preparation.ensure_prepared(look(clips), max_bad_pct=0)
     assert clips.calls().count("once") == 2
     assert sorted(rows_in(folder)) == [*range(120), *range(160, 200)]
 
@@ -142,13 +142,13 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
         r"--max-bad-pct N$"
     )
     with pytest.raises(CannotPrepare, match=expected):
-        build.ensure(look(clips), max_bad_pct=5)
+        preparation.ensure_prepared(look(clips), max_bad_pct=5)
     kept = len(parts_of(clips))
     assert not look(clips).is_there()
     for path in bad:
         path.unlink()
     clips.forget_calls()
-    assert sorted(rows_in(build.ensure(look(clips)))) == list(range(120))
+    assert sorted(rows_in(preparation.ensure_prepared(look(clips)))) == list(range(120))
     assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
 
 
@@ -168,7 +168,7 @@ def test_it_stops_as_soon_as_too_many_are_corrupt(clips: Clips) -> None:
     for number in range(28):
         clips.add(f"slow{number}", seconds=0.3)
     with pytest.raises(CannotPrepare, match=r"4 raw files of 40 can't .* allows 3\."):
-        build.ensure(look(clips), max_bad_pct=8)
+        preparation.ensure_prepared(look(clips), max_bad_pct=8)
     assert len(clips.calls()) < 40
 
 
@@ -177,7 +177,7 @@ def test_a_split_without_a_good_file_is_named(clips: Clips) -> None:
     with pytest.raises(
         CannotPrepare, match=r"no raw file of split val can be prepared.\n  .*v0.json: ValueError"
     ):
-        build.ensure(look(clips), max_bad_pct=20)
+        preparation.ensure_prepared(look(clips), max_bad_pct=20)
 
 
 def test_a_full_disk_is_said_and_what_is_prepared_is_kept(
@@ -191,23 +191,23 @@ def test_a_full_disk_is_said_and_what_is_prepared_is_kept(
     with pytest.raises(
         CannotPrepare, match=f"{small_disk}: the disk is full. What is prepared is kept in model-"
     ):
-        build.ensure(data_set)
+        preparation.ensure_prepared(data_set)
     assert not data_set.is_there()
     assert 0 < len(list(data_set.parts_folder.iterdir())) < 12
     others.unlink()
     # 1.6 MB of parts, and as much of shards: they do not fit together, and are not called whole.
     with pytest.raises(CannotPrepare, match="the disk is full"):
-        build.ensure(data_set)
+        preparation.ensure_prepared(data_set)
     assert not data_set.folder.exists()
     assert len(list(data_set.parts_folder.glob("*.arrow"))) == 12
 
 
 def test_a_shard_that_is_lost_is_made_again(clips: Clips, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = build.ensure(look(clips))
+    folder = preparation.ensure_prepared(look(clips))
     (folder / "train-00000.arrow").unlink()
     with pytest.raises(NotPrepared, match=r"train-00000\.arrow is missing"):
         PreparedDataModule(folder, 8)
-    assert build.ensure(look(clips)) == folder
+    assert preparation.ensure_prepared(look(clips)) == folder
     assert sorted(rows_in(folder)) == list(range(120))
     assert "train-00000.arrow is missing. It is prepared again." in capsys.readouterr().out
 
@@ -220,19 +220,19 @@ def test_the_parts_of_another_data_set_stay(clips: Clips) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Manifest, "write", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            build.ensure(both)
+            preparation.ensure_prepared(both)
     begun = both.part(both.items[0]).with_name(".killed.arrow.part")
     begun.touch()
     kept = [both.part(item) for item in both.items if item.split == "train"]
     away = clips.raw.rename(clips.raw.with_name("away"))
     clips.add("v1", split="train")
-    build.ensure(look(clips))
+    preparation.ensure_prepared(look(clips))
     assert all(part.exists() for part in kept)
     assert not begun.exists()
     clips.raw.rename(clips.raw.with_name("gone"))
     away.rename(clips.raw)
     clips.forget_calls()
-    assert build.ensure(look(clips)) == both.folder
+    assert preparation.ensure_prepared(look(clips)) == both.folder
     assert clips.calls() == []
     assert not both.parts_folder.exists()
 
@@ -254,7 +254,7 @@ def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips:
     clips.forget_calls()
     data_set = look(clips)
     clips.add("new")  # raw files may come meanwhile
-    folder = build.ensure(look(clips))
+    folder = preparation.ensure_prepared(look(clips))
     done = {Path(item.name).stem for item in data_set.items if item.part in kept}
     assert sorted(clips.calls()) == sorted({*(f"c{n}" for n in range(6)), "t0", "v0", "new"} - done)
     assert sorted(rows_in(folder)) == [*range(120), *range(160, 180)]
@@ -274,7 +274,7 @@ def test_shards_without_their_manifest_are_no_data_set(clips: Clips, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(Manifest, "write", _interrupt)
         with pytest.raises(KeyboardInterrupt):
-            build.ensure(data_set)
+            preparation.ensure_prepared(data_set)
     assert len(parts_of(clips)) == 8
     killed = clips.python("-c", KILLED_BEFORE_THE_MANIFEST, clips.model)
     assert killed.wait(timeout=60) == -signal.SIGKILL, killed.communicate()
@@ -283,7 +283,7 @@ def test_shards_without_their_manifest_are_no_data_set(clips: Clips, monkeypatch
     with pytest.raises(NotPrepared, match=r"manifest\.json is missing"):
         PreparedDataModule(data_set.folder, 8)
     clips.forget_calls()
-    assert sorted(rows_in(build.ensure(data_set))) == list(range(120))
+    assert sorted(rows_in(preparation.ensure_prepared(data_set))) == list(range(120))
     assert clips.calls() == []
 
 
@@ -293,11 +293,11 @@ def _interrupt(*_: object) -> None:
 
 def test_of_two_at_once_one_waits_and_finds_it_done(clips: Clips) -> None:
     data_set = look(clips)
-    with build.alone(data_set):
+    with preparation.alone(data_set):
         second = clips.begin()
         assert second.stdout is not None
         assert second.stdout.readline() == "Another process is preparing model. Waiting for it.\n"
-        build._prepare(data_set, 10, None)
+        preparation._prepare(data_set, 10, None)
     said, _ = second.communicate(timeout=60)
     assert second.returncode == 0
     assert said.startswith("prepared already: ")
@@ -326,7 +326,7 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
 
 def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> None:
     assert "is missing: the data is not prepared yet" in clips.run("--check", status=1)
-    folder = build.ensure(look(clips))
+    folder = preparation.ensure_prepared(look(clips))
     assert clips.run("--check").startswith("intact: ")
     path = folder / "train-00000.arrow"
     content = bytearray(path.read_bytes())

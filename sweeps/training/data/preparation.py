@@ -6,13 +6,16 @@ The same call resumes an interrupted preparation: finished parts are kept.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import filelock
+import numpy as np
+import numpy.typing as npt
 
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import CannotPrepare, UserError
@@ -21,23 +24,30 @@ from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import MAX_BAD_PCT
-from sweeps.training.data import dataset, ray_pipeline, shards, shuffle, staging
+from sweeps.training.data import dataset, ray_pipeline, shards
 from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.raw_files import Item
-from sweeps.training.data.shards import Column, Manifest, NotPrepared, Shard
+from sweeps.training.data.shards import Column, Manifest, NotPrepared, Rows, Shard
 
 SEED = 0
 """Seed of the order in which rows are written."""
 SHOWN = 5
 """Raw files that an error names, at most."""
+SHARD_BYTES = 256 * 2**20
+"""Size of a shard, about."""
+FEWEST_SHARDS = 4
+"""Shards of a split, unless it has fewer row groups: other programs distribute a data set by its files."""
+GROUP_BYTES = 16 * 2**20
+GROUP_ROWS = (1024, 8192)
+"""Size of a row group, and bounds of its rows: fast to read at once."""
 
 
-def of_trial(trainable: Trainable, params: Mapping[str, ParamValue]) -> Path | None:
-    """The folder of a trial's data, prepared now if need be; None for a trainable without `prepare`."""
-    return None if trainable.preparation is None else ensure(dataset.look(trainable, params))
+def prepare_for_run(trainable: Trainable, params: Mapping[str, ParamValue]) -> Path | None:
+    """The folder of a run's data, prepared now if need be; None for a trainable without `prepare`."""
+    return None if trainable.preparation is None else ensure_prepared(dataset.look(trainable, params))
 
 
-def ensure(
+def ensure_prepared(
     data_set: DataSet,
     max_bad_pct: float = MAX_BAD_PCT,
     address: str | None = None,
@@ -143,7 +153,8 @@ def alone(data_set: DataSet) -> Iterator[None]:
 
 def _agreed_columns(data_set: DataSet, bad: Mapping[Item, str]) -> tuple[dict[str, Column], dict[Item, str]]:
     """The columns of most parts, and raw file to reason for the parts with other columns."""
-    found = {item: staging.columns_of(data_set.part(item)) for item in data_set.items if item not in bad}
+    good = (item for item in data_set.items if item not in bad)
+    found = {item: shards.columns_in(shards.open_groups(data_set.part(item))[0].schema) for item in good}
     if not found:
         return {}, {}
     counts = Counter(tuple(columns.items()) for columns in found.values())
@@ -175,13 +186,65 @@ def _write_shards(
         if not good:
             raise CannotPrepare(f"no raw file of split {split} can be prepared.\n{_listed(bad)}")
         paths = [data_set.part(item) for item in good]
-        rows = sum(map(staging.rows_of, paths))
+        rows = sum(map(_rows_of, paths))
         with Bar(f"Shuffling {split}", rows, unit="row") as bar:
             splits[split] = []
-            for shard in shuffle.shuffled(data_set.folder, split, paths, columns, (SEED, number)):
+            for shard in shuffle(data_set.folder, split, paths, columns, (SEED, number)):
                 splits[split].append(shard)
                 bar.add(shard.rows)
     return splits
+
+
+def shuffle(
+    folder: Path, split: str, parts: Sequence[Path], columns: Mapping[str, Column], seed: tuple[int, ...]
+) -> Iterator[Shard]:
+    """Write all rows of all parts as shards; the seed and the order of the parts decide the order of rows.
+
+    Raises:
+        NotPrepared: a shard can't be read back as it was written.
+    """
+    ends = [0, *itertools.accumulate(map(_rows_of, parts))]
+    order = np.random.default_rng(seed).permutation(ends[-1])
+    row_bytes = max(1, sum(column.row_bytes for column in columns.values()))
+    group_rows = int(np.clip(GROUP_BYTES // row_bytes, *GROUP_ROWS))
+    groups = -(-len(order) // group_rows)
+    count = max(-(-len(order) * row_bytes // SHARD_BYTES), min(FEWEST_SHARDS, groups))
+    for number, wanted in enumerate(np.array_split(order, count)):
+        file = f"{split}-{number:05d}.arrow"
+        rows = _taken(parts, ends, wanted, columns)
+        shard = shards.write_shard(folder, file, rows, columns, group_rows)
+        del rows
+        shards.open_shard(folder, shard, columns)  # raises if it is not readable
+        if fault := shards.checksum_fault(folder, shard):
+            raise shards.NotPrepared(fault)
+        yield shard
+
+
+def _taken(
+    parts: Sequence[Path],
+    ends: Sequence[int],
+    wanted: npt.NDArray[np.int64],
+    columns: Mapping[str, Column],
+) -> Rows:
+    """The rows at the wanted positions, in that order. Each part is read once, from front to back."""
+    taken = {name: np.empty((len(wanted), *column.shape), column.dtype) for name, column in columns.items()}
+    by_position = np.argsort(wanted, kind="stable")
+    positions = wanted[by_position]
+    first = 0
+    for part, (begin, end) in zip(parts, itertools.pairwise(ends), strict=True):
+        if first == len(positions) or positions[first] >= end:  # it holds no wanted row
+            continue
+        for group in shards.open_groups(part):
+            last = int(np.searchsorted(positions, begin + group.num_rows))
+            if last > first:  # else nothing of it is copied
+                for name, values in shards.to_arrays(group, columns).items():
+                    taken[name][by_position[first:last]] = values[positions[first:last] - begin]
+            begin, first = begin + group.num_rows, last
+    return taken
+
+
+def _rows_of(part: Path) -> int:
+    return sum(group.num_rows for group in shards.open_groups(part))
 
 
 def _print_summary(data_set: DataSet, manifest: Manifest) -> None:
