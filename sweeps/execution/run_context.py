@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,9 +22,6 @@ from sweeps.record.constraints import FirstTrials
 from sweeps.record.record import Record
 from sweeps.storage.disk_guard import Disk
 from sweeps.trial.job import Job
-
-RUN = uuid.uuid4().hex
-"""This run of a sweep."""
 
 
 @dataclass(eq=False)
@@ -109,7 +105,6 @@ def job_of(plan: Plan) -> Job:
         trainables={model.name: model.trainable.description for model in plan.models},
         storage=plan.storage,
         fit=fit,
-        run=RUN,
         other_metrics=tuple(config.objectives.others),
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,

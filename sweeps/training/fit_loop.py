@@ -75,8 +75,6 @@ class Fit:
         config: how to train it.
         checkpoint: a folder written by `save`, to resume from; None to start.
         prepared: the folder of prepared data, for a trainable with `prepare`.
-        prepares_once: a run of a sweep, in which Lightning's `prepare_data` is called once on each PC; ""
-            where it is called in each training.
         environment: of a worker group whose processes already run; they must have joined before `run`.
         is_to_leave: whether to leave the run at the next position where it can be continued; asked after each
             step.
@@ -94,7 +92,6 @@ class Fit:
         checkpoint: Path | None = None,
         *,
         prepared: Path | None = None,
-        prepares_once: str = "",
         environment: WorkerGroupEnvironment | None = None,
         is_to_leave: Callable[[], bool] = lambda: False,
         log_dir: Path | None = None,
@@ -130,7 +127,7 @@ class Fit:
         self._model = trainable.build_model(params)
         self._data: Any = trainable.build_data(params, prepared)
         for owner in (self._model, self._data):
-            prepare_data.guard(owner, prepares_once)
+            prepare_data.guard(owner)
             trainer.seed_hooks(owner, config.seed)
         trainer.keep_callbacks(self._model, self._notices.append)
         self._options = trainer_options.trainer_options_for(trainable, params)

@@ -27,8 +27,6 @@ class Job:
     storage: Storage
     """Store of the checkpoints: all that a trial needs of the sweep's folder."""
     fit: FitConfig
-    run: str = ""
-    """Of the sweep, begun or resumed: in it Lightning's `prepare_data` is called once on each PC."""
     max_failures: int
     """Retries of a trial that raised."""
     checkpoint_epochs: int | None

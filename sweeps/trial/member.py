@@ -123,10 +123,7 @@ class Member:
         params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
         data = self._job.data_of(trainable, params)
         fit = self._job.fit_of(config)
-        once = self._job.run
-        self._fit = Fit(
-            trainable, params, fit, folder, prepared=data, prepares_once=once, environment=self._environment
-        )
+        self._fit = Fit(trainable, params, fit, folder, prepared=data, environment=self._environment)
         return platform.node()
 
     @_answered

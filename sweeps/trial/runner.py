@@ -231,7 +231,6 @@ class TrialRunner:
             self._job.fit_of(self._config),
             checkpoint,
             prepared=data,
-            prepares_once=self._job.run,
             environment=environment,
             is_to_leave=stop_signal.is_asked,
         )
