@@ -20,7 +20,7 @@ from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import Status, TrialRow
 from sweeps.storage import best_folder
-from sweeps.storage import setting as storage_setting
+from sweeps.storage.open import open_storage_of
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 
@@ -85,7 +85,7 @@ class Best:
         best = best_folder.folder_of(self.folder, self.number, self.run, self.epoch)
         if best is not None and (best / WEIGHTS_FILE).is_file():
             return best / WEIGHTS_FILE
-        newest, faults = storage_setting.open_storage_of(self.folder).newest(self.run, self.params)
+        newest, faults = open_storage_of(self.folder).newest(self.run, self.params)
         if newest is None:
             raise UserError(self._no_weights(faults))
         if checkpoint_store.epoch_of(newest) < self.epoch:
@@ -124,7 +124,7 @@ def front_of(record: Record) -> list[Best]:
     """The trials that no other one dominates, the knee first; with one objective the best one."""
     if not (numbers := record.front()):
         return []
-    runs = best_folder.runs_of_front(record, storage_setting.open_storage_of(record.folder))
+    runs = best_folder.runs_of_front(record, open_storage_of(record.folder))
     confirmed = {each.number: each for each in record.confirmed() if each.scores}
     return [
         _best(record, record.trials[number], run, confirmed.get(number))

@@ -20,9 +20,10 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
-from sweeps.storage import data_source, datasets, folder_reader
-from sweeps.storage.data_source import READER, PreparedData
+from sweeps.storage import folder_reader
+from sweeps.storage.data_source import READER, PreparedData, prepared_data
 from sweeps.training.data import dataset
+from sweeps.training.data.preparation import ensure_prepared
 
 READS = 8
 """Pieces that are read from the disk at a time, for all PCs."""
@@ -33,9 +34,12 @@ Raw = tuple[Description, Mapping[str, ParamValue]]
 
 def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], PreparedData]:
     """How a PC gets the data, by trainable and values of its PREPARE_PARAMS."""
-    sets = datasets.by_hyperparameters({model.name: model.prepared for model in plan.models})
     is_copied = plan.config.address is not None and plan.config.data == "copy"
-    return {key: data_source.prepared_data(each, is_copied=is_copied) for key, each in sets.items()}
+    return {
+        (model.name, tuple(each.hyperparameters.values())): prepared_data(each, is_copied=is_copied)
+        for model in plan.models
+        for each in model.prepared
+    }
 
 
 @contextlib.contextmanager
@@ -46,7 +50,8 @@ def prepared(plan: Plan, cluster: Cluster) -> Iterator[None]:
         CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
         UserError: the PCs that can't have the data, or that lack raw data, and why.
     """
-    datasets.prepare([each for model in plan.models for each in model.prepared])
+    for data_set in (each for model in plan.models for each in model.prepared):
+        ensure_prepared(data_set)
     if plan.config.address is None:
         yield
         return

@@ -24,7 +24,7 @@ from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
 from sweeps.space.chosen import chosen_point
 from sweeps.space.point import Point, Space
-from sweeps.storage import setting as storage_setting
+from sweeps.storage.open import check_setting
 
 DEFAULT_TRIALS = 24
 DEFAULT_SEARCHER, DEFAULT_OF_SEVERAL = "gp", "tpe"
@@ -92,7 +92,7 @@ def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[Pru
         mode=None if are_several else first.mode,
         precision=plan_models.precision(config, found),
         num_trials=max(_num_trials(config, space), len(tries)),
-        storage=storage_setting.check_setting(config.storage),
+        storage=check_setting(config.storage),
     )
     plan_models.check_static_metrics(config, found)
     folder = Path(config.results_dir).expanduser().resolve() / str(config.name)

@@ -1,27 +1,15 @@
-"""The disk space that a sweep will take: its checkpoints, its record, its tables and its report."""
+"""The disk space that the checkpoints of a sweep will take."""
 
 from __future__ import annotations
 
-import itertools
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.cluster import placement, session
 from sweeps.common.formatting import bytes_of, count, size
-from sweeps.common.yaml_values import load_yaml
-from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, sweeps_in
 from sweeps.plan.plan import Plan
 from sweeps.training import checkpoint_store
-
-OF_A_TRIAL, OF_AN_EPOCH = 1_500, 700
-"""Bytes of the record and the tables: 10,000 trials of 8 hyperparameters and 70,000 epochs of 5 metrics took
-53 MB."""
-OF_THE_REPORT = 5_000_000
-MOST_LOOKED_AT = 20
-"""Earlier sweeps, and checkpoints of one."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +20,6 @@ class DiskUse:
     """At any time, at most."""
     end: float
     """When the sweep has ended."""
-
-    def plus(self, bytes_: float) -> DiskUse:
-        """The same with some more, all the time."""
-        return DiskUse(self.most + bytes_, self.end + bytes_)
 
 
 def of_checkpoints(
@@ -71,26 +55,21 @@ def of_checkpoints(
 
 
 def describe(plan: Plan, checkpoint_bytes: float = 0) -> str:
-    """What a sweep will take, in words.
+    """What the checkpoints of a sweep will take, in words.
 
     Args:
         plan: of the sweep.
-        checkpoint_bytes: size of the largest checkpoint; 0: as in an earlier sweep of these models.
+        checkpoint_bytes: size of the largest one; 0: it is not known yet.
     """
-    source = ""
-    if not checkpoint_bytes:
-        checkpoint_bytes, source = _seen(plan)
     keep = plan.config.keep_checkpoints
     if not checkpoint_bytes:
         return _in_checkpoints(plan, keep)
     use, few = _of(plan, checkpoint_bytes, keep), ""
-    if plan.config.storage is None:
-        use, free = use.plus(_of_the_rest(plan)), _free(plan.folder)
-        few = f"; the disk has {size(free)} free" if free < use.most else ""
-    like = f" as in {source}" if source else ""
+    if plan.config.storage is None and (free := _free(plan.folder)) < use.most:
+        few = f"; the disk has {size(free)} free"
     return (
         f"at most {size(use.most)} while it runs{_each(plan)}, {size(use.end)} when it has ended, "
-        f"with checkpoints of {size(checkpoint_bytes)}{like}{few}"
+        f"with checkpoints of {size(checkpoint_bytes)}{few}"
     )
 
 
@@ -129,46 +108,10 @@ def _of(plan: Plan, checkpoint_bytes: float, keep: int | str) -> DiskUse:
     return of_checkpoints(checkpoint_bytes, keep, trials, running, waiting, reruns, front)
 
 
-def _of_the_rest(plan: Plan) -> float:
-    return OF_THE_REPORT + (plan.config.num_trials or 0) * OF_A_TRIAL + plan.expected_epochs * OF_AN_EPOCH
-
-
 def _kept_bytes(checkpoint_bytes: float, keep: int | str) -> float:
     if isinstance(keep, int):
         return keep * checkpoint_bytes
     return max(bytes_of(keep) or 0, checkpoint_bytes)  # the best one is always kept
-
-
-def _seen(plan: Plan) -> tuple[int, str]:
-    """The largest checkpoint of the newest sweep of these models in the same folder, and its name; (0, "")
-    where there is none."""
-    for folder in itertools.islice(_newest_first(plan.folder.parent), MOST_LOOKED_AT):
-        if _trained(folder) != plan.config.trainables:
-            continue
-        sizes = []
-        found = (folder / checkpoint_store.FOLDER).glob(f"trial_*/epoch_*/{checkpoint_store.MANIFEST}")
-        for manifest in itertools.islice(found, MOST_LOOKED_AT):
-            with suppress(OSError, ValueError, LookupError, TypeError):  # damaged, or just removed
-                sizes.append(checkpoint_store.bytes_of(manifest.parent))
-        if sizes:
-            return max(sizes), folder.name
-    return 0, ""
-
-
-def _newest_first(results: Path) -> Iterator[Path]:
-    dated = []
-    for path in map(Path, sweeps_in(results)):
-        with suppress(OSError):
-            dated.append(((path / JOURNAL).stat().st_mtime, path))
-    return (path for _, path in sorted(dated, reverse=True))
-
-
-def _trained(sweep: Path) -> list[str]:
-    """The trainables of a sweep; [] where its settings can't be read."""
-    with suppress(Exception):  # of a file that anyone may have written
-        named = load_yaml((sweep / SWEEP_FILE).read_text())["trainable"]
-        return [named] if isinstance(named, str) else list(named)
-    return []
 
 
 def _free(folder: Path) -> int:

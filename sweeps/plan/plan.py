@@ -20,7 +20,7 @@ from sweeps.record.trials import Earlier, Ending, TrialRow, Waits
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
 from sweeps.space.point import Point, Space
-from sweeps.storage import setting as storage_setting
+from sweeps.storage.open import open_storage
 from sweeps.storage.protocol import Storage
 
 
@@ -57,7 +57,7 @@ class Plan:
     @cached_property
     def storage(self) -> Storage:
         """Where its checkpoints go."""
-        return storage_setting.open_storage(self.config.storage, self.folder)
+        return open_storage(self.config.storage, self.folder)
 
     def refusal(self, point: Point) -> Ending | None:
         """The end of a point that is never trained: its static metrics miss a constraint, or can't be

@@ -16,7 +16,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import Trainable
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.flat import FlatSpace
-from sweeps.training.data import dataset, preparation
+from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet
 
 MOST = 16
@@ -64,27 +64,6 @@ def keys(sets: Sequence[DataSet]) -> dict[str, str]:
         values = (f"{name}={value}" for name, value in each.hyperparameters.items())
         found[", ".join(["prepared data", *values])] = each.key[:16]
     return found
-
-
-def by_hyperparameters(
-    of_models: Mapping[str, Sequence[DataSet]],
-) -> dict[tuple[str, tuple[ParamValue, ...]], DataSet]:
-    """Name of a model and values of its PREPARE_PARAMS to the data set."""
-    return {
-        (name, tuple(each.hyperparameters.values())): each
-        for name, sets in of_models.items()
-        for each in sets
-    }
-
-
-def prepare(sets: Sequence[DataSet]) -> None:
-    """Prepare the data sets that are missing, on the Ray that this process is connected to.
-
-    Raises:
-        CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
-    """
-    for data_set in sets:
-        preparation.ensure_prepared(data_set)
 
 
 def _ways(space: FlatSpace | ConditionalSpace, swept: Sequence[str]) -> Iterator[Mapping[str, ParamValue]]:

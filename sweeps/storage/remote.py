@@ -2,6 +2,9 @@
 
 The folder that `sweeps/training/checkpoint_store.py` would write is packed into one file with its manifest. A
 downloaded one is unpacked on this PC and compared with its manifest. Failures are retried with longer waits.
+
+Servers are file systems of fsspec: S3 by Arrow, SFTP by `sshfs`, as fsspec's own SFTP accepts any host key,
+and hung under load. Credentials come from the SSH agent, ~/.ssh, the environment or a profile of AWS.
 """
 
 from __future__ import annotations
@@ -14,15 +17,16 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sweeps.common import atomic_io
 from sweeps.common.formatting import duration
 from sweeps.storage import scratch
-from sweeps.storage.backend import Backend
 from sweeps.storage.protocol import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
 from sweeps.training import checkpoint_store
 
+CONNECT_S, SILENT_S = 10, 20
+"""Longest wait for a host to answer, and for one that has answered before."""
 ONCE_S: tuple[float, ...] = (0.5, 2)
 """Waits between tries while the sweep's driver, and so all trials, wait."""
 TRAINING_S: tuple[float, ...] = (0.5, 2, 5, 10, 20)
@@ -31,6 +35,30 @@ NEEDED_S: tuple[float, ...] = (0.5, 2, 5, 10, 20, 40, 80, 160)
 """For one that it can't do without: at its start, and the weights at its end."""
 ARCHIVE = ".tar"
 _Answer = TypeVar("_Answer")
+
+
+class Backend(Protocol):
+    """A server with a URL."""
+
+    @property
+    def url(self) -> str:
+        """As the user gave it."""
+
+    @property
+    def root(self) -> str:
+        """Its path in the file system."""
+
+    def open(self) -> Any:
+        """The file system, connected."""
+
+    def upload(self, fs: Any, file: Path, target: str) -> None:
+        """Copy a file of this PC; it has its name there only when it is complete."""
+
+    def diagnose(self, error: Exception, fs: Any) -> tuple[str, bool]:
+        """The reason of a failure, and whether trying again is useless."""
+
+    def make(self, fs: Any) -> None:
+        """Make the folder `root`."""
 
 
 class Remote:
@@ -222,3 +250,12 @@ def _names(fs: Any, folder: str) -> list[str]:
     with suppress(FileNotFoundError):
         return [str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in fs.ls(folder, detail=True)]
     return []
+
+
+def copy_to_server(fs: Any, file: Path, target: str) -> None:
+    """Copy a file, and compare its size."""
+    with file.open("rb") as source, fs.open(target, "wb") as content:
+        shutil.copyfileobj(source, content, 2**22)
+    there, size = fs.info(target)["size"], file.stat().st_size
+    if there != size:
+        raise OSError(f"{target}: {there:,} of {size:,} bytes arrived")

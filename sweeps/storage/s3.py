@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from fsspec.implementations.arrow import ArrowFSWrapper
 from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
-from sweeps.storage.backend import CONNECT_S, SILENT_S, copy
+from sweeps.storage.remote import CONNECT_S, SILENT_S, copy_to_server
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class S3:
         return ArrowFSWrapper(arrow, skip_instance_cache=True)
 
     def upload(self, fs: Any, file: Path, target: str) -> None:
-        copy(fs, file, target)  # an object is visible only when it is complete
+        copy_to_server(fs, file, target)  # an object is visible only when it is complete
 
     def diagnose(self, error: Exception, fs: Any) -> tuple[str, bool]:
         text = " ".join(str(error).split())  # all that Arrow passes on

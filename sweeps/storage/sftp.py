@@ -13,8 +13,8 @@ import asyncssh
 from fsspec.asyn import sync
 from sshfs import SSHFileSystem
 
-from sweeps.storage.backend import CONNECT_S, SILENT_S, copy
 from sweeps.storage.protocol import DISK_IS_FULL
+from sweeps.storage.remote import CONNECT_S, SILENT_S, copy_to_server
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Sftp:
         part = f"{folder}/.{name}.{platform.node()}.part"
         fs.makedirs(folder, exist_ok=True)
         try:
-            copy(fs, file, part)
+            copy_to_server(fs, file, part)
             with fs.open(part, "rb") as content, suppress(asyncssh.SFTPOpUnsupported):
                 content.fsync()
             fs.mv(part, target)

@@ -19,7 +19,7 @@ from sweeps.analysis import sweep as analysis_sweep
 from sweeps.common.yaml_values import load_yaml
 from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.record.record import Record
-from sweeps.storage import setting as storage_setting
+from sweeps.storage.open import open_storage_of
 from tests.conftest import ROOT
 from tests.support.reports import words_of
 
@@ -186,9 +186,7 @@ def test_a_trial_that_the_end_of_the_time_cuts_short_may_be_the_best(
     assert "Retrain " in output
     params = load_yaml((tmp_path / "cut" / "best" / "params.yaml").read_text())
     assert (params["trial"], params["epoch"], params["score"]) == (cut.number, epoch, epoch)
-    newest, _ = storage_setting.open_storage_of(tmp_path / "cut").newest(
-        cut.number, {**cut.fixed, **cut.params}
-    )
+    newest, _ = open_storage_of(tmp_path / "cut").newest(cut.number, {**cut.fixed, **cut.params})
     assert newest is not None
     assert runs.best("cut") == torch.load(newest / WEIGHTS_FILE)
     so_far = f"best score {epoch} (trial {cut.number}, epoch {epoch}, unfinished)"

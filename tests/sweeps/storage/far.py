@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from sweeps.storage.open import backend_of
 from sweeps.storage.remote import Remote
-from sweeps.storage.setting import backend_of
 from tests.support.servers import SSHServer
 
 

@@ -18,7 +18,6 @@ from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
-from sweeps.storage import datasets
 from tests.support.clips import Clips
 
 
@@ -157,8 +156,6 @@ def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
     )
     plan = make_plan(config)
     assert plan.models[0].prepared == ()
-    assert datasets.by_hyperparameters({model.name: model.prepared for model in plan.models}) == {}
-    datasets.prepare([each for model in plan.models for each in model.prepared])
 
 
 @pytest.mark.slow

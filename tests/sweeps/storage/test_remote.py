@@ -13,12 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 
+from sweeps.storage.open import backend_of, open_storage
 from sweeps.storage.protocol import Storage, StorageError
-from sweeps.storage.remote import Remote
-from sweeps.storage.setting import backend_of, open_storage
+from sweeps.storage.remote import Remote, copy_to_server
 from tests.conftest import ROOT, fill_up
 from tests.support.servers import SSHServer, s3_server
 from tests.sweeps.storage.far import sftp
@@ -172,7 +174,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(
     store = sftp(server)
     store.write(3, 1, fill(100), MINE)
     code = (
-        "import os\nfrom sweeps.storage.setting import backend_of\nfrom sweeps.storage.remote import Remote\n"
+        "import os\nfrom sweeps.storage.open import backend_of\nfrom sweeps.storage.remote import Remote\n"
         f"store = Remote(backend_of({server.url!r}), 'NAME')\n"
         "fill = lambda folder: (folder / 'weights.pt').write_bytes(os.urandom(200_000_000))\n"
         f"store.write(3, {epoch}, fill, {MINE!r})\n"
@@ -207,3 +209,25 @@ def test_a_full_disk_of_the_host_is_named_and_leaves_the_one_before(
     others.unlink()
     store.write(3, 2, fill(1 * MB), MINE)
     assert store.epochs(3) == [2, 1]
+
+
+class Short:
+    """A file system that says of every file that a part of it arrived."""
+
+    def __init__(self, fs: Any, arrived: int) -> None:
+        self.open, self._arrived = fs.open, arrived
+
+    def info(self, target: str) -> dict[str, int]:
+        return {"size": self._arrived}
+
+
+def test_a_copy_has_the_content_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(range(256)) * 20_000)
+    copy_to_server(fsspec.filesystem("file"), tmp_path / "a", str(tmp_path / "b"))
+    assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
+
+
+def test_a_copy_of_which_a_part_arrived_is_named_with_how_much(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(12_345))
+    with pytest.raises(OSError, match=rf"{tmp_path}/b: 9,999 of 12,345 bytes arrived"):
+        copy_to_server(Short(fsspec.filesystem("file"), 9999), tmp_path / "a", str(tmp_path / "b"))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.storage.open import backend_of
 from sweeps.storage.protocol import StorageError
 from sweeps.storage.remote import Remote
-from sweeps.storage.setting import backend_of
 from tests.support.servers import s3_server
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sweeps.storage.open import backend_of
 from sweeps.storage.protocol import StorageError
 from sweeps.storage.remote import Remote
-from sweeps.storage.setting import backend_of
 from tests.support.servers import SSHServer
 from tests.sweeps.storage.far import sftp
 

@@ -18,8 +18,8 @@ import ray
 import torch
 
 from sweeps.storage.folder import Folder
+from sweeps.storage.open import backend_of
 from sweeps.storage.remote import Remote
-from sweeps.storage.setting import backend_of
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.report import Report

@@ -12,8 +12,8 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
 from sweeps.storage.folder import Folder
+from sweeps.storage.open import check_setting
 from sweeps.storage.remote import Remote
-from sweeps.storage.setting import check_setting
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,9 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.config.sweep_folder import SWEEP_FILE
-from sweeps.storage.backend import Backend
 from sweeps.storage.folder import Folder
 from sweeps.storage.protocol import Storage
-from sweeps.storage.remote import Remote
+from sweeps.storage.remote import Backend, Remote
 
 SCHEMES = ("s3", "sftp")
 FORMS = "s3://bucket/prefix or sftp://[user@]host[:port]/path"
