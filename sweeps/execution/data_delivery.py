@@ -21,8 +21,9 @@ from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
 from sweeps.storage import folder_reader
-from sweeps.storage.data_source import READER, PreparedData, prepared_data
+from sweeps.storage.data_source import READER, PreparedData, cluster_data, local_data
 from sweeps.training.data import dataset
+from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.preparation import ensure_prepared
 
 READS = 8
@@ -34,9 +35,14 @@ Raw = tuple[Description, Mapping[str, ParamValue]]
 
 def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], PreparedData]:
     """How a PC gets the data, by trainable and values of its PREPARE_PARAMS."""
-    is_copied = plan.config.address is not None and plan.config.data == "copy"
+
+    def source(data_set: DataSet) -> PreparedData:
+        if plan.config.address is None:
+            return local_data(data_set)
+        return cluster_data(data_set, is_copied=plan.config.data == "copy")
+
     return {
-        (model.name, tuple(each.hyperparameters.values())): prepared_data(each, is_copied=is_copied)
+        (model.name, tuple(each.hyperparameters.values())): source(each)
         for model in plan.models
         for each in model.prepared
     }

@@ -103,7 +103,12 @@ class PreparedData:
         return dataset.root() / Path(self.original.folder).name
 
 
-def prepared_data(data_set: DataSet, *, is_copied: bool) -> PreparedData:
+def local_data(data_set: DataSet) -> PreparedData:
+    """A data set for this PC alone, of which no file is compared."""
+    return PreparedData(Original(str(data_set.folder), ()), platform.node(), is_copied=False)
+
+
+def cluster_data(data_set: DataSet, *, is_copied: bool) -> PreparedData:
     """A data set of this PC, for others to use.
 
     Raises:

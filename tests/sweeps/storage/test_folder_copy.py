@@ -71,7 +71,7 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Original:
     Manifest(columns=columns, splits=splits, fingerprint=data_set.key).write(data_set.folder)
     for path in data_set.folder.iterdir():
         os.utime(path, OLD)
-    described = data_source.prepared_data(data_set, is_copied=True).original
+    described = data_source.cluster_data(data_set, is_copied=True).original
     monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "ours"))
     return described
 
