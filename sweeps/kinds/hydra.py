@@ -21,21 +21,11 @@ from typing import Any
 import yaml
 
 from sweeps.common import project
-from sweeps.common.errors import UserError, first_line
+from sweeps.common.errors import UserError
 from sweeps.common.formatting import pip_install
+from sweeps.common.yaml_values import nearest
 from sweeps.kinds import settings_tree
 from sweeps.kinds.configured_project import OF_TRAINER, Built, ConfiguredProject, of_fit, spec_of, why_owned
-from sweeps.kinds.hydra_settings import (
-    DATA,
-    TARGET,
-    compose_settings,
-    find_programs,
-    find_settings,
-    path_from_project,
-    plain,
-    resolved,
-    why_lost,
-)
 from sweeps.kinds.trainable import Description
 from sweeps.kinds.trainer_options import FREE
 
@@ -46,8 +36,11 @@ NOT_SWEPT = ("hydra", "paths", "logger", "callbacks", "trainer", "seed", "ckpt_p
 """Sections that this program sets, that say where files are, or of which only a part is swept."""
 OVERRIDE = re.compile(r"~|\+{0,2}[\w./@-]+=")
 VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
-OWN_RESOLVER = re.compile(r"\$\{(?!oc\.|hydra:|now:)[\w.]+:")
-"""Of a project, since OmegaConf and Hydra have the others."""
+TARGET = "_target_"
+DATA = ("data", "datamodule", "data_module")
+"""Names of the section of the data module, the first one that is there."""
+DEFAULT_NAMES = ("config", "train")
+NOT_RUN = "not run; where yours computes settings, give it: --hydra src/train.py"
 ADVICE = "If your program provides it, give the program: --hydra src/train.py"
 MISSING = "???"
 """The value of a setting that has none."""
@@ -66,7 +59,7 @@ def find(name: str) -> HydraProject:
     if importlib.util.find_spec(NEEDS) is None:
         raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
     found = _found(name, flag, given, overrides)
-    if faults := [*found.faults_of_targets(), *found.faults_of_references()]:
+    if faults := list(found.faults()):
         raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
     return found
 
@@ -83,53 +76,92 @@ def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraP
     """The project of a folder with settings, or of a program."""
     from sweeps.kinds import hydra_program
 
-    place, composed = None, None
-    if given.endswith(".py"):
-        programs = [(project.folder() / Path(given).expanduser()).absolute()]
-        if not programs[0].is_file():
-            raise UserError(f"{flag}: no such file. Give a program, CONFIG_DIR or CONFIG_DIR/NAME")
-    else:
-        place = find_settings(flag, given)
-        programs = find_programs(*place)
+    here = str(project.folder())
+    hydra_program.set_hydra_config(here)
+    if not given.endswith(".py"):
+        place = _find_settings(flag, given)
+        tree = hydra_program.plain(_composed(flag, *place, overrides))
+        return HydraProject(name, tree, _primary_file(*place), folder=here)
+    file = _in_project(given)
+    if not file.is_file():
+        raise UserError(f"{flag}: no such file. Give a program, CONFIG_DIR or CONFIG_DIR/NAME")
+    files: tuple[str, ...] = ()
+    tree: dict[str, Any] = {}
 
     def settings(path: str | None, primary: str | None) -> Any:
-        nonlocal place, composed
-        if place is None:
-            place = find_settings(flag, str(programs[0].parent / (path or "") / (primary or "")))
-        composed = compose_settings(flag, *place, overrides)
-        return composed.copy()
+        nonlocal files, tree
+        place = _find_settings(flag, str(file.parent / (path or "") / (primary or "")))
+        config = _composed(flag, *place, overrides)
+        files, tree = _primary_file(*place), hydra_program.plain(config)
+        return config
 
-    here, program, computed, why = str(project.folder()), "", {}, ""
-    hydra_program.set_hydra_config(here)
-    if len(programs) == 1:
-        program = project.dotted(programs[0])
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                run = hydra_program.run(program, settings)
-            computed = _changed(plain(composed), plain(run.config))
-        except hydra_program.ProgramFailed as error:
-            if place is None or given.endswith(".py"):
-                raise UserError(f"{flag}: {error}") from None
-            program, why = "", f"not run: {error}"
-    elif programs:
-        listed = [str(path_from_project(file)) for file in programs]
-        why = f"not run, since there are several: {', '.join(listed)}; give one, as --hydra {listed[0]}"
-    assert place is not None
-    if composed is None:
-        try:
-            composed = compose_settings(flag, *place, overrides)
-        except UserError as error:
-            raise UserError(f"{error}. The program is {why}" if why else str(error)) from None
-    file = place[0] / f"{place[1]}.yaml"
-    return HydraProject(
-        name,
-        plain(composed),
-        (str(path_from_project(file)),),
-        program,
-        computed,
-        here,
-        why,
+    program = project.dotted(file)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            run = hydra_program.run(program, settings)
+    except hydra_program.ProgramFailed as error:
+        raise UserError(f"{flag}: {error}") from None
+    return HydraProject(name, tree, files, program, _changed(tree, hydra_program.plain(run.config)), here)
+
+
+def _in_project(given: str) -> Path:
+    return (project.folder() / Path(given).expanduser()).absolute()
+
+
+def _find_settings(flag: str, given: str) -> tuple[Path, str]:
+    """The folder of the settings, absolute, and the name of the primary file."""
+    path = _in_project(given)
+    if path.is_dir():
+        names = sorted(file.stem for file in path.glob("*.yaml"))
+        found = [name for name in DEFAULT_NAMES if name in names] or (names if len(names) == 1 else [])
+        if not found:
+            listed = ", ".join(f"{given}/{name}" for name in names) or "none is there"
+            raise UserError(f"{flag}: give the primary file too: {listed}")
+        return path, found[0]
+    path = path.with_suffix("") if path.suffix == ".yaml" else path
+    if path.with_suffix(".yaml").is_file():
+        return path.parent, path.name
+    if not path.parent.is_dir():
+        raise UserError(f"{flag}: no such folder: {path.parent}. Give CONFIG_DIR or CONFIG_DIR/NAME")
+    names = [file.stem for file in path.parent.glob("*.yaml")]
+    hint = nearest(path.name, names)
+    raise UserError(
+        f"{flag}: {path.parent} has no {path.name}.yaml.{hint} Files: {', '.join(names) or 'none'}"
     )
+
+
+def _primary_file(folder: Path, name: str) -> tuple[str]:
+    file, here = folder / f"{name}.yaml", project.folder()
+    return (str(file.relative_to(here) if file.is_relative_to(here) else file),)
+
+
+def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> Any:
+    """The settings.
+
+    Raises:
+        UserError: Hydra can't compose them, or a section is missing or no section.
+    """
+    from sweeps.kinds import hydra_program
+
+    try:
+        config = hydra_program.compose_settings(folder, name, overrides)
+    except Exception as error:  # Hydra's and OmegaConf's have several classes
+        wrong = flag
+        with contextlib.suppress(Exception):
+            hydra_program.compose_settings(folder, name, ())
+            wrong = f"--hydra-overrides {' '.join(overrides)}" if overrides else flag
+        raise UserError(f"{wrong}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+    found = hydra_program.plain(config)
+    sections = ("model", *DATA, "trainer", "callbacks")
+    if faults := [n for n in sections if found.get(n) is not None and not isinstance(found[n], Mapping)]:
+        raise UserError("\n".join(f"{flag}: {n} is {found[n]!r}, and must be a section" for n in faults))
+    lacking = [
+        part for part in (("model",), DATA) if not any(TARGET in (found.get(each) or {}) for each in part)
+    ]
+    if lacking:
+        words = ", and none of ".join(", ".join(part) for part in lacking)
+        raise UserError(f"{flag}: no section of {words} with a {TARGET}: it has {', '.join(map(str, found))}")
+    return config
 
 
 def _overrides(parts: Sequence[str]) -> list[str]:
@@ -156,10 +188,9 @@ class HydraProject(ConfiguredProject):
         name: as it was given to the command.
         tree: settings, whose references to others are not resolved.
         files: the primary file; () in another process, which checks no values.
-        program: module of the project's own program; "" where none is run.
+        program: module of the project's own program; "" where the settings are all that is needed.
         computed: settings that it has set before it instantiates anything, by path.
         folder: in which the command was typed.
-        why_no_program: for the plan.
     """
 
     class_key = TARGET
@@ -173,10 +204,8 @@ class HydraProject(ConfiguredProject):
         program: str = "",
         computed: Mapping[str, Any] | None = None,
         folder: str = "",
-        why_no_program: str = "",
     ) -> None:
         self._program, self._computed, self._folder = program, computed or {}, folder
-        self._why_no_program = why_no_program
         super().__init__(NAME, name, tree, files)
 
     @property
@@ -194,10 +223,7 @@ class HydraProject(ConfiguredProject):
     def hyperparameters(self) -> dict[str, Any]:
         kept = {key: value for key, value in self.tree.items() if key not in NOT_SWEPT and value is not None}
         of_trainer = {name: self.trainer[name] for name in OF_TRAINER if name in self.trainer}
-        callbacks = {
-            name: each for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))
-        }
-        found = settings_tree.leaves({**kept, "trainer": of_trainer, "callbacks": callbacks})
+        found = settings_tree.leaves({**kept, "trainer": of_trainer, "callbacks": self._taken_callbacks()})
         return {
             path: value
             for path, value in found
@@ -221,36 +247,22 @@ class HydraProject(ConfiguredProject):
                 raise ValueError(f"{path}: {value!r}: must be a number, as {own} in the settings")
 
     def build(self, values: Mapping[str, Any]) -> Built:
-        from omegaconf import OmegaConf
-
         from sweeps.kinds import hydra_program
 
-        config: Any = OmegaConf.create(settings_tree.with_values(self.tree, {}, values))
+        config = hydra_program.config_of(settings_tree.with_values(self.tree, {}, values))
         hydra_program.set_hydra_config(self._folder)
         data = next(name for name in DATA if TARGET in (config.get(name) or {}))
         built: Mapping[str, Any] = {}
         if self._program:
-            try:
-                run = hydra_program.run(self._program, lambda *_: config, ("model", data))
-                config, built = run.config, run.built
-            except hydra_program.ProgramFailed as error:  # it may need files that only the driver's PC has
-                if self._needs_program:
-                    raise
-                print(f"{error}. Its settings need nothing of it.", flush=True)
+            run = hydra_program.run(self._program, lambda *_: config, ("model", data))
+            config, built = run.config, run.built
         made = [
             built[name] if name in built else hydra_program.instantiated(config[name])
             for name in (data, "model")
         ]
-        of_trainer = resolved({name: config.trainer[name] for name in FREE if name in self.trainer})
-        kept = [name for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))]
-        callbacks = [hydra_program.instantiated(config.callbacks[name]) for name in kept]
+        of_trainer = {name: config.trainer[name] for name in FREE if name in self.trainer}
+        callbacks = [hydra_program.instantiated(config.callbacks[name]) for name in self._taken_callbacks()]
         return Built(made[1], made[0], {**of_trainer, "callbacks": callbacks})
-
-    @property
-    def _needs_program(self) -> bool:
-        """Whether the settings are not complete without what the program does."""
-        is_missing = any(value == MISSING for _, value in settings_tree.leaves(self.tree))
-        return bool(self._computed or OWN_RESOLVER.search(json.dumps(self.tree))) or is_missing
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
         tree = settings_tree.with_values(self.tree, {}, values)
@@ -267,41 +279,23 @@ class HydraProject(ConfiguredProject):
             if path.rpartition(".")[2] == TARGET:  # a class, or a method of one
                 yield from (name for end in (1, 2) if spec_of(name := ".".join(parts[:-end])) is not None)
 
-    def faults_of_targets(self) -> Iterator[str]:
-        """Classes of what a trial is built of that can't be imported, with the reason."""
+    def faults(self) -> Iterator[str]:
+        """Of what a trial is built of: classes that can't be imported, and values that can't be computed."""
+        from sweeps.kinds import hydra_program
+
         built = {name: self.tree[name] for name in ("model", *DATA) if name in self.tree}
-        built |= {
-            "callbacks": {n: each for n, each in self._callbacks().items() if not why_owned(each[TARGET])}
-        }
-        for path, value in settings_tree.leaves(built):
+        for path, value in settings_tree.leaves({**built, "callbacks": self._taken_callbacks()}):
             is_class = path.rpartition(".")[2] == TARGET and not settings_tree.is_reference(value)
-            if is_class and (why := why_lost(str(value))):
+            if is_class and (why := hydra_program.why_lost(str(value))):
                 yield f"{path} {value}: {why}"
-
-    def faults_of_references(self) -> Iterator[str]:
-        """Settings of what a trial is built of whose values can't be computed, with the reason."""
-        from omegaconf import OmegaConf, errors
-
-        config: Any = OmegaConf.create(dict(self.tree))
-        for path, value in self._computed.items():
-            OmegaConf.update(config, path, value)
-        callbacks = [f"callbacks.{n}" for n, each in self._callbacks().items() if not why_owned(each[TARGET])]
-        trainer = [f"trainer.{name}" for name in FREE if name in self.trainer]
-        for path in ("model", *(name for name in DATA if name in self.tree), *callbacks, *trainer):
-            try:
-                section = OmegaConf.select(config, path)
-                if OmegaConf.is_config(section):
-                    OmegaConf.to_container(section, resolve=True)
-            except errors.OmegaConfBaseException as error:
-                is_later = self._program and not isinstance(error, errors.UnsupportedInterpolationType)
-                if not is_later:  # else the program may set it when it has built the data
-                    why = f"The program is {self._why_no_program}" if self._why_no_program else ""
-                    yield f"{error.full_key}: {first_line(error)}. {why or ADVICE}"
+        paths = [*built, *(f"callbacks.{name}" for name in self._taken_callbacks())]
+        paths += [f"trainer.{name}" for name in FREE if name in self.trainer]
+        for path, why in hydra_program.unresolved(self.tree, self._computed, paths, bool(self._program)):
+            yield f"{path}: {why}. {ADVICE}"
 
     def notes(self) -> list[tuple[str, str]]:
         said = f"{self._program}: run in each trial until it has built the model and its data"
-        given = said if self._program else self._why_no_program
-        return [*([("program", given)] if given else []), *super().notes()]
+        return [("program", said if self._program else NOT_RUN), *super().notes()]
 
     def why_not_here(self, path: str, value: Any) -> str:
         if path in self._computed:
@@ -325,6 +319,9 @@ class HydraProject(ConfiguredProject):
             for primary in self.files
             for file in (project.folder() / primary).parent.joinpath(group).glob("*.yaml")
         )
+
+    def _taken_callbacks(self) -> dict[str, Mapping[str, Any]]:
+        return {name: each for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))}
 
     def _callbacks(self) -> dict[str, Mapping[str, Any]]:
         given = self.tree.get("callbacks") or {}

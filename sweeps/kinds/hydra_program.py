@@ -1,9 +1,9 @@
-"""Run a Hydra project's own program up to a point, in this process: its settings, or what it builds.
+"""What Hydra does for a project: it composes its settings, builds its objects, and runs its own program.
 
-What it does before has its effect: resolvers that it registers, stored configs, values that it computes. Its
-`hydra.main` gets the settings from here, and writes no output folder. The program is left at the first object
-that it builds, or where it has built those of a trial, or would make or use its Trainer. Public functions of
-Hydra and methods of Lightning are replaced meanwhile.
+The program runs up to a point, in this process. What it does before has its effect: resolvers that it
+registers, stored configs, values that it computes. Its `hydra.main` gets the settings from here, and writes
+no output folder. It is left at the first object that it builds, or where it has built those of a trial, or
+would make or use its Trainer. Public functions of Hydra and methods of Lightning are replaced meanwhile.
 https://hydra.cc/docs/advanced/hydra-command-line-flags/
 """
 
@@ -12,10 +12,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import logging
 import os
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch import Trainer, seed_everything
-from omegaconf import OmegaConf, open_dict, read_write
+from omegaconf import OmegaConf, errors, open_dict, read_write
 
 from sweeps.common import machine_folders
-from sweeps.common.errors import innermost, reason_of
+from sweeps.common.errors import causes, first_line, innermost, reason_of
 
 SEED = "PL_GLOBAL_SEED"
 """Lightning's variable of the seed of a run."""
@@ -129,6 +130,61 @@ def instantiated(config: Any, *arguments: Any, **options: Any) -> Any:
     except hydra.errors.InstantiationException as error:
         wrapped = innermost(error)
     raise wrapped
+
+
+def compose_settings(folder: Path, name: str, overrides: Sequence[str]) -> Any:
+    """The settings that Hydra composes of a folder and the name of the primary file."""
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_dir(str(folder), version_base=None):
+        return hydra.compose(name, [*overrides])
+
+
+def config_of(tree: Mapping[str, Any]) -> Any:
+    """Settings as Hydra has them."""
+    return OmegaConf.create(dict(tree))
+
+
+def unresolved(
+    tree: Mapping[str, Any], computed: Mapping[str, Any], paths: Sequence[str], has_program: bool
+) -> Iterator[tuple[str, str]]:
+    """Settings at paths whose values can't be computed, each with the reason.
+
+    Args:
+        tree: settings.
+        computed: what the program sets, by path.
+        paths: to look at.
+        has_program: whether a program may set more when it has built the data.
+    """
+    config = config_of(tree)
+    for path, value in computed.items():
+        OmegaConf.update(config, path, value)
+    for path in paths:
+        try:
+            section = OmegaConf.select(config, path)
+            if OmegaConf.is_config(section):
+                OmegaConf.to_container(section, resolve=True)
+        except errors.OmegaConfBaseException as error:
+            if not has_program or isinstance(error, errors.UnsupportedInterpolationType):
+                yield str(error.full_key), first_line(error)
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """Settings with lists and dicts in place of OmegaConf's, whose references to others are not resolved."""
+    found: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    return dict(found)
+
+
+def why_lost(target: str) -> str:
+    """Why a class or function can't be imported; "" where it can."""
+    logging.disable(logging.ERROR)  # Hydra would log the error, too
+    try:
+        hydra.utils.get_object(target)
+    except Exception as error:  # whatever the module raises
+        first = next((each for each in causes(error) if isinstance(each, ImportError)), error)
+        return " ".join(str(first).split())
+    finally:
+        logging.disable(logging.NOTSET)
+    return ""
 
 
 def set_hydra_config(folder: str) -> None:

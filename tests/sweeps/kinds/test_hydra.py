@@ -232,11 +232,10 @@ def own(here: Path) -> Path:
     return here
 
 
-@pytest.mark.parametrize("given", ["configs/own", "src/own.py"])
 def test_what_the_program_provides_is_there(
-    own: Path, given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = planned("--hydra", given, *OWN)
+    plan = planned("--hydra", "src/own.py", *OWN)
     assert "src.own: run in each trial until it has built the model" in describe(plan)
     assert "words of the program" not in capsys.readouterr().out
     assert "src/own.py" in identity(plan)["code"]
@@ -253,7 +252,7 @@ def test_what_the_program_provides_is_there(
 
 
 def test_the_seed_is_that_of_the_trial_and_not_of_the_program(own: Path) -> None:
-    trainable = planned("--hydra", "configs/own", *OWN).models[0].trainable
+    trainable = planned("--hydra", "src/own.py", *OWN).models[0].trainable
     weights = []
     for seed in (1, 2, 1):
         fit = Fit(
@@ -268,7 +267,7 @@ def test_the_seed_is_that_of_the_trial_and_not_of_the_program(own: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--hydra", "configs/own", *OWN, "model.hidden=2,4"), "--ranges model.hidden: src.own sets it"),
+        (("--hydra", "src/own.py", *OWN, "model.hidden=2,4"), "--ranges model.hidden: src.own sets it"),
         (("--hydra", "src/none.py", *OWN), "--hydra src/none.py: no such file"),
         (("--hydra", "net_project/nothing.py", *OWN), "python -m net_project.nothing ends before it"),
     ],
@@ -286,19 +285,6 @@ def test_a_reference_that_nobody_resolves_is_told_before_anything_starts(own: Pa
     (own / "configs" / "optimizer").mkdir()
     (own / "configs" / "optimizer" / "here.yaml").write_text("lr: 0.5")
     arguments = ("--hydra", "configs/own", *OWN)
-    with pytest.raises(UserError, match=r"model\.lr: Unsupported interpolation type none_has"):
+    nobody = r"model\.lr: Unsupported interpolation type none_has. If your program provides it, give the "
+    with pytest.raises(UserError, match=nobody):
         planned(*arguments, "--hydra-overrides", "model.lr='${none_has:1}'")
-
-
-def test_one_of_several_programs_is_to_be_given(own: Path) -> None:
-    (own / "src" / "other.py").write_text(OWN_PROGRAM)
-    (own / "src" / "unlike.py").write_text(OWN_PROGRAM.replace('"own"', '"train"'))
-    several = "not run, since there are several: src/other.py, src/own.py; give one, as --hydra src/other"
-    with pytest.raises(UserError, match=several):
-        planned("--hydra", "configs/own", *OWN, "--hydra-overrides", "model.lr='${none_has:1}'")
-
-
-def test_a_program_that_fails_is_left_out_where_nothing_needs_it(own: Path) -> None:
-    (own / "train.py").write_text("raise ValueError('today')\n" + (own / "train.py").read_text())
-    said = " ".join(describe(planned(*RUN, "--ranges", "model.lr=0.1..1")).split())
-    assert "program not run: python -m train ends before it instantiates anything: ValueError: today" in said
