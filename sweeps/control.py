@@ -17,7 +17,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
-from sweeps.config import steering
+from sweeps.config import control_commands
 from sweeps.config.sweep_folder import no_sweep
 from sweeps.record import control_requests
 
@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         prog="sweeps control",
         usage="%(prog)s results/NAME COMMAND [--address HOST:PORT]",
         description="Steer a running sweep. It answers at once what will happen.\n\ncommands:\n"
-        + "\n".join(f"  {words:<21} {does}" for words, does in steering.COMMANDS.items()),
+        + "\n".join(f"  {words:<21} {does}" for words, does in control_commands.COMMANDS.items()),
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("folder", nargs="?", metavar="results/NAME", help="The sweep.")
@@ -63,11 +63,11 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     addresses, others = cli_parser.take_all(tokens, "--address", "HOST:PORT")
     values = parser.values_of([*others, *(word for each in addresses for word in ("--address", each))])
-    if values.folder in steering.NAMES:
+    if values.folder in control_commands.NAMES:
         raise UserError(f"{values.folder}: give the folder first, as in {_example(values.folder)}")
     if values.folder is None:
         raise UserError(f"give the folder of a sweep and a command, as in {_example('pause')}")
-    steering.parse(values.words)
+    control_commands.parse(values.words)
     return Asked(values.folder, tuple(values.words), values.address)
 
 

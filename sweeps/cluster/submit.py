@@ -26,7 +26,7 @@ from sweeps.common.cli import parser
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
 from sweeps.config import plugins
-from sweeps.config.steering import WITHDRAWN
+from sweeps.config.control_commands import WITHDRAWN
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.kinds import registry, source_files

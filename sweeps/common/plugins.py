@@ -11,9 +11,7 @@ import importlib.util
 import logging
 import os
 import pkgutil
-import signal
 import symtable
-import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +24,6 @@ from sweeps.common import imports, project
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, pip_install, show_paths_from
 from sweeps.common.project import TRAINABLES
-from sweeps.common.stop_signals import STOPS
 from sweeps.common.yaml_values import nearest
 
 
@@ -88,7 +85,7 @@ def find(kind: Kind, name: str) -> ModuleType:
     project.enter()
     path = path_of(kind, name)
     if not _exists(path):
-        raise UserError(_hidden(kind, name, path) or _no_such(kind, name))
+        raise UserError(_no_such(kind, name))
     module = _import(kind, name, path)
     lacking = [entry for entry in kind.defines if not hasattr(module, entry)]
     if lacking:
@@ -143,22 +140,6 @@ def _no_such(kind: Kind, name: str) -> str:
         listed = ", ".join([*known, "the path of a .py file, or a dotted path to a module of yours"])
     hint = nearest(name, [*known, *near])
     return f"{kind.flag} {name}: no such {kind.name}.{hint} Choices: {listed}."
-
-
-def _hidden(kind: Kind, name: str, path: str) -> str:
-    """The message for a file of the project whose package Python takes from elsewhere; "" for any other.
-
-    A folder without an `__init__.py` is a package only if no other folder of Python's path has one.
-    """
-    own, package = project.file_in(project.folder(), path), path.partition(".")[0]
-    here = project.folder() / package
-    spec = importlib.util.find_spec(package) if own and not (here / "__init__.py").is_file() else None
-    if own is None or spec is None or spec.origin is None:
-        return ""
-    return (
-        f"{kind.flag} {name}: Python takes the package {package} from {Path(spec.origin).parent}, so that it "
-        f"does not see {own}. Put an empty __init__.py into {here}, or rename that folder"
-    )
 
 
 def beside(name: str) -> list[str]:
@@ -224,29 +205,17 @@ def enter_folder_of(path: str) -> None:
 
 @contextmanager
 def _kept_process(path: str) -> Iterator[None]:
-    """Keep the folder, the words, the signals and the log of this process, whatever a user's file changes.
-
-    Meanwhile the words begin with the name of that file, for a usage text of its own, and the terminal can't
-    be read, as in the process of a trial.
-    """
-    folder, words, terminal = Path.cwd(), sys.argv, sys.stdin
-    log = logging.getLogger()
-    level, log_handlers = log.level, log.handlers[:]
-    handlers = {number: signal.getsignal(number) for number in STOPS}
-    sys.argv = [f"{path.rpartition('.')[2]}.py", *words[1:]]
+    """Keep the folder and the log of this process, whatever the import of a user's file changes."""
+    folder, log = Path.cwd(), logging.getLogger()
+    level, handlers = log.level, log.handlers[:]
     try:
-        with Path(os.devnull).open(encoding="utf-8") as sys.stdin:
-            yield
+        yield
     finally:
-        sys.argv, sys.stdin = words, terminal
         log.setLevel(level)
-        log.handlers[:] = log_handlers
+        log.handlers[:] = handlers
         if Path.cwd() != folder:
             _folders[path] = Path.cwd()
             os.chdir(folder)
-        for number, handler in handlers.items():
-            if signal.getsignal(number) != handler:
-                signal.signal(number, handler)
 
 
 def _import(kind: Kind, name: str, path: str) -> ModuleType:
@@ -262,7 +231,7 @@ def _import(kind: Kind, name: str, path: str) -> ModuleType:
         ]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         said = f"{type(error).__name__}: {error}".removesuffix(": ")
-        if isinstance(error, SystemExit | EOFError):
+        if isinstance(error, SystemExit):
             said = (
                 f"it ends the program ({said}). Put what only a program does, such as reading flags, below "
             )

@@ -6,9 +6,10 @@ import importlib
 import importlib.util
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import yaml
@@ -63,12 +64,22 @@ class ConfiguredProject(Trainable):
     """What the settings are of, for messages."""
     class_key: str
     """Key of the class of an object in the settings."""
+    arguments_key = ""
+    """Key of the arguments of an object; "" where they are beside its class."""
+    callbacks_path: str
+    """Where the settings have the callbacks."""
+    seed: str
+    """Key of the seed."""
+    not_swept: tuple[str, ...]
+    """Sections that the sweep sets, that say where files are, or of which only a part is swept."""
+    computed: Mapping[str, Any] = MappingProxyType({})
+    """Settings that the project's program sets, by path."""
 
     def __init__(self, kind: str, name: str, tree: Mapping[str, Any], files: tuple[str, ...]) -> None:
         self.tree, self.files = tree, files
         params_class = settings_tree.params_class(self.hyperparameters, self.check)
-        content = Description(kind, name, json.dumps(self.content))
-        super().__init__(content, params_class, self._monitored())
+        description = Description(kind, name, json.dumps(self.content))
+        super().__init__(description, params_class, self._monitored())
         self.precision = PRECISIONS.get(str(self.trainer.get("precision")), "auto")
         self.rest = f"the rest as {self._has_it}"
         self._last: tuple[Any, Any, dict[str, Any]] = (None, None, {})
@@ -79,15 +90,10 @@ class ConfiguredProject(Trainable):
     def content(self) -> Mapping[str, Any]:
         """All that another process needs."""
 
-    @cached_property
-    @abstractmethod
-    def hyperparameters(self) -> dict[str, Any]:
-        """Path to value."""
-
     @property
     @abstractmethod
-    def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Class path and arguments of each callback in the settings."""
+    def callbacks(self) -> Mapping[str, Mapping[str, Any]]:
+        """Key to settings of each callback."""
 
     @property
     @abstractmethod
@@ -97,6 +103,10 @@ class ConfiguredProject(Trainable):
     @abstractmethod
     def check(self, values: Mapping[str, Any]) -> None:
         """Raise a ValueError where values do not fit."""
+
+    @abstractmethod
+    def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings with these hyperparameters."""
 
     @abstractmethod
     def build(self, values: Mapping[str, Any]) -> Built:
@@ -110,22 +120,55 @@ class ConfiguredProject(Trainable):
     def modules(self) -> Iterator[str]:
         """Modules that train; those of installed packages are left out later."""
 
-    @abstractmethod
-    def why_not_here(self, path: str, value: Any) -> str:
+    def why_not_here(self, path: str) -> str:
         """Why a path of the settings is not to be swept in this kind of project; "" where it may be."""
+        return ""
 
     @property
     def trainer(self) -> Mapping[str, Any]:
         """Settings of the Trainer."""
         return self.tree.get("trainer") or {}
 
+    @property
+    def taken_callbacks(self) -> dict[str, Mapping[str, Any]]:
+        """Those that a trial has."""
+        return {key: each for key, each in self.callbacks.items() if not self._why_owned(each)}
+
+    @cached_property
+    def hyperparameters(self) -> dict[str, Any]:
+        """Path to value."""
+        kept = {name: each for name, each in self.tree.items() if each is not None}
+        kept = {name: each for name, each in kept.items() if name not in (self.seed, *self.not_swept)}
+        kept["trainer"] = {name: self.trainer[name] for name in OF_TRAINER if name in self.trainer}
+        places = settings_tree.leaves(self.taken_callbacks, tuple(self.callbacks_path.split(".")))
+        return {
+            path: value
+            for path, value in (*settings_tree.leaves(kept), *places)
+            if not settings_tree.is_reference(value) and path not in self.computed
+        }
+
+    def _why_owned(self, callback: Mapping[str, Any]) -> str:
+        return why_owned(str(callback.get(self.class_key)))
+
     def _monitored(self) -> Objective | None:
         """What its callbacks monitor; None where nothing is."""
         for name in MONITORS:
-            for path, arguments in self.callbacks:
-                if path.endswith(f".{name}") and isinstance(arguments.get("monitor"), str):
-                    return Objective(arguments["monitor"], "max" if arguments.get("mode") == "max" else "min")
+            for each in self.callbacks.values():
+                own = (each.get(self.arguments_key) or {}) if self.arguments_key else each
+                if str(each.get(self.class_key)).endswith(f".{name}") and isinstance(own.get("monitor"), str):
+                    return Objective(own["monitor"], "max" if own.get("mode") == "max" else "min")
         return None
+
+    def exported(self, values: Mapping[str, Any], fit: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings with which the project's own program trains as a trial does; the arguments of `export`."""
+        tree = self.settings(values)
+        trainer: dict[str, Any] = {**(tree.get("trainer") or {}), "max_epochs": fit["max_epochs"]}
+        if (precision := fit.get("precision", "auto")) != "auto":
+            trainer["precision"] = IN_LIGHTNING.get(precision, precision)
+        if steps := fit.get("epoch_steps"):
+            trainer["limit_train_batches"] = steps * (trainer.get("accumulate_grad_batches") or 1)
+        seed = {self.seed: fit["seed"]} if self.seed in tree else {}
+        return {**tree, "trainer": trainer, **seed}
 
     def describe_data(self, params: Any) -> str:
         return f"as {self._has_it}"
@@ -177,8 +220,8 @@ class ConfiguredProject(Trainable):
         overruled = [
             f"{name} {self._in_short(given[name])}: {owned[name]}" for name in given if name in owned
         ]
-        for path, _ in self.callbacks:
-            name, why = path.rpartition(".")[2], why_owned(path)
+        for each in self.callbacks.values():
+            name, why = str(each.get(self.class_key)).rpartition(".")[2], self._why_owned(each)
             overruled += [f"{name}: {why}"] if why else []
             kept += [] if why else [name]
         if own := self.own_trainer:
@@ -193,9 +236,14 @@ class ConfiguredProject(Trainable):
             return ""
         if settings_tree.is_reference(value):
             return f"it is computed from other settings, as {value}; give one of these"
-        if why := self.why_not_here(path, value):
+        if why := self.why_not_here(path):
             return why
         first, _, name = path.partition(".")
+        if first == self.seed:
+            return "the sweep sets it: give --seed"
+        below = path.removeprefix(f"{self.callbacks_path}.").partition(".")[0]
+        if path.startswith(f"{self.callbacks_path}.") and self._why_owned(self.callbacks.get(below, {})):
+            return "it can't be taken, in place of this callback"
         if first == "trainer" and name in trainer_options.OWNED:
             return f"the sweep sets it: {trainer_options.OWNED[name]}"
         if path in self.hyperparameters:
@@ -225,23 +273,6 @@ class ConfiguredProject(Trainable):
     def settings_files(self) -> dict[str, str]:
         whole = yaml.safe_dump(dict(self.tree), sort_keys=False)
         return {**dict.fromkeys(self.files, "{}\n"), **dict.fromkeys(self.files[:1], whole)}
-
-
-def of_fit(tree: Mapping[str, Any], fit: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the Trainer with which the project's own program trains as a trial does.
-
-    Args:
-        tree: settings of the project.
-        fit: settings of FitConfig.
-    """
-    found: dict[str, Any] = {"max_epochs": fit["max_epochs"]}
-    if (precision := fit.get("precision", "auto")) != "auto":
-        found["precision"] = IN_LIGHTNING.get(precision, precision)
-    if steps := fit.get("epoch_steps"):
-        found["limit_train_batches"] = steps * (
-            (tree.get("trainer") or {}).get("accumulate_grad_batches") or 1
-        )
-    return found
 
 
 def why_owned(class_path: str) -> str:

@@ -14,7 +14,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +24,13 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import nearest
 from sweeps.kinds import settings_tree
-from sweeps.kinds.configured_project import OF_TRAINER, Built, ConfiguredProject, of_fit, spec_of, why_owned
+from sweeps.kinds.configured_project import Built, ConfiguredProject, spec_of
 from sweeps.kinds.trainable import Description
 from sweeps.kinds.trainer_options import FREE
 
 NAME = "hydra"
 NEEDS = "hydra"
 BEST_FILE = "best.yaml"
-NOT_SWEPT = ("hydra", "paths", "logger", "callbacks", "trainer", "seed", "ckpt_path", "defaults")
-"""Sections that this program sets, that say where files are, or of which only a part is swept."""
 OVERRIDE = re.compile(r"~|\+{0,2}[\w./@-]+=")
 VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
 TARGET = "_target_"
@@ -86,7 +83,7 @@ def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraP
     if not file.is_file():
         raise UserError(f"{flag}: no such file. Give a program, CONFIG_DIR or CONFIG_DIR/NAME")
     files: tuple[str, ...] = ()
-    tree: dict[str, Any] = {}
+    tree = dict[str, Any]()
 
     def settings(path: str | None, primary: str | None) -> Any:
         nonlocal files, tree
@@ -193,8 +190,11 @@ class HydraProject(ConfiguredProject):
         folder: in which the command was typed.
     """
 
-    class_key = TARGET
     what = "the settings"
+    class_key = TARGET
+    callbacks_path = "callbacks"
+    seed = "seed"
+    not_swept = ("hydra", "paths", "logger", "callbacks", "trainer", "ckpt_path", "defaults")
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class HydraProject(ConfiguredProject):
         computed: Mapping[str, Any] | None = None,
         folder: str = "",
     ) -> None:
-        self._program, self._computed, self._folder = program, computed or {}, folder
+        self._program, self.computed, self._folder = program, computed or {}, folder
         super().__init__(NAME, name, tree, files)
 
     @property
@@ -214,25 +214,15 @@ class HydraProject(ConfiguredProject):
         return {
             "tree": self.tree,
             "program": self._program,
-            "computed": self._computed,
+            "computed": self.computed,
             "folder": self._folder,
             "variables": {name: os.environ[name] for name in used if name in os.environ},
         }
 
-    @cached_property
-    def hyperparameters(self) -> dict[str, Any]:
-        kept = {key: value for key, value in self.tree.items() if key not in NOT_SWEPT and value is not None}
-        of_trainer = {name: self.trainer[name] for name in OF_TRAINER if name in self.trainer}
-        found = settings_tree.leaves({**kept, "trainer": of_trainer, "callbacks": self._taken_callbacks()})
-        return {
-            path: value
-            for path, value in found
-            if not settings_tree.is_reference(value) and path not in self._computed
-        }
-
     @property
-    def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        return [(str(each[TARGET]), each) for each in self._callbacks().values()]
+    def callbacks(self) -> dict[str, Mapping[str, Any]]:
+        given = self.tree.get("callbacks") or {}
+        return {name: each for name, each in given.items() if isinstance(each, Mapping) and TARGET in each}
 
     @property
     def own_trainer(self) -> str:
@@ -246,10 +236,13 @@ class HydraProject(ConfiguredProject):
             if is_number and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise ValueError(f"{path}: {value!r}: must be a number, as {own} in the settings")
 
+    def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return settings_tree.with_values(self.tree, {}, values)
+
     def build(self, values: Mapping[str, Any]) -> Built:
         from sweeps.kinds import hydra_program
 
-        config = hydra_program.config_of(settings_tree.with_values(self.tree, {}, values))
+        config = hydra_program.config_of(self.settings(values))
         hydra_program.set_hydra_config(self._folder)
         data = next(name for name in DATA if TARGET in (config.get(name) or {}))
         built: Mapping[str, Any] = {}
@@ -261,13 +254,11 @@ class HydraProject(ConfiguredProject):
             for name in (data, "model")
         ]
         of_trainer = {name: config.trainer[name] for name in FREE if name in self.trainer}
-        callbacks = [hydra_program.instantiated(config.callbacks[name]) for name in self._taken_callbacks()]
+        callbacks = [hydra_program.instantiated(config.callbacks[name]) for name in self.taken_callbacks]
         return Built(made[1], made[0], {**of_trainer, "callbacks": callbacks})
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
-        tree = settings_tree.with_values(self.tree, {}, values)
-        tree["trainer"] = {**(tree.get("trainer") or {}), **of_fit(tree, fit)}
-        tree |= {"seed": fit["seed"]} if "seed" in tree else {}
+        tree = self.exported(values, fit)
         words = f"your program with --config-dir {folder} --config-name {Path(BEST_FILE).stem}"
         return {BEST_FILE: f"# Train it again: {words}\n{yaml.safe_dump(tree, sort_keys=False)}"}
 
@@ -284,32 +275,28 @@ class HydraProject(ConfiguredProject):
         from sweeps.kinds import hydra_program
 
         built = {name: self.tree[name] for name in ("model", *DATA) if name in self.tree}
-        for path, value in settings_tree.leaves({**built, "callbacks": self._taken_callbacks()}):
+        for path, value in settings_tree.leaves({**built, "callbacks": self.taken_callbacks}):
             is_class = path.rpartition(".")[2] == TARGET and not settings_tree.is_reference(value)
             if is_class and (why := hydra_program.why_lost(str(value))):
                 yield f"{path} {value}: {why}"
-        paths = [*built, *(f"callbacks.{name}" for name in self._taken_callbacks())]
+        paths = [*built, *(f"callbacks.{name}" for name in self.taken_callbacks)]
         paths += [f"trainer.{name}" for name in FREE if name in self.trainer]
-        for path, why in hydra_program.unresolved(self.tree, self._computed, paths, bool(self._program)):
+        for path, why in hydra_program.unresolved(self.tree, self.computed, paths, bool(self._program)):
             yield f"{path}: {why}. {ADVICE}"
 
     def notes(self) -> list[tuple[str, str]]:
         said = f"{self._program}: run in each trial until it has built the model and its data"
         return [("program", said if self._program else NOT_RUN), *super().notes()]
 
-    def why_not_here(self, path: str, value: Any) -> str:
-        if path in self._computed:
+    def why_not_here(self, path: str) -> str:
+        if path in self.computed:
             return f"{self._program} sets it"
-        if path in ("seed", "ckpt_path"):
-            return f"the sweep sets it{': give --seed' if path == 'seed' else ''}"
+        if path == "ckpt_path":
+            return "the sweep sets it"
         if choices := self._choices(path):
             each = f"--hydra-overrides {path}={choices[0]}"
             return f"a config group can't be swept; give each choice a sweep of its own, as {each}"
-        first, _, rest = path.partition(".")
-        callback = self._callbacks().get(rest.partition(".")[0]) if first == "callbacks" else None
-        return (
-            "it can't be taken, in place of this callback" if callback and why_owned(callback[TARGET]) else ""
-        )
+        return ""
 
     def _choices(self, path: str) -> list[str]:
         """The files of a config group beside the primary file; [] where there is no such group."""
@@ -319,10 +306,3 @@ class HydraProject(ConfiguredProject):
             for primary in self.files
             for file in (project.folder() / primary).parent.joinpath(group).glob("*.yaml")
         )
-
-    def _taken_callbacks(self) -> dict[str, Mapping[str, Any]]:
-        return {name: each for name, each in self._callbacks().items() if not why_owned(str(each[TARGET]))}
-
-    def _callbacks(self) -> dict[str, Mapping[str, Any]]:
-        given = self.tree.get("callbacks") or {}
-        return {name: each for name, each in given.items() if isinstance(each, Mapping) and TARGET in each}

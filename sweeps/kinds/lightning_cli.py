@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.kinds import settings_tree, trainer_options
-from sweeps.kinds.configured_project import OF_TRAINER, Built, ConfiguredProject, of_fit, spec_of, why_owned
+from sweeps.kinds.configured_project import Built, ConfiguredProject, spec_of
 from sweeps.kinds.settings_tree import ARGUMENTS, CLASS
 from sweeps.kinds.trainable import Description
 
@@ -31,8 +31,8 @@ NAME = "lightning-cli"
 NEEDS = "jsonargparse"
 BEST_FILE = "config.yaml"
 SEED = "seed_everything"
-OF_THE_RUN = (SEED, "ckpt_path", "weights_only")
-"""Settings beside those of the Trainer that this program sets."""
+OF_THE_RUN = ("ckpt_path", "weights_only")
+"""Settings beside the seed and those of the Trainer that this program sets."""
 LEFT_OUT = {"logger": False, "profiler": None, "plugins": None}
 """Settings of the Trainer that would build something of no use to a trial."""
 
@@ -108,7 +108,10 @@ class LightningCLIProject(ConfiguredProject):
         resolves: whether it resolves references to other settings.
     """
 
-    class_key = CLASS
+    class_key, arguments_key = CLASS, ARGUMENTS
+    callbacks_path = "trainer.callbacks"
+    seed = SEED
+    not_swept = (*OF_THE_RUN, "trainer")
 
     def __init__(
         self,
@@ -129,24 +132,9 @@ class LightningCLIProject(ConfiguredProject):
     def content(self) -> Mapping[str, Any]:
         return {"module": self._module, "tree": self.tree, "given": self._given, "resolves": self._resolves}
 
-    @cached_property
-    def hyperparameters(self) -> dict[str, Any]:
-        kept = {
-            key: value
-            for key, value in self.tree.items()
-            if key not in (*OF_THE_RUN, "trainer") and value is not None
-        }
-        of_trainer: dict[str, Any] = {name: self.trainer[name] for name in OF_TRAINER if name in self.trainer}
-        # Callbacks keep their numbers; those of which it can't be taken are left out.
-        numbered = enumerate(self._listed(self.trainer.get("callbacks")))
-        of_trainer["callbacks"] = {str(number): each for number, each in numbered if not _is_owned(each)}
-        found = settings_tree.leaves({**kept, "trainer": of_trainer})
-        return {path: value for path, value in found if not settings_tree.is_reference(value)}
-
     @property
-    def callbacks(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        listed = self._listed(self.trainer.get("callbacks"))
-        return [(str(each.get(CLASS)), each.get(ARGUMENTS) or {}) for each in listed]
+    def callbacks(self) -> dict[str, Mapping[str, Any]]:
+        return {str(number): each for number, each in enumerate(_listed(self.trainer.get("callbacks")))}
 
     @property
     def own_trainer(self) -> str:
@@ -154,25 +142,23 @@ class LightningCLIProject(ConfiguredProject):
 
     def check(self, values: Mapping[str, Any]) -> None:
         if self._parsed is not None and values:
-            self._parsed.check(self._settings(values))
+            self._parsed.check(self.settings(values))
 
     def build(self, values: Mapping[str, Any]) -> Built:
         from sweeps.kinds import lightning_cli_program
 
-        tree = self._settings(values)
+        tree = self.settings(values)
         tree |= {name: None for name in OF_THE_RUN if name in tree}
         tree |= {SEED: False} if SEED in tree else {}  # the trial has been seeded
         of_trainer = tree.get("trainer") or {}
         kept = {name: value for name, value in of_trainer.items() if name not in trainer_options.OWNED}
-        listed = self._listed(kept.get("callbacks"))
-        callbacks = [each for each in listed if not _is_owned(each)]
-        tree["trainer"] = {**kept, **LEFT_OUT, "callbacks": callbacks}
+        callbacks = _listed(kept.get("callbacks"))
+        taken = [each for key, each in enumerate(callbacks) if str(key) in self.taken_callbacks]
+        tree["trainer"] = {**kept, **LEFT_OUT, "callbacks": taken}
         return lightning_cli_program.built(self._module, tree)
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
-        tree = self._settings(values)
-        tree["trainer"] = {**(tree.get("trainer") or {}), **of_fit(tree, fit)}
-        tree |= {SEED: fit["seed"]} if SEED in tree else {}
+        tree = self.exported(values, fit)
         if self._parsed is not None:
             tree = self._parsed.check(tree)
         subcommand = "fit " if self._parsed is None or self._parsed.has_subcommands else ""
@@ -195,24 +181,14 @@ class LightningCLIProject(ConfiguredProject):
             lines.append(("ckpt_path", f"{checkpoint}: left out; a trial starts from its own checkpoint"))
         return lines
 
-    def why_not_here(self, path: str, value: Any) -> str:
-        if path in OF_THE_RUN:
-            return f"the sweep sets it{': give --seed' if path == SEED else ''}"
-        is_callback = path.startswith("trainer.callbacks.")
-        number = path.split(".")[2] if is_callback else ""
-        if is_callback and why_owned(self.callbacks[int(number)][0]):
-            return "it can't be taken, in place of this callback"
-        return ""
+    def why_not_here(self, path: str) -> str:
+        return "the sweep sets it" if path in OF_THE_RUN else ""
 
-    def _settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         found = settings_tree.with_values(self.tree, self._given, values)
         return settings_tree.resolved(found) if self._resolves else found
 
-    @staticmethod
-    def _listed(callbacks: Any) -> list[Mapping[str, Any]]:
-        """The parser takes a single callback, too."""
-        return callbacks if isinstance(callbacks, list) else [callbacks] if callbacks else []
 
-
-def _is_owned(callback: Mapping[str, Any]) -> bool:
-    return bool(why_owned(str(callback.get(CLASS))))
+def _listed(callbacks: Any) -> list[Mapping[str, Any]]:
+    """The parser takes a single callback, too."""
+    return callbacks if isinstance(callbacks, list) else [callbacks] if callbacks else []

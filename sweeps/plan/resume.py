@@ -19,7 +19,7 @@ from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, moment, shown_path
 from sweeps.common.param_types import shown
-from sweeps.config.steering import SETTABLE
+from sweeps.config.control_commands import SETTABLE
 from sweeps.config.sweep_config import SweepConfig, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.config.yaml_files import refuse_other

@@ -21,7 +21,7 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
-from sweeps.config.steering import WITHDRAWN
+from sweeps.config.control_commands import WITHDRAWN
 from sweeps.record import lock
 
 CONTROL_FOLDER, REQUESTS_FOLDER = "control", "requests"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from sweeps.common.objective import Losses, Objective, Objectives
-from sweeps.common.pareto import BestFirst
+from sweeps.record.pareto import BestFirst
 from sweeps.record.reruns import Confirmed, Reruns, seeds
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import BAD, ENDED_WELL, TrialRow

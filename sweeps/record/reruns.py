@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.common import pareto
 from sweeps.common.objective import Losses, Objectives
+from sweeps.record import pareto
 from sweeps.record.trials import TrialRow
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from sweeps.common.objective import Objective, Objectives
-from sweeps.config import steering
+from sweeps.config import control_commands
 from sweeps.space.point import Point
 
 Identity = Mapping[str, Mapping[str, Any]]
@@ -164,7 +164,9 @@ class SweepInfo:
     @cached_property
     def stopped(self) -> frozenset[int]:
         """Numbers of the trials that the user has stopped."""
-        return frozenset(steering.parse(each.words).trial for each in self.steered if each.command == "stop")
+        return frozenset(
+            control_commands.parse(each.words).trial for each in self.steered if each.command == "stop"
+        )
 
     @cached_property
     def tried(self) -> tuple[Point, ...]:

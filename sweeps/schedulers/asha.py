@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from sweeps.common.objective import Losses
-from sweeps.common.pareto import priorities
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.pareto import priorities
 from sweeps.search.record_scheduler import Decision, PruningMethod
 from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs
 

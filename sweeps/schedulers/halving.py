@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from sweeps.common.objective import Losses
-from sweeps.common.pareto import BestFirst
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import constraints
+from sweeps.record.pareto import BestFirst
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.search.record_scheduler import Decision, PruningMethod

@@ -20,8 +20,8 @@ from typing import ClassVar
 
 from sweeps.common.formatting import count
 from sweeps.common.objective import Losses
-from sweeps.common.pareto import BestFirst
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.pareto import BestFirst
 from sweeps.record.record import Record
 from sweeps.search.record_scheduler import Decision, PruningMethod
 from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs

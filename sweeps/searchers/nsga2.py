@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sweeps.common.pareto import BestFirst
+from sweeps.record.pareto import BestFirst
 from sweeps.record.trials import BAD
 from sweeps.search.rungs import rungs
 from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod

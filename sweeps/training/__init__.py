@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from sweeps.common.errors import CannotTrain as CannotTrain
     from sweeps.common.machine_folders import cache_dir as cache_dir
     from sweeps.common.machine_folders import data_dir as data_dir
-    from sweeps.common.seeding import seed_of_run as seed_of_run
     from sweeps.training.data.datamodule import Columns as Columns
     from sweeps.training.data.datamodule import ParquetDataModule as ParquetDataModule
     from sweeps.training.data.datamodule import PreparedDataModule as PreparedDataModule
     from sweeps.training.data.datamodule import read_ahead as read_ahead
+    from sweeps.training.data.datamodule import seed_of_run as seed_of_run
     from sweeps.training.data.shards import Rows as Rows
 
 _HOMES = {
@@ -27,7 +27,7 @@ _HOMES = {
     "Rows": "sweeps.training.data.shards",
     "data_dir": "sweeps.common.machine_folders",
     "read_ahead": "sweeps.training.data.datamodule",
-    "seed_of_run": "sweeps.common.seeding",
+    "seed_of_run": "sweeps.training.data.datamodule",
 }
 __all__ = list(_HOMES)
 

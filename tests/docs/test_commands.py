@@ -12,7 +12,7 @@ import pytest
 from sweeps import control, dashboard, init, ladder, prepare, report, results
 from sweeps.__main__ import COMMANDS as COMMANDS_OF_SWEEPS
 from sweeps.common.errors import UserError
-from sweeps.config import cli, plugins, steering
+from sweeps.config import cli, control_commands, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.pcs import flags as flags_for_pcs
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
@@ -219,7 +219,7 @@ def test_a_command_to_a_sweep_of_the_docs_is_one(line: str) -> None:
 
 def test_the_docs_show_all_commands_to_a_sweep() -> None:
     asked = [control.parse(shlex.split(line)) for line in arguments_of("sweeps control")]
-    assert {each.words[0] for each in asked} == set(steering.NAMES)
+    assert {each.words[0] for each in asked} == set(control_commands.NAMES)
 
 
 @pytest.mark.parametrize("words", arguments_of("sweeps pcs"))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeps.analysis import best_model
-from sweeps.common.pareto import fronts
+from sweeps.record.pareto import fronts
 from sweeps.record.record import Record
 from tests.conftest import Command
 from tests.support.steered import running

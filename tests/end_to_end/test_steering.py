@@ -47,7 +47,7 @@ def test_what_can_not_be_done_is_refused_with_the_reason(steered: RunningSweep) 
     ]
     assert steered.refuses("try", "slope=0.75").startswith("try: trial 0 has these hyperparameters")
     assert steered.refuses("go") == "go: the sweep is not paused"
-    assert steered.refuses("set", "num-trials=0").endswith("the nearest is 1")
+    assert steered.refuses("set", "num-trials=0").endswith("must be at least 1 and at most 1,000,000")
     assert steered.refuses("set", "time-budget-hours=1e-6").startswith(
         "set time-budget-hours 1e-06: the sweep has run "
     )

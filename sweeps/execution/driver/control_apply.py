@@ -13,7 +13,7 @@ from sweeps.cluster import placement
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration, moment, shown_path
-from sweeps.config.steering import Command
+from sweeps.config.control_commands import Command
 from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.execution.run_context import RunContext

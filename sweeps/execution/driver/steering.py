@@ -15,7 +15,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, moment, shown_path
-from sweeps.config import steering as words
+from sweeps.config import control_commands as words
 from sweeps.execution.driver import control_apply
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import DriverCallback, RunContext

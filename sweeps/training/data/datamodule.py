@@ -7,6 +7,7 @@ groups of a window; batches to validate and to test are slices of contiguous mem
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,7 +20,6 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from sweeps.common.seeding import seed_of_run
 from sweeps.training.data.sampler import WINDOW_ROWS, Batches, Group, Order, Slice
 from sweeps.training.data.shards import Manifest, NotPrepared, open_shard, to_arrays
 
@@ -30,6 +30,11 @@ Columns = dict[str, npt.NDArray[Any]]
 Transform = Callable[[str, int, Columns], Columns]
 """From split, epoch and stored batch to the batch to train on."""
 _Batch = TypeVar("_Batch")
+
+
+def seed_of_run() -> int:
+    """For `build_data`: the seed that Lightning's `seed_everything` leaves for other processes, or 0."""
+    return int(os.environ.get("PL_GLOBAL_SEED", 0))
 
 
 class PreparedRows(Dataset[Batch]):

@@ -11,8 +11,8 @@ import pytest
 from ray.tune.experiment import Trial
 
 from sweeps.common.objective import Losses
-from sweeps.common.pareto import best_first
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.pareto import best_first
 from sweeps.record.record import Record
 from sweeps.schedulers import halving
 from sweeps.schedulers.halving import Scheduler as Halving

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from ray.tune.schedulers import TrialScheduler
 
-from sweeps.common.pareto import best_first
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.pareto import best_first
 from sweeps.record.record import Record
 from sweeps.schedulers import asha, halving, hyperband
 from tests.sweeps.schedulers.play import SIZE, Mode, Play, decide, new_record, record_of, resumed

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sweeps.training.config import FitConfig
-from sweeps.training.data.datamodule import Columns, PreparedDataModule
+from sweeps.training.data.datamodule import Columns, PreparedDataModule, seed_of_run
 from sweeps.training.data.sampler import Batches, Slice
 from sweeps.training.data.shards import NotPrepared
 from sweeps.training.fit_loop import Fit
@@ -310,3 +310,13 @@ def test_a_batch_can_be_written_into(folder: Path) -> None:
     rows = reader(folder, is_shuffled=False)
     rows[Slice(0, 0, 5)]["image"].zero_()
     assert rows[Slice(0, 0, 5)]["image"].any()
+
+
+def test_the_seed_of_a_run_is_the_one_that_lightning_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PL_GLOBAL_SEED", "17")
+    assert seed_of_run() == 17
+
+
+def test_the_seed_of_a_run_is_0_where_nothing_was_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PL_GLOBAL_SEED", raising=False)
+    assert seed_of_run() == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeps.common.errors import UserError
-from sweeps.config.steering import Command, parse
+from sweeps.config.control_commands import Command, parse
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_a_command_is_read(typed: str, command: Command) -> None:
                 "Choices: num-trials, max-concurrent, time-budget-hours",
                 "set seed: can't change while a sweep runs. "
                 "Choices: num-trials, max-concurrent, time-budget-hours",
-                "set max-concurrent 0: must be at least 1; the nearest is 1",
+                "set max-concurrent 0: must be at least 1",
                 "set time-budget-hours 0: must be above 0",
             ],
         ),
         (
             "set num-trials=2000000",
-            ["set num-trials 2000000: must be at least 1 and at most 1,000,000; the nearest is 1,000,000"],
+            ["set num-trials 2000000: must be at least 1 and at most 1,000,000"],
         ),
         ("set num-trials=none", ["set num-trials none: must be a whole number"]),
         ("set num-trials=many", ["set num-trials many: must be a whole number"]),

@@ -9,7 +9,6 @@ from typing import Any
 
 from sweeps.common.cli.parser import Fault, typed
 from sweeps.common.errors import UserError
-from sweeps.common.settings import Setting
 from sweeps.common.yaml_values import ParamValue, hyperparameter, nearest
 from sweeps.config.sweep_config import SweepConfig
 
@@ -102,21 +101,12 @@ def _settings(words: Sequence[str]) -> dict[str, Any]:
         if key == "num_trials" and value is None:
             value = Fault(f"set {shown} {text}: must be a whole number")
         if value is not None and not isinstance(value, Fault) and (fault := setting.fault(value)):
-            value = Fault(f"{fault.replace(f'--{shown}', f'set {shown}', 1)}{_nearest(setting, value)}")
+            value = Fault(fault.replace(f"--{shown}", f"set {shown}", 1))
         faults += [value] if isinstance(value, Fault) else []
         values[key] = value
     if faults:
         raise UserError("\n".join(faults))
     return values
-
-
-def _nearest(setting: Setting, value: float) -> str:
-    """The nearest value within the bounds, where there is one."""
-    if setting.least is not None and value < setting.least:
-        return f"; the nearest is {setting.least:g}"
-    if setting.most is not None and value > setting.most:
-        return f"; the nearest is {setting.most:,}"
-    return ""
 
 
 def _pairs(words: Sequence[str], where: str, example: str) -> tuple[dict[str, str], list[str]]:

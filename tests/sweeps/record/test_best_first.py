@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweeps.common.objective import Losses
-from sweeps.common.pareto import BestFirst, best_first
+from sweeps.record.pareto import BestFirst, best_first
 
 
 def order_of(losses: Mapping[int, Losses]) -> list[list[int]]:

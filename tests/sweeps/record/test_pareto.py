@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sweeps.common.pareto import Array, best_first, fronts, knee, priorities
+from sweeps.record.pareto import Array, best_first, fronts, knee, priorities
 
 
 def dominates(one: Array, other: Array) -> bool:
