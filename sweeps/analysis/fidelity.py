@@ -1,4 +1,4 @@
-"""The trials of a sweep at one fidelity, as a study of Optuna's, for figures and importances.
+"""The trials of a sweep at one fidelity, as a study of Optuna's, and the importance of hyperparameters there.
 
 Scores of different epochs are never compared. The figures of hyperparameters and the advice use the same
 study, so they give the same numbers.
@@ -6,9 +6,10 @@ study, so they give the same numbers.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +26,9 @@ from optuna.distributions import (
 )
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from scipy.stats import kruskal
 
-from sweeps.analysis.top_trials import distributions_of, trainables, trials_of
+from sweeps.analysis.top_trials import distributions_of, is_bad, trainables, trials_of
 from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
@@ -35,6 +37,17 @@ from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 
 TOP_TRIALS = math.ceil(LEAST_COMPARED / 4)
+NO_INFLUENCE = 0.02
+"""Importance below which a hyperparameter counts as one without influence."""
+NEARLY_ALL = 0.9
+"""Of the trials that did not fail or diverge."""
+LEAST_TO_FIX = 100
+"""Trials below which none is reported: in fewer, chance hides an influence."""
+LIKE_CHANCE = 0.5
+"""Scores that differ by a hyperparameter's value more than chance makes them differ so often show some
+influence."""
+MOST_GROUPS = 8
+"""Values of a hyperparameter whose scores are compared one by one; of more, quarters are."""
 
 
 @dataclass(frozen=True)
@@ -208,3 +221,56 @@ def _range(distributions: Sequence[BaseDistribution], values: Sequence[Any]) -> 
         return FloatDistribution(float(min(values)), float(max(values)))
     listed = [c for d in distributions if isinstance(d, CategoricalDistribution) for c in d.choices]
     return CategoricalDistribution(list(dict.fromkeys([*listed, *values])))
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Which hyperparameters of a trainable showed no influence, and at which epochs that was tested.
+
+    One fidelity would not be enough: trials that went far are survivors, whose values of a
+    hyperparameter that decided early are all alike, so that it seems to decide nothing; and the first epochs
+    don't show what matters later. A hyperparameter is without influence where neither shows any.
+    """
+
+    at: Fidelity
+    """What the figures show."""
+    early: Fidelity
+    """The last epoch that nearly all trials reached; mostly the same one without early stopping."""
+
+    @property
+    def without(self) -> list[str]:
+        """Hyperparameters without influence at both, of those that all trials have. Scores must not differ
+        by their values either: importances are shares, so that a weak one is near 0 beside a strong one."""
+        return [
+            hyperparameter
+            for hyperparameter, share in self.at.importances.items()
+            if max(share, self.early.importances.get(hyperparameter, 1.0)) < NO_INFLUENCE
+            and all(hyperparameter in self.early.tried.params[number] for number in self.early.scores)
+            and not any(_scores_differ(there, hyperparameter) for there in (self.at, self.early))
+        ]
+
+
+def influence(record: Record, trainable: str) -> Influence | None:
+    """What the trials of a trainable show of its hyperparameters; None where there are too few trials."""
+    trials = [trial for trial in trials_of(record, trainable) if not is_bad(trial)]
+    needed = max(LEAST_TO_FIX, math.ceil(NEARLY_ALL * len(trials)))
+    common = max((epoch for epoch, times in times_reached(trials).items() if times >= needed), default=None)
+    at = fidelity(record, trainable)
+    if at is None or common is None or not at.importances:
+        return None
+    return Influence(at, fidelity_at(record, trainable, common))
+
+
+def _scores_differ(there: Fidelity, hyperparameter: str) -> bool:
+    """Whether scores differ by a hyperparameter's value (Kruskal-Wallis)."""
+    points = [(there.tried.params[number][hyperparameter], score) for number, score in there.scores.items()]
+    by_value: dict[ParamValue, list[float]] = defaultdict(list)
+    for value, score in points:
+        by_value[value].append(score)
+    groups = list(by_value.values())
+    is_choice = isinstance(there.tried.ranges[hyperparameter], CategoricalDistribution)
+    if len(groups) > MOST_GROUPS and not is_choice:
+        ordered = [score for _, score in sorted(points)]
+        ends = [len(ordered) * quarter // 4 for quarter in range(5)]
+        groups = [ordered[first:last] for first, last in itertools.pairwise(ends)]
+    return len(groups) > 1 and bool(kruskal(*groups).pvalue < LIKE_CHANCE)

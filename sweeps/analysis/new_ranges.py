@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from optuna.distributions import BaseDistribution
+from scipy.stats import binom, hypergeom
+
 from sweeps.analysis.failure_regions import DeadRegion, dead_regions
-from sweeps.analysis.influence import influence
-from sweeps.analysis.range_edges import Edge, edges
-from sweeps.analysis.top_trials import SIDES, Ranked, distributions_of, ranked, trainables, trials_of
+from sweeps.analysis.fidelity import influence
+from sweeps.analysis.top_trials import (
+    BY_CHANCE,
+    LEAST_BEST,
+    SIDES,
+    Ranked,
+    distributions_of,
+    ranked,
+    trainables,
+    trials_of,
+)
 from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.space.numeric_range import Range, Side, choices_of, range_of, range_of_grid
+from sweeps.space.numeric_range import Range, Side, are_ordered, choices_of, range_of, range_of_grid
 
+EDGE = 0.1
+"""Of a range, on its scale: what counts as its edge."""
 NARROWER = 0.9
 """A new range wider than this share of the old one, on its scale, is not taken."""
 NEVER_GOOD = 4
 """Trials of a choice, none of them good, before it is dropped."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An end of a range at which the best values of a hyperparameter lie."""
+
+    hyperparameter: str
+    side: Side
+    at: int
+    """Of the best trials, how many lie there."""
+    of: int
+    """How many best trials there are."""
+    old: Range | None
+    """None of choices, which only the user can add to."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +100,8 @@ class Change(NamedTuple):
 
 
 def changes(record: Record) -> list[Change]:
-    """The ranges that `--refine` changes, as far as the record tells: it has no Params to refuse an end."""
+    """The ranges that `--refine` changes, as far as the record tells: it has no Params to refuse an end.
+    Choices that only the user can add to stay as they are, with the reason to do so."""
     found, names = [], trainables(record)
     is_grid = record.info.settings.searcher == "grid"
     for name in names:
@@ -82,12 +110,11 @@ def changes(record: Record) -> list[Change]:
         for asked, drawn_from in distributions_of(trials_of(record, name)).items():
             old, choices = range_of(drawn_from), choices_of(drawn_from)
             new, why = new_value(asked.removeprefix(prefix), old, choices, learnt, is_grid=is_grid)
-            if new is None or new == choices:
-                continue
             before = _in_words(old or choices)
             before = before.replace("one of", "grid of") if is_grid else before
-            if (after := _in_words(new)) != before:
-                found.append(Change(asked, before, after, why))
+            after = before if new is None or new == choices else _in_words(new)
+            if after != before or why:
+                found.append(Change(asked, before, after if after != before else "as it is", why))
     return found
 
 
@@ -187,3 +214,63 @@ def _fewer(
         if (hyperparameter, side) in learnt.edges and outermost(choices) in values:
             whys.append(f"the best have its {end}est: try a {end}er one")
     return kept, ", ".join(whys)
+
+
+def edges(
+    best: Sequence[TrialRow],
+    trials: Sequence[TrialRow],
+    distributions: Mapping[str, Sequence[BaseDistribution]],
+) -> list[Edge]:
+    """Hyperparameters of which the best trial, and more of the best ones than chance would put there, lie at
+    an end of the range: in its outer tenth, have the last of its values, or are those nearest to it of all
+    trials."""
+    found = []
+    level = BY_CHANCE / max(1, len(SIDES) * len(distributions))  # Bonferroni: so many ends are tested
+    for hyperparameter, drawn_from in distributions.items():
+        if len(best) < LEAST_BEST or any(hyperparameter not in trial.optuna.params for trial in best):
+            continue
+        having = [trial for trial in trials if hyperparameter in trial.optuna.params]
+        old, choices = range_of(drawn_from), choices_of(drawn_from)
+        position: Callable[[Any], float]
+        if old is not None and old.high > old.low:
+            scale, position = old, lambda value: float(value)
+        elif are_ordered(choices):
+            scale, position = Range(0, len(choices) - 1, step=1), choices.index
+        else:
+            continue
+        of_best, of_all = (
+            [scale.share(position(trial.optuna.params[hyperparameter])) for trial in each]
+            for each in (best, having)
+        )
+        for side in SIDES:
+            if (at := _at_end(side, of_best, of_all, scale.count, level)) is not None:
+                found.append(Edge(hyperparameter, side, at, len(best), old))
+    return found
+
+
+def _at_end(
+    side: Side, best: Sequence[float], trials: Sequence[float], count: int | None, level: float
+) -> int | None:
+    """How many of the best lie at an end; None where that is no pattern.
+
+    Args:
+        side: which end.
+        best: where the best lie, the best one first: 0 is the low end, 1 the high end.
+        trials: where all lie.
+        count: of values that the range has; None where it is continuous.
+        level: of significance.
+    """
+    if side == "low":
+        best, trials = [1 - share for share in best], [1 - share for share in trials]
+    at, chance = sum(share >= 1 - EDGE for share in best), max(EDGE, 1 / count) if count else EDGE
+    if best[0] >= 1 - EDGE and 2 * at >= len(best) and binom.sf(at - 1, len(best), chance) <= level:
+        return at
+    if count is not None:
+        return None
+    outermost = sorted(trials)[-len(best) :]
+    at = sum(share >= outermost[0] for share in best)
+    ends = outermost[len(outermost) // 2 :]  # where the best is inside, those at the very end are not good
+    if 2 * sum(share >= ends[0] for share in best) < len(ends):
+        return None
+    is_pattern = hypergeom.sf(at - 1, len(trials), len(best), len(best)) <= level
+    return at if best[0] >= outermost[0] >= 1 - 3 * EDGE and 2 * at >= len(best) and is_pattern else None

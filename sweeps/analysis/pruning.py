@@ -1,4 +1,4 @@
-"""What happened to the trials at each rung, and what stopping some of them may have cost."""
+"""What happened to the trials at each rung, and whether some were stopped too early."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm, spearmanr
 
-from sweeps.analysis.forecast import judged_at
+from sweeps.analysis.top_trials import FEW
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
+from sweeps.search.rungs import rungs
 
 WAIT_S = 1.0
 """Shortest time between two epochs of a trial that counts as waiting."""
+WEAK = 0.4
+"""A rank correlation below which the ranks at a rung hardly predict later ones."""
+SURE_Z = 1.645
+"""Of a normal distribution: 95 % lie below."""
 LEAST_PAIRS = 5
 """Trials with a score at a rung and at the next one, from which on the others are estimated."""
 
@@ -49,6 +55,35 @@ def at_rungs(record: Record) -> list[AtRung]:
         return []
     rows = [_at_rung(record, *each) for each in itertools.pairwise(judged_at(record))]
     return [row for row in rows if row.reached]
+
+
+def judged_at(record: Record) -> list[int]:
+    """The rungs of a sweep, then its last epoch; none of a record that does not name them."""
+    names = ("max_epochs", "grace_epochs", "reduction_factor")
+    asked = {name: value for name, value in record.info.identity["settings"].items() if name in names}
+    config = SweepConfig.of(**asked)
+    return [*rungs(config), config.max_epochs] if asked else []
+
+
+def later_first_rung(record: Record) -> int | None:
+    """The epoch of the second rung, where trials were pruned, and ranks at the first one hardly predict those
+    at the last later rung, or the end, that enough of its trials have reached.
+
+    Survivors are alike, and mostly show a low correlation by chance, so it must be low beyond doubt: Fisher's
+    interval, with the variance that ranks have (Fieller, Hartley, Pearson, 1957).
+    """
+    first, *later = judged_at(record) or [0]
+    there = record.scores_at(first)
+    pairs = (
+        [(there[n], score) for n, score in record.scores_at(e).items() if n in there] for e in later[::-1]
+    )
+    both = next((each for each in pairs if len(each) >= FEW), None)
+    if both is None or not any(trial.status == "pruned" for trial in record.searched):
+        return None
+    if any(len(set(scores)) < 2 for scores in zip(*both, strict=True)):
+        return None
+    correlation, error = spearmanr(both).statistic, math.sqrt(1.06 / (len(both) - 3))
+    return later[0] if correlation < math.tanh(math.atanh(WEAK) - SURE_Z * error) else None
 
 
 def _at_rung(record: Record, epoch: int, next_epoch: int) -> AtRung:

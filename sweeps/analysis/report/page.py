@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import plotly.offline
 
 from sweeps.analysis import advice, figures
-from sweeps.analysis.advice import Advice, Step
+from sweeps.analysis.advice import Step
 from sweeps.analysis.report import confidence, text
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.analysis.top_trials import is_bad
@@ -56,8 +56,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: sentences, steps, a list, a command, links, tables, reasons, figures, in this
-    order."""
+    """A part of the page: sentences, steps, a list, a command, links, tables, figures, in this order."""
 
     title: str
     sentences: Sequence[str] = ()
@@ -67,8 +66,6 @@ class Section:
     logs: Sequence[tuple[int, str]] = ()
     """Numbers of trials, and their logs relative to the sweep's folder, where the report is."""
     tables: Sequence[Table] = ()
-    reasons: Sequence[str] = ()
-    """That a reader unfolds."""
     figures: Sequence[Drawn] = ()
 
     @property
@@ -124,7 +121,6 @@ def page(sweep: Sweep) -> str:
 
 def sections(sweep: Sweep) -> list[Section]:
     """The page's parts, in order."""
-    advised = advice.advise(sweep)
     space = text.space(sweep)
     return [
         _result(sweep),
@@ -133,7 +129,7 @@ def sections(sweep: Sweep) -> list[Section]:
             text.settings(sweep),
             tables=_pairs("Search space", "range", dict(space)) if space else [],
         ),
-        _next_steps(sweep, advised),
+        _next_steps(sweep),
         Section("Best trials", logs=text.logs(text.ranked(sweep)[:MOST_TRIALS]), tables=[_ranking(sweep)]),
         Section(
             "Learning and pruning",
@@ -173,20 +169,16 @@ def _result(sweep: Sweep) -> Section:
     )
 
 
-def _next_steps(sweep: Sweep, advised: Advice) -> Section:
-    rows = [list(change) for change in advised.changes]
-    how = status.status(sweep.record)
-    none = f"The sweep is {how}: what is next follows at its end." if how in status.RUNNING else "None."
-    columns = ["hyperparameter", "range", "next range", "why"]
-    return Section(
-        "Next steps",
-        [] if advised.steps else [none],
-        steps=advised.steps,
-        tables=[Table("The ranges that --refine takes, unless Params refuses an end", columns, rows)]
-        if rows
-        else [],
-        reasons=advised.lines,
-    )
+def _next_steps(sweep: Sweep) -> Section:
+    advised, how = advice.advise(sweep), status.status(sweep.record)
+    if how in status.RUNNING:
+        return Section("Next steps", [f"The sweep is {how}: what is next follows at its end."])
+    columns, rows = ["hyperparameter", "range", "next range", "why"], [list(each) for each in advised.changes]
+    caption = "The ranges that --refine takes, unless Params refuses an end"
+    if sweep.record.objectives.are_several:
+        caption = "The ranges that the trials suggest for another sweep"
+    tables = [Table(caption, columns, rows)] if rows else []
+    return Section("Next steps", advised.basis, steps=advised.steps, tables=tables)
 
 
 def _failures(sweep: Sweep) -> Section:

@@ -40,9 +40,10 @@ def test_what_to_try_next_is_what_the_advice_is(folders: dict[str, Path]) -> Non
 
     advised = advice.advise(analysis_sweep.load(folders["pruned"]))
     said = words_of(page_of(folders["pruned"]))
-    assert advised.lines
-    for line in [*advised.lines, advised.command]:
-        assert re.sub(r"\s+", " ", line) in said
+    assert advised.steps
+    assert advised.changes
+    for words in (*advised.basis, *(word for each in (*advised.steps, *advised.changes) for word in each)):
+        assert re.sub(r"\s+", " ", words) in said
 
 
 def test_names_and_reasons_are_no_tags(folders: dict[str, Path], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 from optuna.distributions import FloatDistribution
 
-from sweeps.analysis.range_edges import edges
+from sweeps.analysis.new_ranges import edges
 from sweeps.analysis.top_trials import distributions_of
 from sweeps.record.trials import TrialRow
 from sweeps.space.point import OptunaPoint
