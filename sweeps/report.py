@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
 
 
 def _report(folder: Path, output: Path | None) -> int:
-    from sweeps.analysis.report.lean import page
+    from sweeps.analysis.report import page
 
     print(f"Report     {page.write_of_folder(folder, output)}")
     return 0

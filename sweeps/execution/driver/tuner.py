@@ -16,9 +16,8 @@ from ray.tune.experiment import Trial
 from sweeps.common import project
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
-from sweeps.execution.driver import imports_ahead, tune_state_stub
+from sweeps.execution.driver import tune_state_stub
 from sweeps.execution.driver.gpu_sharing import Sharing
-from sweeps.execution.driver.imports_ahead import ImportsAhead
 from sweeps.execution.driver.leaving import Leaving
 from sweeps.execution.driver.steering import Steerer, Steering
 from sweeps.execution.driver.tune_callback import TuneCallback
@@ -143,9 +142,8 @@ def _run(driver: RunContext, phase: Phase, steering: Steering) -> None:
     driver.end.let_leave = Leaving(driver, processes).go_on
     tune_callback = TuneCallback(driver, searcher, phase.scheduler, processes, quarantine, sharing)
     steerer = Steerer(steering, driver, searcher, processes)
-    ahead = ImportsAhead(imports_ahead.of_sweep(driver.config))
     hung = HungTrials(driver, processes)
-    callbacks = [processes, Preflight(driver, processes), tune_callback, *of_cluster, steerer, hung, ahead]
+    callbacks = [processes, Preflight(driver, processes), tune_callback, *of_cluster, steerer, hung]
     tuner = _tuner(driver, phase, callbacks, sharing)
     with _max_pending():
         try:

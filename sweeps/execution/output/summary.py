@@ -110,7 +110,7 @@ def _print(lines: Iterable[Line]) -> None:
 def _report(record: Record) -> str:
     """Write the report. The sweep is complete: a failure here costs a line."""
     try:
-        from sweeps.analysis.report.lean import page  # plotly and scipy: seconds that no sweep needs to begin
+        from sweeps.analysis.report import page  # plotly and scipy: seconds that no sweep needs to begin
 
         return shown_path(page.write(Sweep(record)))
     except KeyboardInterrupt:
