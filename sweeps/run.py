@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 
 from sweeps.cluster import ray_environment
-from sweeps.cluster.local_ray import LocalRay
 from sweeps.common import imports, project, ray_auth, ray_connection
 from sweeps.common.cli.dispatch import after_closed_pipe, is_output_closed
 from sweeps.common.errors import CannotPrepare, RayLost, RayNotStarted, UserError
@@ -68,8 +67,7 @@ def _run(config: SweepConfig) -> int:
     with forks as python:
         with imports.fast(), project.behind():
             from sweeps import sweep
-        with LocalRay(config, python) as local:  # not before: it would take the cores from these imports
-            return sweep.run(config, local)
+        return sweep.run(config, python)
 
 
 if __name__ == "__main__":

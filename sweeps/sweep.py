@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.cluster import environment, session
-from sweeps.cluster.local_ray import LocalRay
+from sweeps.common import source_files
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery, storage_check
 from sweeps.execution.driver import tuner
@@ -21,8 +21,8 @@ from sweeps.record import status
 from sweeps.record.record import Record
 
 
-def run(config: SweepConfig, local: LocalRay) -> int:
-    """Plan a sweep, run it and report on it; the exit status. `local` is the Ray of this PC."""
+def run(config: SweepConfig, python: str | None) -> int:
+    """Plan a sweep, run it and report on it; the exit status. `python` starts the trials of this PC."""
     plan = build.make_plan(config)
     sources = [source for model in plan.models for source in model.trainable.sources()]
     code = source_files.to_send(sources) if config.address else []
@@ -38,7 +38,7 @@ def run(config: SweepConfig, local: LocalRay) -> int:
                 _complete(plan, record)
             if state.is_finished or config.dry_run:
                 return 0
-        return _run_trials(plan, record, code, local)
+        return _run_trials(plan, record, code, python)
 
 
 def _complete(plan: Plan, record: Record) -> None:
@@ -49,21 +49,21 @@ def _complete(plan: Plan, record: Record) -> None:
     catch_up(plan.config.logger_names, plan.folder, record)
 
 
-def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRay) -> int:
+def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | None) -> int:
     """Run all that is planned on Ray; the exit status."""
     config = plan.config
     print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
     with (
         notify.at_the_end(plan, record) as notice,
         dashboard_server.beside(plan.folder, config.dashboard),
-        session.connect(config, code, local) as cluster,
+        session.connect(config, code, python) as cluster,
         following(config.logger_names, plan.folder, record),
     ):
         print(cluster.describe(), flush=True)
         if config.address is not None:
             storage_check.on_every_pc(plan, cluster.nodes(), cluster.membership)
         with data_delivery.prepared(plan, cluster):
-            with local.needed(lambda: _last_words(plan, record, notice, local.lost)):
+            with cluster.watch.needed(lambda: _last_words(plan, record, notice, cluster.lost)):
                 environment.note(plan.folder, cluster, in_cluster=config.address is not None)
                 resume.begin_run(plan, record)
                 notice.begin()
@@ -72,7 +72,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], local: LocalRa
                 test_scores = winner.keep(driver)
             resume.end_run(record, driver.end.outcome)
             summary.print_result(driver, test_scores)
-            if driver.end.outcome != "lost" or local.lost:
+            if driver.end.outcome != "lost" or cluster.lost:
                 summary.write_report(record)
             notice.status = summary.print_next_step(driver)
             notice.outcome = driver.end.outcome

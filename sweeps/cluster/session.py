@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,12 @@ import ray
 
 from sweeps.cluster import gpus as cluster_gpus
 from sweeps.cluster import nodes as cluster_nodes
-from sweeps.cluster import placement
-from sweeps.cluster.local_ray import LocalRay, cpus
+from sweeps.cluster import placement, ray_watch
 from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import PC, Node
 from sweeps.cluster.ray_environment import ENVIRONMENT
-from sweeps.common import ray_auth, ray_connection
+from sweeps.cluster.ray_watch import RayWatch
+from sweeps.common import project, ray_auth, ray_connection
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 
@@ -40,8 +40,8 @@ class Cluster:
     """Memory that is free on each GPU of the others, at least; 0 where no PC was asked."""
     membership: Membership | None = None
     """None for a Ray on this PC alone."""
-    local: LocalRay | None = None
-    """The Ray on this PC alone; None for a cluster."""
+    watch: RayWatch = field(default_factory=RayWatch)
+    """Of the Ray on this PC alone."""
 
     def nodes(self) -> list[Node]:
         """The PCs that train now."""
@@ -53,7 +53,7 @@ class Cluster:
     @property
     def lost(self) -> str:
         """Why the Ray on this PC alone has ended too early; "" where it has not."""
-        return "" if self.local is None else self.local.lost
+        return self.watch.lost
 
     @property
     def size(self) -> str:
@@ -75,25 +75,24 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def connect(config: SweepConfig, code: Sequence[Path], local: LocalRay) -> Iterator[Cluster]:
-    """The Ray on this PC, ended afterwards, or the cluster at `config.address`, disconnected afterwards.
+def connect(config: SweepConfig, code: Sequence[Path], python: str | None) -> Iterator[Cluster]:
+    """Start a Ray on this PC and end it afterwards, or join the cluster at `config.address` and leave it.
 
     Args:
         config: of the sweep.
         code: packages and single files to send to the PCs of the cluster.
-        local: the Ray on this PC.
+        python: command by which a Ray on this PC starts the processes of trials, if that is not this Python.
 
     Raises:
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
         RayNotStarted: Ray does not start on this PC.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
-    if config.address is None:
-        with contextlib.closing(local):
-            url = local.join().dashboard_url or None
-            yield dataclasses.replace(_joined(config, code, url), local=local)
-        return
-    context = ray_connection.init(ray, config.address, code, ENVIRONMENT)
+    with project.behind():  # Ray imports more of itself
+        if config.address is None:
+            context = ray_connection.start(ray, cpus(), config.ray_dashboard, python)
+        else:
+            context = ray_connection.join(ray, config.address, code, ENVIRONMENT)
     try:
         yield _joined(config, code, context.dashboard_url or None)
     finally:
@@ -111,7 +110,7 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     pcs = tuple(node.offer for node in there if node not in small)
     placement.slots(config, pcs)
     if config.address is None:
-        return Cluster(pcs, dashboard_url, (), small, card_bytes)
+        return Cluster(pcs, dashboard_url, (), small, card_bytes, watch=ray_watch.of_this_pc())
     if config.trials_per_gpu == "auto":  # a share is measured on the GPUs that are there now
         needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}
@@ -127,3 +126,8 @@ def this_pc() -> PC:
 
         gpus = torch.cuda.device_count()
     return PC(cpus(), gpus)
+
+
+def cpus() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0))

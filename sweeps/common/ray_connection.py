@@ -6,31 +6,22 @@ import contextlib
 import gc
 import logging
 import os
-import shlex
 import socket
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from sweeps.common import machine_folders
+from sweeps.common import machine_folders, project
 from sweeps.common.errors import RayNotStarted, UserError, first_line
 from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 
-SOCKETS = {
-    "RAY_raylet_client_connect_timeout_milliseconds": "20",
-    "RAY_raylet_client_num_connect_attempts": "500",
-}
-"""Ten seconds, as Ray has it, in other steps: in half of the starts the raylet asks its object store before
-that listens, and would wait for a second (src/ray/raylet_ipc_client/client_connection.cc)."""
 RAY_FOLDER = "ray"
 """Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
-AGENTS_END_BY_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
-"""Ray's agents end when their stdin does, which the raylet holds. Otherwise they end when it is not their
-parent, and a fork has another one."""
+OF_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Set in a job of a cluster, which is no job of a Ray that it starts."""
 
 
 def set_environment(settings: dict[str, str]) -> None:
@@ -67,62 +58,55 @@ def quietly() -> Iterator[None]:
         _starts_apart = False
 
 
-def init(
-    ray: Any,
-    address: str | None,
-    code: Sequence[Path],
-    variables: Iterable[str],
-    *,
-    num_cpus: int | None = None,
-    dashboard: bool | None = None,
-    python: Path | None = None,
-) -> Any:
-    """Start a Ray on this PC, or join the cluster at an address; returns Ray's context.
+def start(ray: Any, num_cpus: int, dashboard: bool, python: str | None = None) -> Any:
+    """Start a Ray on this PC; returns Ray's context.
 
     Args:
         ray: the module, imported after `set_environment`.
-        address: of the cluster; None to start one.
-        code: packages and single files that the PCs of the cluster lack.
-        variables: of the environment, to pass on to them in addition to the folder of the raw data.
-        num_cpus: of a Ray on this PC.
-        dashboard: whether a Ray on this PC has one.
-        python: program that starts the processes of a Ray on this PC, if that is not this Python.
+        num_cpus: that it may use.
+        dashboard: whether it has one.
+        python: command that starts its workers, if that is not this Python.
 
     Raises:
-        UserError: no cluster answers at the address, or it does not take the code; or no folder of this PC is
-            of use for a Ray.
-        RayNotStarted: Ray does not start on this PC.
+        UserError: no folder of this PC is of use for a Ray.
+        RayNotStarted: it does not start.
     """
-    if address is None:
-        set_environment(SOCKETS)
-    with _refusal_told(ray, address), quietly(), _by(python), tempfile.TemporaryDirectory() as empty:
+    folder = machine_folders.for_sockets()
+    rays_own = {
+        "TMPDIR": str(folder),  # its dashboard has sockets there
+        "PYTHONPATH": os.pathsep.join(project.path_behind()),
+        "PYTHONSAFEPATH": "1",  # else its dashboard imports from the current folder
+    }
+    of_workers = {name: os.environ.get(name, "") for name in rays_own}
+    started = {} if python is None else {"py_executable": python}
+    with _refusal_told(ray, None), quietly(), _environment({**rays_own, OF_JOB: None}):
         return ray.init(
-            # Always given: without an address Ray joins the cluster that was last started on this PC.
-            address=address or "local",
-            runtime_env=_runtime_env(code, empty, variables) if address else None,
+            address="local",  # without an address Ray joins the cluster that was last started on this PC
+            runtime_env={**started, "env_vars": of_workers, "config": {"eager_install": False}},
             num_cpus=num_cpus,
             include_dashboard=dashboard,
-            _temp_dir=None if address else str(machine_folders.for_sockets() / RAY_FOLDER),
+            _temp_dir=str(folder / RAY_FOLDER),
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
 
 
-def join(ray: Any, address: str, python: Path | None) -> Any:
-    """Join a Ray that was started on this PC for this program alone; returns Ray's context.
+def join(ray: Any, address: str, code: Sequence[Path], variables: Iterable[str]) -> Any:
+    """Join the cluster at an address; returns Ray's context.
 
     Args:
         ray: the module, imported after `set_environment`.
-        address: of that Ray.
-        python: program that starts its workers, if that is not this Python.
+        address: of the cluster.
+        code: packages and single files that its PCs lack.
+        variables: of the environment, to pass on to them in addition to the folder of the raw data.
 
     Raises:
-        RayNotStarted: it can't be joined.
+        UserError: no cluster answers at the address, or it does not take the code.
     """
-    with _refusal_told(ray, None), quietly():
+    with _refusal_told(ray, address), quietly(), tempfile.TemporaryDirectory() as empty:
         return ray.init(
             address=address,
-            runtime_env=_started_by(python),
+            runtime_env=_runtime_env(code, empty, variables),
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
@@ -149,16 +133,22 @@ def shut_down(ray: Any) -> None:
 
 
 @contextlib.contextmanager
-def _by(python: Path | None) -> Iterator[None]:
-    """Ray starts its processes by `sys.executable`, and takes no other Python for all but its workers."""
-    own = sys.executable
-    if python is not None and os.access(python, os.X_OK):  # not where /tmp is mounted noexec
-        sys.executable = str(python)
-        os.environ[AGENTS_END_BY_PIPE] = "1"
+def _environment(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables of the environment in a block, or remove those that are None."""
+    before = {name: os.environ.get(name) for name in variables}
+
+    def change(values: Mapping[str, str | None]) -> None:
+        for name, value in values.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    change(variables)
     try:
         yield
     finally:
-        sys.executable = own
+        change(before)
 
 
 @contextlib.contextmanager
@@ -169,32 +159,16 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
     except Exception as error:  # a Ray that takes too long to start raises this very class
         shut_down(ray)  # it may have been connected already
         if address is None:
-            raise RayNotStarted(not_started(first_line(error))) from None
+            raise RayNotStarted(
+                f"Ray does not start on this PC ({first_line(error)}). Is this PC very busy, or /dev/shm "
+                f"full? Ray's logs are in {machine_folders.for_sockets() / RAY_FOLDER}/session_latest/logs"
+            ) from None
         if not isinstance(error, (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError)):
             raise
         raise UserError(f"--address {address}: {why_not(error)}") from None
     except BaseException:  # Ctrl-C: at the exit, Ray would look for a Ray that has been ended since
         shut_down(ray)
         raise
-
-
-def not_started(why: str) -> str:
-    """That Ray does not start on this PC, and where to look."""
-    folder = machine_folders.for_sockets() / RAY_FOLDER
-    return (
-        f"Ray does not start on this PC ({why}). Is this PC very busy, or /dev/shm full? Ray's logs are in "
-        f"{folder}/session_latest/logs"
-    )
-
-
-def _started_by(python: Path | None) -> dict[str, Any] | None:
-    """For workers of a Ray on this PC, which inherit the environment."""
-    started: dict[str, Any] = {}
-    if python is not None:
-        started = {"py_executable": shlex.join(("sh", str(python))), "config": {"eager_install": False}}
-    if (wanted := Path(tempfile.gettempdir())) != machine_folders.for_sockets():  # only Ray's files are there
-        started["env_vars"] = {"TMPDIR": str(wanted)}
-    return started or None
 
 
 def _runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> dict[str, Any]:

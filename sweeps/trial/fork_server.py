@@ -1,139 +1,257 @@
-"""Processes that have imported what Ray's own need, and fork them on this PC in place of new ones.
+"""A process that has imported PyTorch and Lightning, and forks the processes of trials on this PC.
 
-A worker imports for three to four seconds of a core before it trains, and each of the six other programs of
-Ray for half a second or more. Two fork servers do most of that once for all of them, while the sweep is
-planned and Ray starts, and their forks share that memory: one has imported PyTorch and Lightning, for
-workers; the other one Ray, for its other programs. They fork while they have one thread, before any use of a
-GPU. A worker imports Ray for itself, which then reads the environment of that process.
+Each of them would import for three to four seconds of a core. The fork server does that once for all, while
+the sweep is planned and Ray starts, and its forks share the memory. It forks while it has one thread, before
+any use of a GPU. It does not import Ray: each fork reads the environment and draws its random ids itself.
 
-Ray starts its programs by `sys.executable`, and a worker by the `py_executable` of its runtime environment.
-Both are the launcher (`worker_launcher.py`), which starts a program as usual if its fork server failed.
+Ray starts a worker by the `py_executable` of its runtime environment, here the launcher
+(`worker_launcher.py`), which starts it as usual if there is no fork server.
 https://docs.ray.io/en/latest/ray-core/handling-dependencies.html#api-reference
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import importlib
+import json
 import os
-import select
+import resource
+import runpy
+import secrets
+import selectors
 import shlex
+import signal
 import socket
+import struct
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
-from sweeps.common import machine_folders, project
-from sweeps.storage import scratch
-from sweeps.trial import forking, worker_launcher
+from sweeps.common import imports, project
+from sweeps.trial import worker_launcher
 
-PREFIX = "sweeps-forks-"
-"""Of the folder of their sockets."""
-JUST_MADE_S = 1.0
-"""So young, a folder may not be claimed yet."""
 END_S = 5.0
+END_SIGNAL = signal.SIGUSR1
+"""Ends a fork server and its forks. A system that shuts down sends SIGTERM, at which trials are saved."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them."""
-START_WAIT = "RAY_raylet_start_wait_time_s"
-Variables = Mapping[str, Mapping[str, str]]
-"""Of the environment, by fork server."""
-VARIABLES: Variables = {
-    # The process that starts Ray asks whether the raylet has registered before it can have. Then it sleeps
-    # for a second; with 0 it asks again at once, for 30 s, though half of its questions get no answer in time
-    # (src/ray/gcs_rpc_client/global_state_accessor.cc). Ray reads this when it is imported. No worker may
-    # have it: a worker asks only once, and ends without an answer.
-    worker_launcher.SERVICES: {**ONE_THREAD, START_WAIT: os.environ.get(START_WAIT, "0")},
-    worker_launcher.WORKERS: ONE_THREAD,
-}
-"""A fork has those of Ray in their place."""
-IMPORTED = {
-    worker_launcher.SERVICES: (
-        "ray", "aiohttp.web", "requests", "jsonschema", "opentelemetry.exporter.prometheus", "pydantic",
-        "prometheus_client",
-    ),
-    worker_launcher.WORKERS: (
-        "torch._dynamo", "sweeps.training.fit_loop", "sweeps.training.first_steps", "sweeps.common.plugins",
-        "sweeps.record.trials", "sweeps.storage.folder_copy", "sweeps.training.checkpoint_store",
-        "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.pretty", "jsonschema",
-        "google.protobuf.struct_pb2", "msgpack", "aiohttp", "pydantic.dataclasses", "greenlet",
-    ),
-}  # fmt: skip
-"""By fork server; they end in the other order. No module that draws a random id of Ray, as many of its own
-do: forks would repeat it."""
+"""NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them. A
+fork has the variables of Ray in their place."""
+IMPORTED = (
+    "torch._dynamo", "sweeps.training.fit_loop", "sweeps.training.first_steps", "sweeps.common.plugins",
+    "sweeps.record.trials", "sweeps.storage.folder_copy", "sweeps.training.checkpoint_store",
+    "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.pretty", "jsonschema",
+    "google.protobuf.struct_pb2", "msgpack", "aiohttp", "pydantic.dataclasses", "greenlet",
+)  # fmt: skip
+"""No module that draws a random id of Ray, as many of its own do: forks would repeat it."""
+OOM_SCORE = "1000"
+"""Ray's for its workers: the kernel ends them before its other processes."""
+MOST_REQUEST_BYTES = 4 * 2**20
+PR_SET_PDEATHSIG = 1
 
 
 @contextlib.contextmanager
-def started(variables: Variables = VARIABLES) -> Iterator[Path | None]:
-    """The fork servers as long as the block runs.
+def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[str | None]:
+    """A fork server as long as the block runs.
 
     Args:
-        variables: of their environment, in addition to those of this process.
+        variables: of its environment, in addition to those of this process.
 
     Yields:
-        The program by which Ray is to start its processes in place of Python; None where there can be none.
+        The command by which Ray is to start workers in place of Python; None where there can be none.
     """
-    with contextlib.ExitStack() as stack:
-        yield _start(stack, variables) if sys.platform == "linux" else None
+    if sys.platform != "linux":
+        yield None
+        return
+    name = f"sweeps-forks-{secrets.token_hex(16)}"
+    server = _start(name, variables)
+    launcher = (sys.executable, "-IS", worker_launcher.__file__, sys.executable, name)
+    try:
+        yield shlex.join(launcher)
+    finally:
+        server.send_signal(END_SIGNAL)
+        try:
+            server.wait(END_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
 
 
-def _start(stack: contextlib.ExitStack, variables: Variables) -> Path:
-    base = machine_folders.for_sockets()
-    scratch.remove_left(f"{PREFIX}*", base, older_than_s=JUST_MADE_S)
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX, dir=base)))
-    stack.callback(os.close, scratch.claim(folder))
-    for name in IMPORTED:
-        stack.callback(_end, _server(name, folder, variables[name]))
-    program = folder / "python"
-    words = shlex.join((sys.executable, "-IS", worker_launcher.__file__, sys.executable, str(folder)))
-    program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-    program.chmod(0o700)
-    return program
-
-
-def _server(name: str, folder: Path, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(name: str, variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
     # Where the server has ended nobody answers, since the socket is closed here: a launcher does not wait.
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(folder / name))
+        listener.bind(worker_launcher.address_of(name))
         listener.listen(128)
+        numbers = map(str, (listener.fileno(), os.getpid()))
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "sweeps.trial.fork_server",
-             name, str(listener.fileno()), str(os.getpid())],
+            [sys.executable, "-P", "-m", "sweeps.trial.fork_server", *numbers],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env={**os.environ, **variables, "PYTHONPATH": os.pathsep.join(project.path_behind())},
             pass_fds=[listener.fileno()], process_group=0,
         )  # fmt: skip
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
-    """End a fork server, which ends its forks before."""
-    server.send_signal(forking.END_SIGNAL)
-    try:
-        server.wait(END_S)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
-
-
-def main(name: str, number: int, parent: int) -> None:
-    """A fork server itself, at the socket with this number; it ends with its parent."""
-    forking.end_with(parent)
-    listener = socket.socket(fileno=number)
-    if name == worker_launcher.SERVICES:
-        forking.adopt_orphans()  # of Ray's, which is ended at once; what a trial has started is the user's
-        select.select([listener], [], [])  # until then the cores are for the imports of others
+def main(number: int, parent: int) -> None:
+    """The fork server itself, at the socket with this number; it ends with its parent."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        return
     before = dict(os.environ)
-    forking.import_all(IMPORTED[name])
-    if len(list(Path("/proc/self/task").iterdir())) > 1 or _uses_gpu():
+    with imports.fast():
+        for module in IMPORTED:
+            importlib.import_module(module)
+    if len(list(Path("/proc/self/task").iterdir())) > 1 or sys.modules["torch"].cuda.is_initialized():
         return  # its forks would have threads that do not run, or a GPU that they can't use
     set_by_imports = {key: value for key, value in os.environ.items() if before.get(key) != value}
-    forking.Server(listener, set_by_imports).run()
+    Server(socket.socket(fileno=number), set_by_imports).run()
 
 
-def _uses_gpu() -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_initialized()
+class Server:
+    """Forks on request, and tells each launcher when and how its fork has ended.
+
+    Args:
+        listener: the socket, listening.
+        variables: of the environment, which the imports have set.
+    """
+
+    def __init__(self, listener: socket.socket, variables: Mapping[str, str]) -> None:
+        self._listener = listener
+        self._variables = variables
+        self._launchers: dict[int, socket.socket] = {}
+        """Pid of a fork to the connection of its launcher."""
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(END_SIGNAL, self._end)
+        signal.set_wakeup_fd(self._woken)
+
+    def run(self) -> NoReturn:
+        """Serve for ever."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is self._listener:
+                    self._accept()
+                elif key.fileobj == self._wake:
+                    os.read(self._wake, 4096)
+                    self._reap()
+                else:
+                    self._lost(key.data)
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        try:
+            request, descriptors = _received(connection)
+        except (OSError, ValueError):
+            connection.close()
+            return
+        try:
+            pid = os.fork()
+        except OSError:  # too many processes, or no memory: Ray is told so where it starts one
+            pid = -1
+        if pid == 0:
+            self._leave(connection)
+            request["environment"] |= self._variables
+            _become(request, descriptors)
+        for each in descriptors:
+            os.close(each)
+        if pid < 0:
+            connection.close()
+            return
+        self._launchers[pid] = connection
+        self._selector.register(connection, selectors.EVENT_READ, pid)
+        _tell(connection, pid)
+
+    def _leave(self, connection: socket.socket) -> None:
+        """In a fork: let go of all that is the server's."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(END_SIGNAL, signal.SIG_DFL)
+        self._selector.close()
+        for each in (self._listener, connection, *self._launchers.values()):
+            each.close()
+        os.close(self._wake)
+        os.close(self._woken)
+
+    def _reap(self) -> None:
+        """Tell the launchers of the forks that have ended."""
+        with contextlib.suppress(ChildProcessError):  # there is none
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                if (connection := self._launchers.pop(pid, None)) is not None:
+                    _tell(connection, status)
+                    self._selector.unregister(connection)
+                    connection.close()
+
+    def _lost(self, pid: int) -> None:
+        """Ray has ended a launcher: its fork is not wanted."""
+        if pid in self._launchers:
+            self._selector.unregister(self._launchers[pid])
+            self._launchers.pop(pid).close()
+            os.kill(pid, signal.SIGKILL)
+
+    def _end(self, *_: Any) -> NoReturn:
+        """End all forks, and then this process."""
+        for pid in self._launchers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                os.wait()
+        os._exit(0)
+
+
+def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """What a launcher asks for, and copies of its standard streams and its folder.
+
+    Raises:
+        OSError: it is another user's, or has ended.
+        ValueError: it has ended.
+    """
+    _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if user != os.getuid():
+        raise PermissionError
+    _, descriptors, _, _ = socket.recv_fds(connection, 1, len(worker_launcher.STREAMS) + 1)
+    try:
+        with connection.makefile("rb") as lines:
+            request: dict[str, Any] = json.loads(lines.readline(MOST_REQUEST_BYTES))
+    except (OSError, ValueError):
+        for each in descriptors:
+            os.close(each)
+        raise
+    return request, list(descriptors)
+
+
+def _tell(connection: socket.socket, value: int) -> None:
+    with contextlib.suppress(OSError):  # it has been ended
+        connection.sendall(b"%d\n" % value)
+
+
+def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
+    """In a fork: run a program of Ray as a new process would, which the launcher has become."""
+    *streams, folder = descriptors
+    os.fchdir(folder)
+    os.close(folder)
+    for stream, number in zip(streams, worker_launcher.STREAMS, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.setpgid(0, 0)  # Ray ends the process group of a worker together with it
+    resource.setrlimit(resource.RLIMIT_NOFILE, request["open_files"])  # Ray has raised it since
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.modules["numpy"].random.seed()  # Python's own generator has a new state after a fork
+    first = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[:] = dict.fromkeys([*first, *sys.path])  # as a new process has it
+    sys.argv = request["command"]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.exit()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(*map(int, sys.argv[1:]))

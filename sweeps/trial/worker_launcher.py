@@ -1,14 +1,13 @@
-"""Runs in the place of Python when Ray starts a process, which becomes a fork of a fork server.
+"""Runs in the place of Python when Ray starts a process for trials, which becomes a fork of the fork server.
 
-`python -IS worker_launcher.py PYTHON FOLDER WORD...`, where the folder has the sockets of the fork servers,
-and the words are what Ray gives to Python. Another program than those below, or one that can't be forked, is
-started as Ray asked. The launcher uses the standard library alone, so that it starts at once, and stays until
-the fork has ended: Ray knows it as that process.
+`python -IS worker_launcher.py PYTHON SOCKET WORD...`, where SOCKET is the name of that of the fork server,
+and the words are what Ray gives to Python. What can't be forked is started as Ray asked. The launcher uses
+the standard library alone, so that it starts at once, and stays until the fork has ended: Ray knows it as
+that process.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import resource
@@ -17,39 +16,22 @@ import socket
 import sys
 from collections.abc import Sequence
 
-WORKERS, SERVICES = "workers", "services"
-"""The fork servers, by the names of their sockets."""
-PROGRAMS = {
-    "/default_worker.py": WORKERS,
-    "/setup_worker.py": SERVICES,
-    "/dashboard/dashboard.py": SERVICES,
-    "/dashboard/agent.py": SERVICES,
-    "/runtime_env/agent/main.py": SERVICES,
-    "/_private/log_monitor.py": SERVICES,
-    "/autoscaler/_private/monitor.py": SERVICES,
-    "/autoscaler/v2/monitor.py": SERVICES,
-    "/sweeps/cluster/ray_head.py": SERVICES,
-}
-"""The programs by the ends of their paths. What `setup_worker.py` sets up becomes `default_worker.py`."""
-OPTIONS = ("-u", "-P")
-"""Of Python, that may come before the program."""
 STREAMS = (0, 1, 2)
 
 
 def main(words: Sequence[str]) -> None:
-    python, folder, *command = words
-    program = list(itertools.dropwhile(OPTIONS.__contains__, command))
-    if program and (server := server_of(program[0])) is not None:
-        _end_as(_forked(f"{folder}/{server}", program))
+    python, name, *command = words
+    if command and command[0].endswith(".py"):  # not `-c`, nor any other option
+        _end_as(_forked(name, command))
     os.execv(python, [python, *command])
 
 
-def server_of(program: str) -> str | None:
-    """The fork server of a program of Ray; None of any other one."""
-    return next((server for end, server in PROGRAMS.items() if program.endswith(end)), None)
+def address_of(name: str) -> str:
+    """Of the socket of a name: in Linux's abstract namespace, where nothing is left to remove."""
+    return f"\0{name}"
 
 
-def _forked(address: str, command: Sequence[str]) -> int | None:
+def _forked(name: str, command: Sequence[str]) -> int | None:
     """Have a process forked and wait for its end.
 
     Returns:
@@ -66,7 +48,7 @@ def _forked(address: str, command: Sequence[str]) -> int | None:
     fork = ""
     try:
         with socket.socket(socket.AF_UNIX) as server:
-            server.connect(address)
+            server.connect(address_of(name))
             socket.send_fds(server, [b"f"], [*STREAMS, os.open(".", os.O_PATH)])
             server.sendall(request.encode() + b"\n")
             answers = server.makefile()

@@ -187,8 +187,10 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
 
     code = source_files.to_send(registry.load(data_set.description).sources()) if address else []
     before = signal.getsignal(signal.SIGTERM)
-    local: dict[str, Any] = {} if address else {"num_cpus": len(os.sched_getaffinity(0)), "dashboard": False}
-    ray_connection.init(ray, address, code, ENVIRONMENT, **local)
+    if address:
+        ray_connection.join(ray, address, code, ENVIRONMENT)
+    else:
+        ray_connection.start(ray, len(os.sched_getaffinity(0)), dashboard=False)
     try:
         yield
     finally:

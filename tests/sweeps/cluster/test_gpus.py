@@ -204,12 +204,11 @@ def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
 PLACES = """
 import ray, time
 from sweeps.cluster import placement
-from sweeps.cluster.local_ray import LocalRay
 from sweeps.cluster.session import connect
 from sweeps.config import cli
 from ray.util import placement_group_table
 config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
-with connect(config, (), LocalRay(config, None)) as offered:
+with connect(config, (), None) as offered:
     print(offered.describe())
     away = {node.id for node in offered.too_small}
     factory = placement.of_trial(config, 0.5, lambda: away)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -113,72 +111,33 @@ def test_a_thread_that_makes_objects_while_ray_is_shut_down_does_not_end_the_pro
 
 
 FORKED = """
-import sys, time
+import os, sys, time
 from sweeps.cluster import ray_environment
-from sweeps.cluster.local_ray import LocalRay
-from sweeps.common import ray_auth
-from sweeps.config.sweep_config import SweepConfig
+from sweeps.common import ray_auth, ray_connection
 from sweeps.trial import fork_server
 
 ray_environment.prepare_environment()
 ray_auth.settle(None)
+os.environ["ONE"] = "1"
 with fork_server.started() as python:
-    if sys.argv[1] == "not executable":
-        python.chmod(0o600)  # as under a /tmp that is mounted noexec
-    with LocalRay(SweepConfig(ray_dashboard=False), python) as local:
-        import ray
-        local.join()
-        worker = ray.remote(lambda: "torch" in sys.modules)
-        assert ray.get(worker.remote())
-        print("started", flush=True)
-        time.sleep(600)
+    import ray
+    ray_connection.start(ray, num_cpus=2, dashboard=False, python=python)
+    worker = ray.remote(lambda: ("torch" in sys.modules, os.environ.get("ONE"), os.environ.get("TMPDIR")))
+    print(*ray.get(worker.remote()), os.environ.get("TMPDIR"), flush=True)
+    time.sleep(600)
 """
-SERVICES = ("monitor", "log_monitor", "dashboard", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 
 
-@contextlib.contextmanager
-def ray_of_forks(way: str = "") -> Iterator[tuple[psutil.Process, list[psutil.Process]]]:
-    """A program that has started a Ray whose processes are forks, and all its descendants."""
-    driver = subprocess.Popen([sys.executable, "-c", FORKED, way], stdout=subprocess.PIPE, cwd=ROOT)
-    assert driver.stdout is not None
-    program = psutil.Process(driver.pid)
-    try:
-        assert driver.stdout.readline(), "see above why Ray has not started"
-        yield program, program.children(recursive=True)
-    finally:
-        driver.kill()
-        driver.communicate()
-
-
-def forks(driver: psutil.Process, server: str) -> list[str]:
-    """Names of the forks of a fork server of a program."""
-    (parent,) = (each for each in driver.children() if server in each.cmdline())
-    return [child.name() for child in parent.children()]
-
-
-def test_the_services_of_ray_are_forks_and_end_with_a_driver_that_is_killed() -> None:
-    with ray_of_forks() as (driver, started):
-        names = forks(driver, "services")
-        assert [name for name in SERVICES if not any(each.startswith(name[:15]) for each in names)] == []
-        assert len(forks(driver, "workers")) >= 1
+def test_the_workers_of_a_ray_are_forks_and_all_end_with_a_driver_that_is_killed() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKED], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as driver:
+        assert driver.stdout is not None
+        is_fork, variable, folder, own_folder = driver.stdout.readline().split()
+        assert (is_fork, variable, folder) == ("True", "1", own_folder)
+        children = psutil.Process(driver.pid).children(recursive=True)
+        started = [each for each in children if "Agent" not in each.name()]  # they look for the head for long
+        assert "gcs_server" in [each.name() for each in started]
         driver.kill()
         _, left = psutil.wait_procs(started, PATIENCE_S)
         assert left == []
-
-
-@pytest.mark.slow
-def test_the_agents_of_ray_end_with_its_raylet() -> None:
-    with ray_of_forks() as (_, started):
-        agents = [each for each in started if each.name().startswith(("ray::Dashboard", "ray::RuntimeEnv"))]
-        assert len(agents) == 2
-        (raylet,) = (each for each in started if each.name() == "raylet")
-        raylet.kill()
-        _, left = psutil.wait_procs(agents, PATIENCE_S)
-        assert left == []
-
-
-@pytest.mark.slow
-def test_where_nothing_may_be_executed_in_tmp_workers_are_forks_all_the_same() -> None:
-    with ray_of_forks("not executable") as (driver, _):
-        assert forks(driver, "services") == ["ray_head"], "what Ray starts is started as usual"
-        assert len(forks(driver, "workers")) >= 1

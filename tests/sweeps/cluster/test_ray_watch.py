@@ -1,0 +1,94 @@
+"""A Ray on this PC: it starts whatever the folders are, and a sweep is interrupted where it ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeps.cluster import ray_watch
+from sweeps.cluster.ray_watch import RayWatch
+from sweeps.common.errors import RayLost
+from tests.conftest import ROOT
+
+
+def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    flags = ["--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1"]
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "sweeps", "run", *flags, "--max-epochs", "1", "--name", "s", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder), **variables},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_ray_starts_where_the_path_of_temporary_files_is_too_long_for_its_sockets(tmp_path: Path) -> None:
+    (long := tmp_path / "a_scratch_folder_of_a_job").mkdir()
+    done = run(tmp_path, TMPDIR=str(long))  # with Ray's dashboard, which has sockets of its own
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_files_of_the_project_that_hide_modules_of_libraries_are_no_hindrance(tmp_path: Path) -> None:
+    """Ray imports these while it starts, PyTorch two of them, and Tune the first by W&B."""
+    for name in ("click", "resource", "platform", "types", "queue", "nt"):
+        (tmp_path / f"{name}.py").write_text("VALUE = 1")
+    done = run(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_file_that_hides_a_module_from_the_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lightning.py").write_text("VALUE = 1")
+    done = run(tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: --trainable tests.faulty.toy: can't be imported: ")
+    assert done.stderr.endswith("lightning.py has the name of a module that libraries import, and Python "
+                                "imports only one of them by the name lightning: rename yours\n")  # fmt: skip
+
+
+@pytest.mark.parametrize("opens", [True, False], ids=["here", "a kernel without such descriptors"])
+def test_a_signal_from_outside_does_not_end_a_sweep(opens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(pid: int) -> int:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not opens:
+        monkeypatch.setattr(os, "pidfd_open", refuses)
+    watch = RayWatch({"raylet": os.getppid()})
+    with watch.needed(lambda: None):
+        signal.raise_signal(ray_watch.LOST_SIGNAL)
+    assert watch.lost == ""
+
+
+@pytest.mark.parametrize("name", ray_watch.NEEDED)
+def test_the_end_of_a_process_of_ray_interrupts_what_needs_it(name: str) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        watch = RayWatch({name: process.pid})
+
+        def needs_it() -> None:
+            with watch.needed(lambda: None):
+                process.kill()
+                time.sleep(60)
+
+        with pytest.raises(RayLost, match=f"its process {name} is gone"):
+            needs_it()
+    assert name in watch.lost
+
+
+def test_what_nothing_interrupts_has_its_last_words(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys, time\nfrom sweeps.cluster import ray_watch\n"
+        "ray_watch.INTERRUPTS_S = 0.5\nray_watch.LOST_SIGNAL = ray_watch.signal.SIGWINCH\n"
+        "process = subprocess.Popen(['sleep', '60'])\nwatch = ray_watch.RayWatch({'raylet': process.pid})\n"
+        "with watch.needed(lambda: print(watch.lost, flush=True)):\n"
+        "    ray_watch.signal.pthread_sigmask(ray_watch.signal.SIG_BLOCK, [ray_watch.LOST_SIGNAL])\n"
+        "    process.kill()\n    time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "its process raylet is gone" in done.stdout
