@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.cluster import environment, session
-from sweeps.common import source_files
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery, storage_check
 from sweeps.execution.driver import tuner

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 import pynvml
 import ray
 
-from sweeps.cluster import broadcast
+from sweeps.cluster import broadcast, ray_internals
 from sweeps.cluster.broadcast import Answer
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
@@ -53,9 +51,7 @@ def of_this_pc(nvml: Any = pynvml) -> list[Card]:
     Args:
         nvml: the module `pynvml`.
     """
-    variables: Mapping[str, str] = os.environ
-    if (raylet := os.environ.get("RAY_RAYLET_PID")) is not None:  # a task, whose variable Ray has changed
-        variables = psutil.Process(int(raylet)).environ()
+    variables = ray_internals.variables_of_this_pc()
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:

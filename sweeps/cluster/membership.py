@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from sweeps.cluster import drain
+from sweeps.cluster import ray_internals
 from sweeps.cluster.nodes import PC, Node
 
 LOOK_EVERY_S = 0.5
@@ -33,7 +33,7 @@ class Membership:
         there: Sequence[Node],
         living: Callable[[], Sequence[Node]],
         left_out: Mapping[str, str] | None = None,
-        leaving: Callable[[], dict[str, float]] = drain.leaving,
+        leaving: Callable[[], dict[str, float]] = ray_internals.draining_nodes,
         clock: Callable[[], float] = time.monotonic,
         check: Callable[[Node], str | None] = lambda node: "",
     ) -> None:

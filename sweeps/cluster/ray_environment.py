@@ -7,7 +7,6 @@ from pathlib import Path
 
 from sweeps.common import ray_auth, ray_connection
 
-LOST_PROCESS = "(A worker died or was killed|Raylet is terminated)"
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -15,25 +14,21 @@ ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     # execution/stopping.py handles Ctrl-C: Tune's handler prints advice that does not hold here.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    # A failed trial is a row with its log, not a traceback on the screen.
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     # Tune's own snapshots are not used: the record is the truth. Write them as rarely as Tune lets us.
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",
-    "TUNE_WARN_SLOW_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "3600",
     # Relative paths of a trainable mean the folder where the command was typed (on the PCs of a cluster
     # an empty one, see `runtime_env`).
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Tune gives its processes an environment of their own, so that none that was started before is taken.
+    # Tune gives its processes an environment of their own, so that none of those is taken that Ray would
+    # start for each core before (not documented: src/ray/common/ray_config_def.h).
     "RAY_prestart_worker_first_driver": "0",
     # A trial that takes no GPU must see none. Since 2.60 Ray hides them only on request (ray#54868).
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     # The plan names a raw file that can't be prepared; Ray Data is imported with Tune.
     "RAY_DATA_LOG_LEVEL": "CRITICAL",
-    # Ray's paragraphs about a process that was lost: the sweep says in a line which one, where and why. All
-    # else is printed, none of it deduplicated.
-    "RAY_DEDUP_LOGS_SKIP_REGEX": LOST_PROCESS,
-    "RAY_DEDUP_LOGS_ALLOW_REGEX": f"^(?!{LOST_PROCESS})",
+    # Ray's paragraphs about a process that was lost: the sweep says in a line which one, where and why.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "(A worker died or was killed|Raylet is terminated)",
 }
 OF_JOB_CLIENT = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 """Ray's job client prefers these to the address that it is called with."""

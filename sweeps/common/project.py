@@ -30,6 +30,8 @@ KEY = "project"
 """Key of the project's folder in a record and in the settings of a single run."""
 HEAD_LINES = 32
 """Lines of a journal that hold all attributes of the sweep."""
+RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Ray sets it in a job of a cluster (`ray._private.ray_constants`); there is no public name."""
 _chosen: Path | None = None
 
 
@@ -138,7 +140,7 @@ def noted_in(results: Path) -> str | None:
 
 def to_note() -> str | None:
     """The project's folder, for a record; None in a Ray job, which has a temporary copy."""
-    return None if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ else str(folder())
+    return None if RAY_JOB in os.environ else str(folder())
 
 
 def file_in(project: Path, name: str) -> Path | None:

@@ -20,8 +20,6 @@ from sweeps.common.machine_folders import DATA_DIR_VARIABLE
 
 RAY_FOLDER = "ray"
 """Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
-OF_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Set in a job of a cluster, which is no job of a Ray that it starts."""
 
 
 def set_environment(settings: dict[str, str]) -> None:
@@ -79,7 +77,8 @@ def start(ray: Any, num_cpus: int, dashboard: bool, python: str | None = None) -
     }
     of_workers = {name: os.environ.get(name, "") for name in rays_own}
     started = {} if python is None else {"py_executable": python}
-    with _refusal_told(ray, None), quietly(), _environment({**rays_own, OF_JOB: None}):
+    # Where this is a job of a cluster, it is none of the Ray that it starts.
+    with _refusal_told(ray, None), quietly(), _environment({**rays_own, project.RAY_JOB: None}):
         return ray.init(
             address="local",  # without an address Ray joins the cluster that was last started on this PC
             runtime_env={**started, "env_vars": of_workers, "config": {"eager_install": False}},

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import ray
 from ray.tune.experiment import Trial
 
-from sweeps.cluster import broadcast
+from sweeps.cluster import broadcast, ray_internals
 from sweeps.execution.run_context import DriverCallback
 from sweeps.trial import stop_signal
 
@@ -97,7 +97,7 @@ class TrialActor:
     @property
     def has_trial(self) -> bool:
         """Whether it trains a trial, or Tune has just given it one."""
-        return bool(self.trial.temporary_state.ray_actor == self.handle)
+        return bool(ray_internals.actor_of(self.trial) == self.handle)
 
 
 class TrialActors(DriverCallback):
@@ -124,8 +124,7 @@ class TrialActors(DriverCallback):
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Note which process trains a trial."""
-        # Tune has no public name for the process of a trial (its own PBT goes by `temporary_state`, too).
-        handle: Any = trial.temporary_state.ray_actor
+        handle = ray_internals.actor_of(trial)
         if (process := self._of.get(handle)) is None:
             name = uuid.uuid4().hex
             introduction = handle.introduce.remote(self.mailbox, name)
@@ -138,7 +137,7 @@ class TrialActors(DriverCallback):
 
     def of(self, trial: Trial) -> TrialActor | None:
         """The process that trains a trial."""
-        return self._of.get(trial.temporary_state.ray_actor)
+        return self._of.get(ray_internals.actor_of(trial))
 
     def last_of(self, trial: Trial, actor: str | None = None) -> TrialActor | None:
         """The process that trained a trial last, or was to train it, and may be gone.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from sweeps.cluster import broadcast, drain, nodes
+from sweeps.cluster import broadcast, nodes, ray_internals
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration
@@ -44,7 +44,7 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     is_here = node.id == here
     began = time.monotonic()
     say_at = began + PROGRESS_EVERY_S
-    while drain.is_there(gcs, node.id):
+    while ray_internals.is_in_cluster(gcs, node.id):
         if time.monotonic() > began + timeout_s + GRACE_S:
             print(f"After {_since(began)} the PC is still part of the cluster.")
             work = _at_work(node, is_here, address)
@@ -71,7 +71,7 @@ def _begin(gcs: str, node: Node, timeout_s: float) -> None:
             f"{node.hostname} does not answer. If it is one of worker_ips, the head starts Ray there again."
         )
     try:
-        drain.drain(gcs, node.id, timeout_s)
+        ray_internals.drain_node(gcs, node.id, timeout_s)
     except BaseException:  # Ctrl-C, too: the PC was not drained
         _done_on(node, back.remove_mark)
         raise

@@ -12,13 +12,13 @@ from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
-from sweeps.cluster import broadcast
+from sweeps.cluster import broadcast, ray_internals
 from sweeps.common.errors import reason_of
 from sweeps.common.time_share import TimeShare
 from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.faults import first_failures
 from sweeps.execution.faults.quarantine import Quarantine
-from sweeps.execution.faults.requeue import Requeue, error_of
+from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.output.table_files import write_tables
 from sweeps.execution.output.trial_logs import TrialLogs
 from sweeps.execution.run_context import DriverCallback, RunContext
@@ -154,7 +154,7 @@ class TuneCallback(DriverCallback):
 
         Where a process can't even start on a PC by itself the sweep ends: the next one will not start either.
         """
-        number, error = trial.config["number"], error_of(trial)
+        number, error = trial.config["number"], ray_internals.error_of(trial)
         if not isinstance(error, RayActorError):
             if self._requeue.has_process(trial, error):  # it is Tune's own, in the driver
                 return self._end_failed(number, reason_of(error), str(error))

@@ -8,9 +8,6 @@ against --max-failures.
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
-
-from ray import cloudpickle
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
@@ -180,15 +177,3 @@ class Requeue:
             self._searcher.requeue(trial.config["number"])
         else:
             self._driver.end.stop("lost", or_else, can_save=can_save)
-
-
-def error_of(trial: Trial) -> Exception:
-    """The last error of a trial, as Tune wrote it. `Trial.get_pickled_error` looks for it in the storage,
-    where Tune 2.60 has not put it yet. It pickles errors of tasks and actors, and keeps others as text."""
-    file, text = trial.pickled_error_file, trial.error_file
-    if file is not None and Path(file).is_file():
-        error: Exception = cloudpickle.loads(Path(file).read_bytes())
-        return error
-    lines = Path(text).read_text().split("\n") if text is not None and Path(text).is_file() else []
-    said = [line for line in lines if line.strip()]
-    return RuntimeError(said[-1] if said else "Tune has not kept its error")
