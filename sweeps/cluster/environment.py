@@ -11,10 +11,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sweeps.cluster import broadcast, clock_skew
+from sweeps.cluster import broadcast, pc_facts
 from sweeps.cluster import gpus as cluster_gpus
 from sweeps.cluster.nodes import Node
-from sweeps.cluster.package_versions import versions
 from sweeps.cluster.session import Cluster
 from sweeps.common.formatting import command, count
 
@@ -53,7 +52,7 @@ def of_every_pc(there: Sequence[Node]) -> dict[str, Facts | None]:
         found[node.name] = None
         if answers[node].value is not None:
             facts, clock = answers[node].value
-            fault = clock_skew.fault(clock_skew.skew(clock, asked_between))
+            fault = pc_facts.clock_fault(pc_facts.clock_skew_s(clock, asked_between))
             found[node.name] = {**facts, CLOCK: fault} if fault else facts
     return found
 
@@ -68,7 +67,7 @@ def of_this_pc() -> Facts:
     drivers = sorted({card.driver for card in gpus})
     hardware = [_cpus_and_memory(), *sorted({card.name for card in gpus})]
     driver = {DRIVER: " and ".join(drivers)} if drivers else {}
-    return {**versions(), **driver, HARDWARE: ", ".join(hardware)}
+    return {**pc_facts.versions(), **driver, HARDWARE: ", ".join(hardware)}
 
 
 def differences(pcs: Mapping[str, Facts | None]) -> list[str]:
@@ -97,7 +96,7 @@ def describe(cluster: Cluster) -> str:
     lines = [
         ("started", time.strftime("%Y-%m-%d %H:%M:%S %z")),
         ("command", command("run", *sys.argv[1:])),
-        *versions().items(),
+        *pc_facts.versions().items(),
         ("commit", _commit()),
         ("system", platform.platform()),
         ("this PC", f"{platform.node()}, {_cpus_and_memory()}"),

@@ -1,6 +1,6 @@
 """`sweeps pcs check [ray_cluster.yaml]`: find what is wrong on each PC of the cluster file.
 
-A PC is measured by `probe.look` and judged by `diagnosis.find`; PARTS and `_cells` show the result here.
+A PC is measured by `probe.look` and judged by `faults_of`; PARTS and `_cells` show the result.
 """
 
 from __future__ import annotations
@@ -13,23 +13,36 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.cluster import clock_skew
-from sweeps.cluster.package_versions import versions
+from sweeps.cluster import pc_facts
 from sweeps.common import screen
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import count, size
-from sweeps.pcs import diagnosis, ssh
+from sweeps.common.formatting import GB, count, size
+from sweeps.pcs import ssh
 from sweeps.pcs.cluster_file import PYTHON, ClusterFile
-from sweeps.pcs.diagnosis import Fault
 
 PARTS = ("reach", "packages", "gpu", "disk", "memory", "clock", "ports", "storage")
 """Columns of the table."""
 PROBE = Path(__file__).with_name("probe.py")
+MIN_DISK_GB = 5
+"""Free, for Ray's logs and spilled objects and for the packages."""
+MIN_MEMORY_GB = 2
+"""Free, for Ray's own processes (under 1 GB) and a trial."""
+OF_RAY = ("gcs_server", "raylet")
+OPEN = "allow all traffic between the PCs in their firewalls (on both: ufw allow from ADDRESS)"
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong."""
+
+    part: str
+    """Its column in the table."""
+    reason: str
+    remedy: str
 
 
 @dataclass(frozen=True)
@@ -55,9 +68,8 @@ def run(file: ClusterFile, storage: str | None) -> int:
         checked = ssh.on_each(file.pcs, lambda address: _check(file, address, storage, mark)).values()
     unreached = {pc.address for pc in checked if not pc.cells}
     for pc in checked:  # a PC that this one can't reach is no fault of the network between the others
-        pc.faults.extend(
-            diagnosis.of_network([peer for peer in pc.silent if peer.rpartition(":")[0] not in unreached])
-        )
+        if silent := [peer for peer in pc.silent if peer.rpartition(":")[0] not in unreached]:
+            pc.faults.append(Fault("ports", f"no answer from {', '.join(silent)}", OPEN))
     screen.console().print(_table(file, [*checked], [part for part in PARTS if storage or part != "storage"]))
     found = [(pc.address, fault) for pc in checked for fault in pc.faults]
     for address, fault in found:
@@ -99,7 +111,7 @@ def _mark(storage: str | None) -> Iterator[str]:
 
 
 def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> Checked:
-    here = versions()
+    here = pc_facts.versions()
     asked = {
         "python": PYTHON,
         "packages": [name for name in here if name != "python"],
@@ -117,9 +129,55 @@ def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> C
         fault = Fault("reach", f"python3 fails: {answer.last_line}", "on that PC: apt-get install python3")
         return Checked(address, {}, [fault])
     found = json.loads(answer.output.splitlines()[-1])
-    skew_s = clock_skew.skew(found["clock"], (before, time.time()))
-    faults = diagnosis.find(file, address, found, here, skew_s)
-    return Checked(address, _cells(found, skew_s), [*faults], found["silent"])
+    skew_s = pc_facts.clock_skew_s(found["clock"], (before, time.time()))
+    faults = [*faults_of(file, address, found, here, skew_s)]
+    return Checked(address, _cells(found, skew_s), faults, found["silent"])
+
+
+def faults_of(
+    file: ClusterFile, address: str, found: Mapping[str, Any], here: Mapping[str, str], skew_s: float
+) -> Iterator[Fault]:
+    """The faults of a PC that answered.
+
+    Args:
+        file: of the cluster.
+        address: of the PC.
+        found: the result of `probe.look`.
+        here: the versions on this PC.
+        skew_s: of its clock.
+    """
+    versions = found["versions"]
+    if versions is None:
+        reason = f"{PYTHON} does not run: {found['why_no_versions']}"
+        yield Fault("packages", reason, f"type: ray up -y {file.path}")
+    elif other := [name for name in here if _release(versions[name]) != _release(here[name])]:
+        reason = "; ".join(f"{name} {versions[name]}, here {here[name]}" for name in other)
+        remedy = "use the same requirements.lock on both, then: make .venv/.installed"
+        yield Fault("packages", reason, "install the same Python on both" if other == ["python"] else remedy)
+    if found["gpu_fault"]:
+        remedy = "on that PC: install the driver of the GPU, reboot, run nvidia-smi"
+        yield Fault("gpu", found["gpu_fault"], remedy)
+    for path, free in found["disks"].items():
+        if free < MIN_DISK_GB * GB:
+            reason = f"{size(free)} free at {path}, {MIN_DISK_GB} GB are needed"
+            yield Fault("disk", reason, "remove files there, or choose another folder")
+    if found["memory"] < MIN_MEMORY_GB * GB:
+        reason = f"{size(found['memory'])} free, {MIN_MEMORY_GB} GB are needed"
+        yield Fault("memory", reason, "end the programs that use it")
+    if reason := pc_facts.clock_fault(skew_s):
+        yield Fault("clock", reason, "timedatectl set-ntp true, on both")
+    for port, holder in found["ports"].items():
+        if holder and holder not in OF_RAY:
+            remedy = "end that program, or change the port in the cluster file"
+            yield Fault("ports", f"port {port} is taken by {holder}", remedy)
+    if found["storage"]:
+        remedy = f"mount it there, writable for that user (ssh {file.user}@{address})"
+        yield Fault("storage", found["storage"], remedy)
+
+
+def _release(version: str) -> str:
+    """Without the build after a plus: torch for a CPU and for CUDA are one release."""
+    return version.partition("+")[0]
 
 
 def _cells(found: Mapping[str, Any], skew_s: float) -> dict[str, str]:

@@ -18,7 +18,6 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration
 from sweeps.common.yaml_values import nearest
 from sweeps.pcs import back, status
-from sweeps.pcs.connection import joined
 
 GRACE_S = 15.0
 """After the deadline, at which a sweep ends what still trains on the PC."""
@@ -37,7 +36,7 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     Raises:
         UserError: no cluster answers, the PC is not part of it, or is its head.
     """
-    with joined(address) as gcs:
+    with status.joined(address) as gcs:
         here = broadcast.here()
         node = choose(nodes.living(), pc, here)
         _begin(gcs, node, timeout_s)

@@ -1,16 +1,20 @@
 """`sweeps pcs status [results/NAME]`: what runs on each PC of the running cluster, and why a trial waits.
 
 For the head, where Ray's dashboard answers. Ray's state API lists the processes of each PC; which trial a
-process trains is in the record of the sweep alone, since a process trains many.
+process trains is in the record of the sweep alone, since a process trains many. Imported after
+`ray_environment.prepare_to_look`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray.util import state
 from ray.util.state.exception import RayStateApiException
 from rich.table import Table
@@ -18,18 +22,19 @@ from rich.text import Text
 
 from sweeps.cluster import nodes
 from sweeps.cluster.nodes import Node
-from sweeps.common import screen
+from sweeps.common import ray_connection, screen
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import count
-from sweeps.pcs import pending
-from sweeps.pcs.connection import joined
-from sweeps.pcs.pending import Offer
+from sweeps.common.formatting import GB, count
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 
 MOST = 10_000
 """Rows of an answer of Ray."""
 SHOWN = ("GPU", "CPU")
+NEGLIGIBLE = 1e-4
+"""Ray counts in ten-thousandths."""
+Resources = Mapping[str, float]
+"""Amount of each resource, by Ray's names (CPU, GPU, memory in bytes, the user's own)."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,11 @@ class Use:
     """Name and process id."""
 
     @property
-    def offer(self) -> Offer:
-        """What is free on it."""
-        return Offer(self.node.address, self.node.has, self.taken)
+    def free(self) -> Resources:
+        """What is not taken."""
+        return {name: amount - self.taken.get(name, 0.0) for name, amount in self.node.has.items()}
 
-    def take(self, resources: Mapping[str, float]) -> None:
+    def take(self, resources: Resources) -> None:
         """Count resources as taken."""
         for name, amount in resources.items():
             self.taken[name] = self.taken.get(name, 0.0) + amount
@@ -60,7 +65,7 @@ class Snapshot:
     """The head first."""
     lost: Sequence[str]
     """Addresses of PCs that were part of it."""
-    waits: Sequence[Sequence[pending.Resources]]
+    waits: Sequence[Sequence[Resources]]
     """The needs of what waits, a bundle for each process."""
 
 
@@ -75,11 +80,58 @@ def run(address: str, folder: Path | None) -> int:
     screen.console().print(_table(snapshot.pcs, trials))
     for lost in snapshot.lost:
         print(f"{lost} is lost: it is off or unplugged, or Ray has stopped there")
-    reasons = [pending.why(bundles, [pc.offer for pc in snapshot.pcs]) for bundles in snapshot.waits]
+    reasons = [why_waiting(bundles, snapshot.pcs) for bundles in snapshot.waits]
     for reason in sorted(set(reasons)):
         many = reasons.count(reason)
-        print(f"{count(many, 'trial')} {'waits' if many == 1 else 'wait'} for {reason or 'Ray to start it'}")
+        print(f"{count(many, 'trial')} {'waits' if many == 1 else 'wait'} for {reason}")
     return 0
+
+
+@contextlib.contextmanager
+def joined(address: str) -> Iterator[str]:
+    """Be a part of the cluster; the address by which Ray's own clients reach its head.
+
+    Raises:
+        UserError: no cluster answers.
+    """
+    ray_connection.refuse_silent(address)
+    try:
+        with ray_connection.quietly():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        yield ray.get_runtime_context().gcs_address
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"--address {address}: {ray_connection.why_not(error)}") from None
+    finally:
+        ray_connection.shut_down(ray)
+
+
+def why_waiting(bundles: Sequence[Resources], pcs: Sequence[Use]) -> str:
+    """For what a trial waits that needs these bundles at the same time, each on one PC."""
+    each = ", ".join(_in_words(name, amount) for name, amount in bundles[0].items() if amount)
+    wanted = each if len(bundles) == 1 else f"{len(bundles)} times {each}"
+    if not _fit(bundles, [pc.node.has for pc in pcs]):
+        return f"{wanted}: more than the PCs have"
+    if not _fit(bundles, [pc.free for pc in pcs]):
+        return f"{wanted}: not free now"
+    return "Ray to start it"
+
+
+def _fit(bundles: Sequence[Resources], pcs: Sequence[Resources]) -> bool:
+    left = [dict(pc) for pc in pcs]
+    for needs in bundles:
+        for pc in left:
+            if all(pc.get(name, 0.0) > amount - NEGLIGIBLE for name, amount in needs.items()):
+                for name, amount in needs.items():
+                    pc[name] = pc.get(name, 0.0) - amount
+                break
+        else:
+            return False
+    return True
+
+
+def _in_words(name: str, amount: float) -> str:
+    """`2 CPU`, `0.5 GPU`, `8.5 GB memory`."""
+    return f"{amount / GB:.3g} GB {name}" if "memory" in name else f"{amount:g} {name}"
 
 
 def look(address: str) -> Snapshot:

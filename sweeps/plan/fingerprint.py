@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.cluster import package_versions
+from sweeps.cluster import pc_facts
 from sweeps.common.formatting import count, short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
@@ -56,7 +56,7 @@ def identity(plan: Plan) -> Identity:
             for name, words in model.space.exactly().items()
         },
         "code": _code(plan),
-        "versions": package_versions.versions(plan.searcher.PACKAGES),
+        "versions": pc_facts.versions(plan.searcher.PACKAGES),
     }
 
 
@@ -104,7 +104,7 @@ def score_changes(before: Identity, plan: Plan) -> list[str]:
     kept = {
         "settings": set(SCORING),
         "data": set(now["data"]),
-        "versions": {"python", *package_versions.PACKAGES} - set(NOT_SCORING),
+        "versions": {"python", *pc_facts.PACKAGES} - set(NOT_SCORING),
         "code": training,
     }
     old, new = (

@@ -10,11 +10,11 @@ import pytest
 
 from sweeps import prepare
 from sweeps.analysis import comparison, sweep
-from sweeps.cluster import clock_skew, package_versions
+from sweeps.cluster import pc_facts
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
-from sweeps.pcs import check, diagnosis, drain, flags
+from sweeps.pcs import check, drain, flags
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
 from sweeps.space.domain import Form
@@ -114,9 +114,9 @@ def test_the_docs_say_what_is_compared_and_how_much_is_needed() -> None:
         "pyarrow": "PyArrow",
     }
     chapter = BY_NAME["cluster"].text
-    assert all(names.get(name, name).lower() in chapter.lower() for name in package_versions.PACKAGES)
-    assert f"under {diagnosis.MIN_DISK_GB} GB of disk or {diagnosis.MIN_MEMORY_GB} GB of memory" in chapter
-    assert f"a clock that is {clock_skew.MAX_SKEW_S:g} s off" in chapter
+    assert all(names.get(name, name).lower() in chapter.lower() for name in pc_facts.PACKAGES)
+    assert f"under {check.MIN_DISK_GB} GB of disk or {check.MIN_MEMORY_GB} GB of memory" in chapter
+    assert f"a clock that is {pc_facts.MAX_SKEW_S:g} s off" in chapter
 
 
 def test_the_docs_show_what_the_comparison_prints(tmp_path: Path) -> None:

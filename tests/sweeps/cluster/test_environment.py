@@ -13,7 +13,7 @@ import pytest
 
 from sweeps.cluster import environment
 from sweeps.cluster.environment import differences
-from sweeps.cluster.package_versions import versions
+from sweeps.cluster.pc_facts import versions
 from tests.support.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
 from tests.support.lab import ROOT, Lab, wait_until
 from tests.sweeps.cluster.test_gpus import FAKE, LARGE, SAYS, SMALL

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.pcs import diagnosis
+from sweeps.pcs import check
 from sweeps.pcs.cluster_file import ClusterFile
 
 FILE = ClusterFile(Path("my_cluster.yaml"), ("pc0", "pc1"), "me", None, "/tmp/ray", {})
@@ -23,7 +23,7 @@ SOUND: dict[str, Any] = {
 
 
 def faults(skew_s: float = 0.0, **more: Any) -> list[tuple[str, str]]:
-    found = diagnosis.find(FILE, "pc1", {**SOUND, **more}, HERE, skew_s)
+    found = check.faults_of(FILE, "pc1", {**SOUND, **more}, HERE, skew_s)
     return [(fault.part, fault.reason) for fault in found]
 
 
@@ -49,15 +49,9 @@ def test_each_fault_is_named(found: dict[str, Any], fault: tuple[str, str]) -> N
 
 def test_a_pc_without_packages_is_set_up_from_the_same_cluster_file() -> None:
     found = {**SOUND, "versions": None, "why_no_versions": "no such file"}
-    (fault,) = diagnosis.find(FILE, "pc1", found, HERE, 0.0)
+    (fault,) = check.faults_of(FILE, "pc1", found, HERE, 0.0)
     assert (fault.part, fault.remedy) == ("packages", "type: ray up -y my_cluster.yaml")
 
 
 def test_several_faults_are_all_named() -> None:
     assert [part for part, _ in faults(90, memory=1, gpu_fault="no driver")] == ["gpu", "memory", "clock"]
-
-
-def test_pcs_without_an_answer_are_one_fault_of_the_network() -> None:
-    assert diagnosis.of_network([]) == []
-    (fault,) = diagnosis.of_network(["10.0.0.1:6380", "10.0.0.1:6381"])
-    assert fault.reason == "no answer from 10.0.0.1:6380, 10.0.0.1:6381"
