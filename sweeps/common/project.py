@@ -31,7 +31,7 @@ KEY = "project"
 HEAD_LINES = 32
 """Lines of a journal that hold all attributes of the sweep."""
 RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Ray sets it in a job of a cluster (`ray._private.ray_constants`); there is no public name."""
+"""Ray sets it in a job of a cluster (`ray._private.runtime_env.constants`); there is no public name."""
 _chosen: Path | None = None
 
 

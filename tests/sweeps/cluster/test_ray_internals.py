@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import ray
-from ray._private import ray_constants
+from ray._private.runtime_env import constants
 from ray.train._internal.storage import StorageContext
 from ray.tune.experiment import Trial
 
@@ -67,4 +67,4 @@ def test_the_last_error_of_a_trial_is_found(error: Exception, tmp_path: Path) ->
 
 
 def test_a_job_of_a_cluster_is_known_by_the_variable_of_ray() -> None:
-    assert ray_constants.RAY_JOB_CONFIG_JSON_ENV_VAR == project.RAY_JOB, CHANGED
+    assert constants.RAY_JOB_CONFIG_JSON_ENV_VAR == project.RAY_JOB, CHANGED
