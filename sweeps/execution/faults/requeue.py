@@ -8,6 +8,7 @@ against --max-failures.
 from __future__ import annotations
 
 from collections import defaultdict
+
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
