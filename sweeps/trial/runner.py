@@ -191,7 +191,6 @@ class TrialRunner:
     def close(self) -> None:
         """End the trial, and with this process all its workers."""
         self.end()
-        self._group.end()
 
     def _next_epoch(self) -> Report | Position | None:
         """The next epoch (after a retry some are trained and reported again), the position where the run was

@@ -1,10 +1,10 @@
 """The worker group of a trial, as its first worker leads it.
 
 Tune places a trial as one group of N bundles, all at once or not at all, so that two trials never wait for
-each other with half of their workers placed. The trial's process is in the first bundle, and starts an actor
-(member.py), which stays as warm as itself, in each other bundle. All workers enter the same `Fit` together,
-and leave it at each epoch's end, or inside one where the first is asked to: none waits in a collective
-operation for the scheduler or the next trial.
+each other with half of their workers placed. The trial's process is in the first bundle, and starts a worker
+(worker.py) for the trial in each other bundle. All workers enter the same `Fit` together, and leave it at
+each epoch's end, or inside one where the first is asked to: none waits in a collective operation for the
+scheduler.
 
 When a worker is lost the first worker's process ends: Tune then frees all bundles, which ends the other
 workers, and asks for new ones; the trial resumes from its last checkpoint, as after any lost process.
@@ -12,17 +12,24 @@ workers, and asks for new ones; the trial resumes from its last checkpoint, as a
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import ray
+from ray.exceptions import RayActorError, RayError
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.cluster import broadcast
+from sweeps.common.errors import first_line
 from sweeps.storage import folder_copy, folder_reader
 from sweeps.storage.folder_copy import File
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment, is_lost_connection
@@ -30,56 +37,74 @@ from sweeps.training.epoch_callback import OnEpoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
-from sweeps.trial import checkpoint_copy
+from sweeps.trial import checkpoint_copy, output
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
-from sweeps.trial.members import Members, answer_of, value_of
-from sweeps.trial.messages import Failure, WorkerFailed, WorkerUnfit, give_up
+from sweeps.trial.messages import Failure, Unfit, WorkerFailed, WorkerUnfit, give_up
+from sweeps.trial.worker import Answer, Worker
 
+COLLECTIVE = ("train", "save")
+"""Methods of a worker with collective operations, in which each worker waits for the others."""
 LOST_S = 120
 """Seconds in which Ray finds that a PC is lost: 65 by default, 8 with ray_cluster.yaml."""
 CHECKPOINT_WEIGHTS = 4
 """Size of a checkpoint in sizes of the weights: the last and the best ones, two moments of Adam."""
+END_S = 3
+"""Seconds in which all workers may fail by an error that they have in common."""
+STUCK_S = 300
+"""Seconds until the next collective operation of the first worker. It fails there if the process of another
+worker has ended."""
+POLL_S = 1.0
 
 
 class WorkerGroup:
     """The workers of a trial; the first worker alone where a trial has one worker."""
 
     def __init__(self, job: Job) -> None:
-        self._members = Members(job, self._abort) if job.fit.workers > 1 else None
+        self._job = job
         self._environment: WorkerGroupEnvironment | None = None
-        self._checkpoint_bytes = 0
+        self._workers: list[Any] = []
+        """Actors, one in each bundle but the first."""
+        self._introductions: list[Any] = []
+        """Ray references to what `Worker.introduce` returns."""
+        self._calls: list[Any] = []
+        """Ray references to the answers that are still to be read."""
+        self._waits = threading.Event()
+        """Set while the first worker waits for the others, and hence is in no collective operation."""
+        self._has_killed_one = False
+        """Whether a worker that failed alone was killed: what fails here then only follows from it."""
+        self._unread = ""
+        """Printed by workers that have ended."""
+        self._ending = threading.Lock()
+        """Two threads may find a lost worker: the second one must not end this process while the first one
+        reads its words."""
         self.is_out_of_step = False
         """Whether a save failed on some of the workers: they can't train on together."""
 
     def meet(self, config: Mapping[str, Any], checkpoint: Path | None) -> WorkerGroupEnvironment | None:
-        """Let the members begin a trial while this worker does; the group's environment for Lightning.
+        """Let the other workers begin a trial while this one does; the group's environment for Lightning.
 
         Args:
             config: config of the trial.
             checkpoint: folder on this PC of the checkpoint to go on from.
         """
-        if self._members is None:
+        if self._job.fit.workers == 1:
             return None
-        self.is_out_of_step = False
-        workers = len(self._members.actors) + 1
-        self._environment = WorkerGroupEnvironment.open(ray.util.get_node_ip_address(), workers)
-        original = None
-        if checkpoint is not None:
-            original = checkpoint_copy.original_of(checkpoint)
-            self._members.call("clear")  # before any begins: workers of one PC share a folder
-            self._members.results()
-        rendezvous = self._environment.rendezvous
-        self._members.call("begin", dict(config), rendezvous, original, broadcast.here())
+        self.is_out_of_step = self._has_killed_one = False
+        self._start()
+        address, workers = ray.util.get_node_ip_address(), self._job.fit.workers
+        self._environment = WorkerGroupEnvironment.open(address, workers)
+        original = None if checkpoint is None else checkpoint_copy.original_of(checkpoint)
+        self._call("begin", dict(config), self._environment.rendezvous, original, broadcast.here())
         return self._environment
 
     def wait_until_ready(self) -> list[str]:
-        """Wait until the members have begun; names of their PCs.
+        """Wait until the others have begun; names of their PCs.
 
         Raises:
-            WorkerFailed: a member could not begin.
+            WorkerFailed: one could not begin.
         """
-        return [] if self._members is None else self._members.results()
+        return self._results()
 
     def train(self, fit: Fit, on_epoch: OnEpoch, *callbacks: pl.Callback) -> None:
         """Run a fit on all workers, as `Fit.run` has it; the callbacks are those of this worker.
@@ -88,88 +113,189 @@ class WorkerGroup:
             WorkerFailed: another worker failed.
             Exception: this worker failed.
         """
-        members = self._members
-        if members is None or self._environment is None:
+        if self._environment is None:
             fit.run(on_epoch, Listening(), *callbacks)
             return
 
         def each(found: Report | Position) -> bool:
-            members.results()
+            self._results()
             trains_on = on_epoch(found)
-            members.call("train", trains_on)
+            self._call("train", trains_on)
             return trains_on
 
-        members.call("train", True)
+        self._call("train", True)
         self._environment.join(ray.util.get_node_ip_address())
         fit.run(each, Listening(), *callbacks)
-        members.results()
+        self._results()
 
     def save(self, fit: Fit, folder: Path) -> None:
         """Write a checkpoint, with the shards of all workers, into a folder of this PC."""
-        if self._members is None:
+        if self._environment is None:
             fit.save(folder)
             return
         # If one worker fails while all save, the others wait for it for ever: check for room first.
-        needed = max(self._checkpoint_bytes, CHECKPOINT_WEIGHTS * fit.best.size_bytes)
+        needed = CHECKPOINT_WEIGHTS * fit.best.size_bytes
         if shutil.disk_usage(folder).free < needed:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-        self._members.call("lack_of_room", folder, needed)
-        for failure in filter(None, self._members.results()):
+        self._call("lack_of_room", folder, needed)
+        for failure in filter(None, self._results()):
             raise WorkerUnfit(failure)
         self.is_out_of_step = True
-        self._members.call("save", folder)
+        self._call("save", folder)
         fit.save(folder)
-        for member, files in zip(self._members.actors, self._members.results(), strict=True):
-            _fetch(member, files, folder)
-            member.clear.remote()
-        self._checkpoint_bytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        for worker, files in zip(self._workers, self._results(), strict=True):
+            self._fetch(worker, files, folder)
+            worker.clear.remote()
         self.is_out_of_step = False
 
     def why(self, failure: Failure, error: BaseException) -> Failure:
         """The failure that has ended a trial: another worker's, if this worker's only follows from it."""
         if isinstance(error, WorkerFailed):
             return error.failure
-        if self._members is None or self._environment is None:
+        if self._environment is None or not (self._has_killed_one or is_lost_connection(failure.reason)):
             return failure
-        if not self._members.has_killed_one and not is_lost_connection(failure.reason):
-            return failure
-        for cause in self._members.failures(LOST_S):
-            if not is_lost_connection(cause.reason):
-                return cause
+        waiting, began = list(self._calls), time.monotonic()
+        while waiting and time.monotonic() - began < LOST_S:
+            done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
+            for cause in (self._answer(ref).failure for ref in done):
+                if cause is not None and not is_lost_connection(cause.reason):
+                    return cause
         give_up(f"the workers lost their connection: {failure.reason}")
         raise error
 
     def printed(self) -> str:
         """What the other workers printed since the last call, each line with the number of its worker."""
-        return "" if self._members is None else self._members.printed()
-
-    def end(self) -> None:
-        """End the other workers' processes with this one."""
-        if self._members is not None:
-            self._members.end()
+        before, self._unread = self._unread, ""
+        return before + self._texts("printed")
 
     def leave(self) -> None:
-        """End the trial on all workers."""
-        if self._members is not None and self._environment is not None:
+        """End the trial on all workers, and the others' processes with it."""
+        self._waits.set()
+        if self._environment is not None:
             self._environment.leave()
             self._environment = None
-            self._members.leave()
+        self._unread += self._texts("end")
+        for worker in self._workers:
+            ray.kill(worker)
+        self._workers, self._introductions, self._calls = [], [], []
+
+    def _start(self) -> None:
+        group = ray.util.get_current_placement_group()
+        assert group is not None, "Tune places each trial in a placement group"
+        for rank in range(1, self._job.fit.workers):
+            bundle = group.bundle_specs[rank]
+            actor = ray.remote(Worker).options(
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU", 0),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, rank),
+                max_restarts=0,
+            )
+            worker: Any = actor.remote(self._job, rank)
+            self._introductions.append(worker.introduce.remote())
+            self._workers.append(worker)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        """Start a method of each other worker, to run while this one does the same."""
+        self._calls = [getattr(worker, name).remote(*arguments) for worker in self._workers]
+        self._waits = threading.Event()
+        if name in COLLECTIVE:
+            running = dict(zip(self._calls, self._workers, strict=True))
+            threading.Thread(target=self._watch, args=(running, self._waits), daemon=True).start()
+
+    def _results(self) -> list[Any]:
+        """Wait for the calls; what they return. The placement group may never be complete again after the
+        loss of a PC: that ends this process.
+
+        Raises:
+            WorkerUnfit: the PC of a worker can't train.
+            WorkerFailed: a worker failed.
+        """
+        self._waits.set()
+        waiting = self._calls
+        while waiting:
+            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
+            group = ray.util.get_current_placement_group()
+            if waiting and ray.util.placement_group_table(group).get("state") == "RESCHEDULING":
+                give_up("a PC of its workers is lost")
+        calls, self._calls = self._calls, []
+        return [_value(answer) for answer in [self._answer(ref) for ref in calls]]  # a lost one counts first
+
+    def _answer(self, ref: Any) -> Answer:
+        """The answer of a worker; the end of this process where the worker is lost."""
+        try:
+            answer: Answer = ray.get(ref)
+        except RayActorError as error:
+            with self._ending:
+                print(self._last_words(), end="", file=sys.stderr)
+                give_up(f"a worker is lost: {first_line(error)}")
+        return answer
+
+    def _watch(self, running: dict[Any, Any], waits: threading.Event) -> None:
+        """Kill a worker that has failed while this one may wait for it in a collective operation.
+
+        gloo can't leave one (after `abort` of PyTorch 2.13 the other workers still wait); only the end of a
+        process closes its connections, and so ends the wait.
+        """
+        ends_at, why = float("inf"), ""
+        aborting: threading.Thread | None = None
+        while not waits.wait(0 if running else POLL_S):
+            done = ray.wait(list(running), timeout=POLL_S)[0] if running else []
+            for ref in done:
+                worker, failure = running.pop(ref), self._answer(ref).failure
+                if failure is not None and not waits.wait(END_S):
+                    ends_at, self._has_killed_one = time.monotonic() + STUCK_S, True
+                    why = failure.reason
+                    ray.kill(worker)
+            if why and (aborting is None or not aborting.is_alive()):  # again: more groups may be formed
+                aborting = threading.Thread(target=self._abort, daemon=True)  # which may take long
+                aborting.start()
+            if time.monotonic() > ends_at:
+                give_up(f"a worker has failed, and this one has been stuck for {STUCK_S} s: {why}")
 
     def _abort(self) -> None:
+        """End a wait of this process in NCCL, which the end of another process does not end."""
         if (environment := self._environment) is not None:
             environment.abort()
 
+    def _texts(self, method: str) -> str:
+        """The texts that a method of the other workers returns, each line with the number of its worker."""
+        calls = [getattr(worker, method).remote() for worker in self._workers]
+        if not calls:
+            return ""
+        known, _ = ray.wait(calls, num_returns=len(calls), timeout=END_S)  # one may be stuck
+        texts = []
+        for rank, ref in enumerate(calls, start=1):
+            with contextlib.suppress(RayError):  # of one that was killed
+                texts.append(output.marked(ray.get(ref) if ref in known else "", rank))
+        return "".join(texts)
 
-def _fetch(member: Any, files: list[File], folder: Path) -> None:
-    """Copy the files that a member has written on its PC.
+    def _last_words(self) -> str:
+        """What the other workers printed that was not taken yet."""
+        found = []
+        for ref in self._introductions:
+            with contextlib.suppress(RayError):  # one ended while it started
+                worker = ray.get(ref, timeout=0)
+                words, _ = output.examine_on(worker.node, worker.output_file)
+                found.append(output.marked(words, worker.rank))
+        return "".join(found)
 
-    Raises:
-        OSError: this PC can't write them.
-        WorkerFailed: the member can't read them.
-    """
-    fetch = folder_reader.fetch_from(
-        lambda: member, str(folder), "another worker's PC", lambda ref: value_of(answer_of(ref))
-    )
-    for file in files:
-        if not (folder / file.name).exists():
-            folder_copy.copy_file(file, folder, fetch)
+    def _fetch(self, worker: Any, files: Sequence[File], folder: Path) -> None:
+        """Copy the files that a worker has written on its PC.
+
+        Raises:
+            OSError: this PC can't write them.
+            WorkerFailed: the worker can't read them.
+        """
+        fetch = folder_reader.fetch_from(
+            lambda: worker, str(folder), "another worker's PC", lambda ref: _value(self._answer(ref))
+        )
+        for file in files:
+            if not (folder / file.name).exists():
+                folder_copy.copy_file(file, folder, fetch)
+
+
+def _value(answer: Answer) -> Any:
+    """The value of an answer; its failure is raised."""
+    if answer.failure is not None:
+        raise (WorkerUnfit if isinstance(answer.failure, Unfit) else WorkerFailed)(answer.failure)
+    return answer.value

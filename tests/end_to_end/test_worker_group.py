@@ -84,7 +84,9 @@ def test_a_worker_is_lost_and_no_epoch_of_the_checkpoint_is_trained_again(
 
 
 @pytest.mark.slow
-def test_workers_stay_warm_as_long_as_none_is_lost(by_fault: dict[str, TrialRow], attempts: Path) -> None:
+def test_the_first_worker_stays_warm_as_long_as_none_is_lost(
+    by_fault: dict[str, TrialRow], attempts: Path
+) -> None:
     quiet = {pid for fault in ("none", "flaky") for _, pid in pair.begun(attempts, fault, 0)}
     assert len(quiet) == 1, "the first worker lives on when another one raises, which is begun anew"
     for rank in (0, 1):

@@ -18,7 +18,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.job import Job
-from sweeps.trial.member import Answer, Member
+from sweeps.trial.worker import Answer, Worker
 from tests.conftest import fill_up
 from tests.support.trainables import described
 from tests.sweeps.trial.first_pc import FirstPC, checkpoint
@@ -35,6 +35,16 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(trainables=trainables, storage=Folder(tmp_path), fit=fit, max_failures=0, checkpoint_epochs=1)
 
 
+def leave(worker: Worker) -> None:
+    """What the end of its process does."""
+    worker._run.throw()
+    assert worker._fit is not None
+    worker._fit.release()
+    assert worker._environment is not None
+    worker._environment.leave()
+    worker._folders.clear()
+
+
 def answer(given: Answer) -> Any:
     assert given.failure is None, given.failure
     return given.value
@@ -45,58 +55,54 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
 ) -> None:
     folder = tmp_path / "of_the_first" / "epoch_0001"
     first = WorkerGroupEnvironment.open("127.0.0.1", 1)
-    member = Member(job, 0)
-    answer(member.begin(CONFIG, first.rendezvous))
-    answer(member.train(True))
-    files = answer(member.save(folder))
+    worker = Worker(job, 0)
+    answer(worker.begin(CONFIG, first.rendezvous))
+    answer(worker.train(True))
+    files = answer(worker.save(folder))
     assert any("optim_states" in file.name for file in files)
     whole = first_pc.root / "whole" / "epoch_0001"
 
     def fetch(file: File) -> Iterator[Any]:
         half = file.size_bytes // 2
         for begin, end in ((0, half), (half, file.size_bytes)):
-            yield answer(member.read(str(folder), file.name, begin, end - begin))
+            yield answer(worker.read(str(folder), file.name, begin, end - begin))
 
     for file in files:
         folder_copy.copy_file(file, whole, fetch)
-    answer(member.clear())
+    answer(worker.clear())
     assert not folder.parent.exists()
-    member.leave()
+    leave(worker)
 
     checkpoint_store.seal(whole)
-    again = WorkerGroupEnvironment.open("127.0.0.1", 1)
-    answer(member.begin(CONFIG, again.rendezvous, first_pc.original("whole/epoch_0001"), first_pc.node))
+    again, worker = WorkerGroupEnvironment.open("127.0.0.1", 1), Worker(job, 0)
+    answer(worker.begin(CONFIG, again.rendezvous, first_pc.original("whole/epoch_0001"), first_pc.node))
     sent = (whole / checkpoint_store.MANIFEST).read_text()
     manifests = Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/epoch_0001/{checkpoint_store.MANIFEST}")
     (copy,) = (each.parent for each in manifests if each.read_text() == sent)
     assert checkpoint_store.fault(copy) is None
-    answer(member.train(True))
+    answer(worker.train(True))
     assert not copy.parent.exists(), "it was read"
-    member.leave()
+    leave(worker)
     begun = (tmp_path / "none-0").read_text().split()[::2]
     assert begun == ["1", "2"], "it went on from the shards"
 
 
-def test_a_member_that_fails_says_why_and_lives_on(job: Job) -> None:
-    member = Member(job, 0)
-    wrong = {**CONFIG, "params": {"nothing": 1}}
-    one, other = (WorkerGroupEnvironment.open("127.0.0.1", 1) for _ in range(2))
-    failure = member.begin(wrong, one.rendezvous).failure
+def test_a_worker_that_fails_says_why(job: Job) -> None:
+    first = WorkerGroupEnvironment.open("127.0.0.1", 1)
+    failure = Worker(job, 0).begin({**CONFIG, "params": {"nothing": 1}}, first.rendezvous).failure
     assert failure is not None
     assert "nothing" in failure.reason
     assert "(in another worker, on " in failure.reason
-    answer(member.begin(CONFIG, other.rendezvous))
-    member.leave()
 
 
 def test_a_disk_that_is_full_is_the_fault_of_its_pc(
     job: Job, first_pc: FirstPC, tmp_path: Path, small_disk: Path
 ) -> None:
     original = checkpoint(first_pc, content=bytes(10**5))
-    member, folder = Member(job, 0), small_disk / "of_the_first" / "epoch_0001"
-    assert answer(member.lack_of_room(folder, 1000)) is None
+    worker, folder = Worker(job, 0), small_disk / "of_the_first" / "epoch_0001"
+    assert answer(worker.lack_of_room(folder, 1000)) is None
     filled = fill_up(small_disk, leave=50_000)
-    assert "is full" in answer(member.lack_of_room(folder, 10**6)).reason
+    assert "is full" in answer(worker.lack_of_room(folder, 10**6)).reason
     with pytest.raises(PCUnfit, match=rf"the disk of {small_disk}/\S+ has no room: 100 kB needed, "):
         Folders(small_disk).copy(original, first_pc.node)
     filled.unlink()

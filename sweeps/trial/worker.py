@@ -1,4 +1,4 @@
-"""A worker of a trial other than the first one: an actor that the first worker calls."""
+"""A worker of a trial other than the first one: an actor that the first worker starts for one trial."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import greenlet
 import ray
-import torch
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
@@ -22,13 +21,12 @@ from sweeps.storage.folder_copy import File, Original
 from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
-from sweeps.training.profiling import memory
 from sweeps.training.report import Report
 from sweeps.trial import checkpoint_copy, output, stop_signal
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.job import Job
 from sweeps.trial.listening import Listening
-from sweeps.trial.messages import BROKEN, UNUSABLE, Failure, failure_of, give_up, unfit
+from sweeps.trial.messages import Failure, failure_of, unfit
 from sweeps.trial.trainable_cache import TrainableCache
 
 _Arguments = ParamSpec("_Arguments")
@@ -39,34 +37,29 @@ class Answer(NamedTuple):
 
     value: Any = None
     failure: Failure | None = None
-    is_broken: bool = False
-    """Whether the process can train no further trial."""
 
 
 def _answered(
-    method: Callable[Concatenate[Member, _Arguments], object],
-) -> Callable[Concatenate[Member, _Arguments], Answer]:
-    """Answer with a failure what a method raises: a user's exception must not end a warm process."""
+    method: Callable[Concatenate[Worker, _Arguments], object],
+) -> Callable[Concatenate[Worker, _Arguments], Answer]:
+    """Answer with a failure what a method raises."""
 
     @functools.wraps(method)
-    def call(member: Member, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> Answer:
+    def call(worker: Worker, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> Answer:
         try:
-            return Answer(method(member, *arguments, **named))
+            return Answer(method(worker, *arguments, **named))
         except KeyboardInterrupt:
             raise
         except PCUnfit as error:
-            failure: Failure = unfit(error)
+            return Answer(failure=_located(unfit(error)))
         except BaseException as error:  # sys.exit and worse
-            failure = failure_of(error)
-        # Behind the except: until there the traceback holds the model, and its memory.
-        member.leave()  # so that no other worker waits for this one
-        return Answer(failure=_located(failure), is_broken=member.is_broken)
+            return Answer(failure=_located(failure_of(error)))
 
     return call
 
 
 class Introduction(NamedTuple):
-    """What a member says of itself."""
+    """What a worker says of itself."""
 
     node: str
     """Ray's id of its PC."""
@@ -74,18 +67,15 @@ class Introduction(NamedTuple):
     output_file: str
 
 
-class Member:
-    """One trial after another, in step with the first worker."""
+class Worker:
+    """Trains one trial, in step with the first worker."""
 
     def __init__(self, job: Job, rank: int) -> None:
         self._job, self._rank = job, rank
-        self._trainables = TrainableCache(job.trainables)
         self._environment: WorkerGroupEnvironment | None = None
         self._fit: Fit | None = None
-        self._run: greenlet.greenlet | None = None
+        self._run = greenlet.greenlet(self._train)
         self._folders = Folders()
-        self.is_broken = False
-        """Whether this process can train no further trial, most likely since its GPU computes no more."""
 
     def introduce(self) -> Introduction:
         """Wait for the first worker to leave, also where the system sends a signal to all processes. Keep
@@ -98,15 +88,18 @@ class Member:
         """What was printed since the last call."""
         return output.take()
 
-    def end(self) -> None:
-        """Keep nothing that is printed from now on: the process is about to end."""
+    def end(self) -> str:
+        """What was printed since the last call. The process is about to end, and leaves no file behind."""
+        self._folders.clear()
+        printed = output.take()
         output.remove(self._output_file)
+        return printed
 
     @_answered
     def begin(
         self, config: Mapping[str, Any], first: Rendezvous, checkpoint: Original | None = None, node: str = ""
     ) -> str:
-        """Prepare a trial, up to the process group of its workers; returns the name of this PC.
+        """Prepare the trial, up to the process group of its workers; returns the name of this PC.
 
         Args:
             config: config of the trial.
@@ -114,23 +107,23 @@ class Member:
             checkpoint: checkpoint to go on from.
             node: Ray's id of the PC that has the checkpoint.
         """
-        output.take()  # of the trial before
-        if self.is_broken:
-            give_up(f"{BROKEN}, after an earlier error", UNUSABLE)
-        trainable = self._trainables.load(config["trainable"])
+        trainable = TrainableCache(self._job.trainables).load(config["trainable"])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
         params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
-        data = self._job.data_of(trainable, params)
-        fit = self._job.fit_of(config)
-        self._fit = Fit(trainable, params, fit, folder, prepared=data, environment=self._environment)
+        self._fit = Fit(
+            trainable,
+            params,
+            self._job.fit_of(config),
+            folder,
+            prepared=self._job.data_of(trainable, params),
+            environment=self._environment,
+        )
         return platform.node()
 
     @_answered
     def train(self, trains_on: bool) -> None:
         """Train to the end of the next epoch, or let Lightning end the training in order."""
-        if self._run is None:
-            self._run = greenlet.greenlet(self._train)
         self._run.switch(trains_on)
 
     @_answered
@@ -166,19 +159,6 @@ class Member:
         """Remove what was written here for the first worker."""
         self._folders.clear()
 
-    def leave(self) -> None:
-        """Leave a trial as it is."""
-        self._run = None
-        if self._fit is not None:
-            self._fit.release()  # before it leaves the group, which DeepSpeed asks for its rank
-        self._fit = None
-        if self._environment is not None:
-            self._environment.leave()
-        self._environment = None
-        self._folders.clear()
-        # Also where it could not leave its group.
-        self.is_broken = not memory.free() or torch.distributed.is_initialized()
-
     def _train(self, _trains_on: bool) -> None:
         """The greenlet: one whole `fit()`, left at each epoch's end."""
         assert self._environment is not None
@@ -195,7 +175,8 @@ class Member:
 
 
 def _located(failure: Failure) -> Failure:
-    return dataclasses.replace(failure, reason=f"{failure.reason} (in another worker, on {platform.node()})")
+    reason = f"{failure.reason} (in another worker, on {platform.node()})"
+    return dataclasses.replace(failure, reason=reason)
 
 
 def _full(folder: Path) -> PCUnfit:
