@@ -72,8 +72,8 @@ def usual_tables(trials: int) -> dict[str, Any]:
 
 def _fill(record: Any, trials: int, space: Any) -> float:
     """Trials as a sweep records them; ms of each."""
+    from sweeps.space.optuna_space import optuna_point
     from sweeps.space.point import Point
-    from sweeps.space.replay import optuna_point
 
     began = time.perf_counter()
     for number in range(trials):

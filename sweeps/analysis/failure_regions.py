@@ -27,7 +27,8 @@ from sweeps.analysis.top_trials import (
 from sweeps.common.param_types import shown
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.space.numeric_range import Range, Side, choices_of, range_of
+from sweeps.space.numeric_range import Range, Side
+from sweeps.space.optuna_space import choices_of, range_of
 
 
 class Cause(NamedTuple):

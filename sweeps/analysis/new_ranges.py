@@ -26,7 +26,8 @@ from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.space.numeric_range import Range, Side, are_ordered, choices_of, range_of, range_of_grid
+from sweeps.space.numeric_range import Range, Side, are_ordered, range_of_grid
+from sweeps.space.optuna_space import choices_of, range_of
 
 EDGE = 0.1
 """Of a range, on its scale: what counts as its edge."""

@@ -22,8 +22,8 @@ from sweeps.plan.folder import taken
 from sweeps.plan.plan import Plan
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
-from sweeps.space.chosen import chosen_point
 from sweeps.space.point import Point, Space
+from sweeps.space.user_points import user_point
 from sweeps.storage.open import check_setting
 
 DEFAULT_TRIALS = 24
@@ -119,7 +119,7 @@ def _tries(config: SweepConfig, space: Space) -> tuple[Point, ...]:
     for values in config.tries:
         typed = " ".join(f"{name}={value}" for name, value in values.items())
         try:
-            point = chosen_point(space, values)
+            point = user_point(space, values)
         except UserError as error:
             faults += [f"--try {line}" for line in str(error).splitlines()]
             continue

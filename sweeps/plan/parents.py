@@ -25,8 +25,8 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import ENDED_WELL, Earlier, TrialRow
 from sweeps.space.conditional import ConditionalSpace
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import Point
-from sweeps.space.replay import optuna_point
 
 ANCHORS = 3
 """Trials that run again, of sweeps whose scores are not comparable."""

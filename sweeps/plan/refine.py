@@ -94,7 +94,7 @@ def _new_ranges(
         is_prepared = hyperparameter in trainable.prepare_params
         new: Any = None
         why = ""
-        if old.distribution is not None:
+        if old.is_of_optuna:
             is_grid = old.form == "grid_search" and "continuous" in takes and not is_prepared
             new, why = new_value(hyperparameter, old.range, old.choices or [], learnt, is_grid=is_grid)
         if isinstance(new, Range):

@@ -11,9 +11,10 @@ from functools import cached_property
 
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.space.encoding import Array, Encoding
+from sweeps.space.encoding import Encoding
+from sweeps.space.numeric_range import Array
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import OptunaPoint, Space
-from sweeps.space.replay import optuna_point
 
 
 @dataclass(frozen=True)

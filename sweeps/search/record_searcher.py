@@ -12,8 +12,8 @@ from ray.tune.search import Searcher
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import Ending, TrialRow, Waits
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import Point, Space
-from sweeps.space.replay import optuna_point
 
 Propose = Callable[[int], Iterator[Point]]
 """From the number of trials proposed before to candidates, best first; the first new one is taken."""

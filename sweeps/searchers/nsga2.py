@@ -18,7 +18,8 @@ from sweeps.record.pareto import BestFirst
 from sweeps.record.trials import BAD
 from sweeps.search.rungs import rungs
 from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
-from sweeps.space.encoding import Array
+from sweeps.space.encoding import moved
+from sweeps.space.numeric_range import Array
 from sweeps.space.point import InvalidPoint, Point
 
 MIN_TRIALS_FOR_PARENTS = 10
@@ -71,6 +72,6 @@ class Searcher(SearchMethod):
             own, spread = child[place : place + 1], np.full(1, MUTATION_SPREAD)
             moves = generator.random() >= DRAWN_ANEW_SHARE
             child[place : place + 1] = (
-                axis.near(own, spread, generator) if moves else axis.drawn(generator, 1)
+                moved(axis, own, spread, generator) if moves else axis.drawn(generator, 1)
             )
         return child

@@ -13,7 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
-from sweeps.space.numeric_range import range_of
+from sweeps.space.optuna_space import range_of
 
 Sample = Mapping[str, tuple[Any, BaseDistribution]]
 """A point: each hyperparameter, in the order in which it was asked for, with its value and its range."""

@@ -35,6 +35,7 @@ from sweeps.config import plugins
 from sweeps.space import branches
 from sweeps.space.domain import Form
 from sweeps.space.flat import SWEPT_AND_FIXED
+from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, Suggests, TrialProxy
 
 SAMPLES = 200
@@ -65,30 +66,32 @@ class _RecordingTrial(TrialProxy):
             f"trial.{name}: a space has suggest_float, suggest_int and suggest_categorical of a trial"
         )
 
-    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
-        if method == "suggest_categorical" and name in self._hints:
-            return self._choice(name, list(arguments[0]))
-        return self._recorded(method, name, *arguments, **options)
+    def _number(self, name: str, asked: Range) -> float:
+        call = f"suggest_{'int' if asked.is_whole else 'float'}({name!r}, {asked.low!r}, {asked.high!r})"
+        value = self._answered(name, call, lambda: asked.suggested(self._trial, name))
+        self.kinds[name] = "int" if asked.is_whole else "float", asked.is_log, ()
+        return float(value)
 
-    def _choice(self, name: str, choices: list[Any]) -> Any:
-        hint = self._hints[name]
-        for value in choices:
-            if fault := given_fault(value, hint):
-                raise InvalidPoint({name: f"{name}: {value!r}: {fault}"})
-        of_sweep = [held(value, hint) for value in choices]
-        return choices[of_sweep.index(self._recorded("suggest_categorical", name, of_sweep))]
+    def _choice(self, name: str, choices: Sequence[Any]) -> Any:
+        of_sweep = choices = list(choices)
+        if name in self._hints:
+            for value in choices:
+                if fault := given_fault(value, self._hints[name]):
+                    raise InvalidPoint({name: f"{name}: {value!r}: {fault}"})
+            of_sweep = [held(value, self._hints[name]) for value in choices]
+        call = f"suggest_categorical({name!r}, {of_sweep!r})"
+        value = self._answered(name, call, lambda: self._trial.suggest_categorical(name, of_sweep))
+        self.kinds[name] = "categorical", False, tuple(of_sweep)
+        return choices[of_sweep.index(value)]
 
-    def _recorded(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
+    def _answered(self, name: str, call: str, ask: Callable[[], Any]) -> Any:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a step that does not divide the range, say
-                value = getattr(self._trial, method)(name, *arguments, **options)
+                value = ask()
         except (ValueError, TypeError) as error:
-            shown = ", ".join(map(repr, [name, *arguments]))
-            raise InvalidPoint({name: f"{name}: {method}({shown}): {error}"}) from None
+            raise InvalidPoint({name: f"{name}: {call}: {error}"}) from None
         self.params[name] = value
-        choices = tuple(arguments[0]) if method == "suggest_categorical" else ()
-        self.kinds[name] = method.removeprefix("suggest_"), bool(options.get("log")), choices
         return value
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from ray import tune
 from ray.tune.search.sample import Categorical, Float, Function, Integer, Quantized
 
@@ -31,23 +31,17 @@ class Domain:
     """A text; different domains have different texts."""
     tune: Any = field(compare=False, repr=False)
     """The `ray.tune` domain that random values are drawn from."""
-    distribution: BaseDistribution | None = None
-    """None of a `sample_from` and a normal domain, which Optuna does not have."""
+    choices: list[Any] | None = None
+    """The values of a choice or a grid, as a sweep holds them; None of other domains."""
+    range: Range | None = None
+    """None of choices, and of a `sample_from` or normal domain, which Optuna does not have."""
     step: float | None = None
-    """Gap between values, on a log scale too, where Optuna has none; 1 of whole numbers."""
+    """Gap between values, of a normal domain too; 1 of whole numbers."""
 
     @property
-    def choices(self) -> list[Any] | None:
-        """The values of a choice or a grid, as a sweep holds them; None of other domains."""
-        found = self.distribution
-        return list(found.choices) if isinstance(found, CategoricalDistribution) else None
-
-    @property
-    def range(self) -> Range | None:
-        """None of choices, and of a domain without a distribution."""
-        if self.distribution is None or self.choices is not None:
-            return None
-        return Range.of(self.distribution, self.step)
+    def is_of_optuna(self) -> bool:
+        """Whether Optuna has such a domain."""
+        return self.choices is not None or self.range is not None
 
     def values(self) -> Sequence[Any] | None:
         """All values of a finite domain, in order; None of one that is continuous or a function."""
@@ -55,17 +49,16 @@ class Domain:
 
     def size(self) -> float:
         """Number of values; infinite where they can't be listed."""
-        if (found := self.range) is None:
+        if self.range is None:
             return math.inf if self.choices is None else len(self.choices)
-        return math.inf if found.count is None else found.count
+        return math.inf if self.range.count is None else self.range.count
 
     def suggest(self, trial: Suggests, name: str) -> Any:
-        """The value that a trial suggests; only of a domain with a distribution."""
-        if (range_ := self.range) is None:
+        """The value that a trial suggests, of a domain of Optuna's. It has no steps on a log scale."""
+        if self.range is None:
             return trial.suggest_categorical(name, self.choices or [])
-        found: Any = self.distribution
-        ask = trial.suggest_int if range_.is_whole else trial.suggest_float
-        return range_.nearest(ask(name, found.low, found.high, step=found.step, log=found.log))
+        asked = dataclasses.replace(self.range, step=None) if self.range.is_log else self.range
+        return self.range.nearest(asked.suggested(trial, name))
 
     @property
     def form_name(self) -> str:
@@ -124,13 +117,13 @@ def _of_choices(domain: Any, choices: list[Any], hint: Any) -> Domain:
         raise ValueError("no value to choose from")
     if faults := [f"{value!r}: {fault}" for value in choices if (fault := given_fault(value, hint))]:
         raise ValueError("\n".join(faults))
-    distribution = CategoricalDistribution([held(value, hint) for value in choices])
-    if len(set(distribution.choices)) < len(choices):
+    kept = [held(value, hint) for value in choices]
+    if len(set(kept)) < len(choices):
         raise ValueError(f"a value occurs twice in {choices}")
     is_grid = isinstance(domain, Mapping)
     values = [repr(plain(typed(value, hint))) for value in choices]
     exactly = f"{'grid of' if is_grid else 'one of'} {', '.join(values)}"
-    return Domain("grid_search" if is_grid else "finite", exactly, domain, distribution)
+    return Domain("grid_search" if is_grid else "finite", exactly, domain, kept)
 
 
 def _of_numbers(domain: Any) -> Domain:
@@ -153,10 +146,7 @@ def _of_numbers(domain: Any) -> Domain:
         raise ValueError(f"empty: no value from {domain.lower:g} to {domain.upper:g}")
     if is_log and low <= 0:
         raise ValueError(f"log scale from {low:g}: the lower bound must be above 0")
-    distribution: Any
-    if is_whole:
-        distribution = IntDistribution(int(low), int(high), log=is_log, step=1 if is_log else int(step or 1))
-    else:
-        distribution = FloatDistribution(float(low), float(high), log=is_log, step=None if is_log else step)
-    exactly = f"{distribution.low} to {distribution.high}{by}{', log scale' if is_log else ''}"
-    return Domain("continuous" if step is None else "finite", exactly, domain, distribution, step)
+    low, high = (int(low), int(high)) if is_whole else (float(low), float(high))
+    found = Range(low, high, is_log, step, is_whole)
+    exactly = f"{found.low} to {found.high}{by}{', log scale' if is_log else ''}"
+    return Domain("continuous" if step is None else "finite", exactly, domain, None, found, step)

@@ -90,8 +90,8 @@ class FlatSpace:
         return {name: domain.exactly for name, domain in self.domains.items()}
 
     def _suggested(self) -> list[str]:
-        """Hyperparameters with a distribution in Optuna."""
-        return [name for name, domain in self.domains.items() if domain.distribution is not None]
+        """Hyperparameters that Optuna can suggest."""
+        return [name for name, domain in self.domains.items() if domain.is_of_optuna]
 
     def _point(self, values: Mapping[str, Any]) -> Point:
         """The point of these values, without rounding errors."""

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
 DRAWS = 200
@@ -30,15 +31,8 @@ class _Largest(TrialProxy):
         self.sizes: dict[str, int] = {}
         """Choices that each hyperparameter without an order has, as they were asked for."""
 
-    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
-        if method == "suggest_categorical":
-            return self._choice(name, arguments[0])
-        low, high = arguments[:2]
-        step = options.get("step") or 0
-        if method == "suggest_float":
-            middle = math.sqrt(low * high) if options.get("log") else (low + high) / 2
-            return low + step * round((middle - low) / step) if step else middle
-        return high - (high - low) % (step or 1)
+    def _number(self, name: str, asked: Range) -> float:
+        return asked.nearest(asked.high if asked.is_whole else asked.at(0.5))
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
         if all(isinstance(each, int) and not isinstance(each, bool) for each in choices):

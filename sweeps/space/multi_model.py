@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space import conditional, flat
+from sweeps.space.numeric_range import Range
 from sweeps.space.point import Point, Suggests, TrialProxy
 
 OneSpace = flat.FlatSpace | conditional.ConditionalSpace
@@ -62,5 +63,8 @@ class _Prefixed(TrialProxy):
         self._trial = trial
         self._prefix = prefix
 
-    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
-        return getattr(self._trial, method)(self._prefix + name, *arguments, **options)
+    def _number(self, name: str, asked: Range) -> float:
+        return asked.suggested(self._trial, self._prefix + name)
+
+    def _choice(self, name: str, choices: Sequence[Any]) -> Any:
+        return self._trial.suggest_categorical(self._prefix + name, choices)

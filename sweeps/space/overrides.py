@@ -93,7 +93,7 @@ def text_of(found: Range, own: Range) -> str:
 
 def _one(domain: Domain | None, hint: Any, given: Any, takes: frozenset[Form]) -> Domain | ParamValue:
     """A domain, or the one value that is left of it; ValueError where the range does not fit."""
-    if domain is not None and domain.distribution is None:
+    if domain is not None and not domain.is_of_optuna:
         raise ValueError(f"{domain.form_name} has no range to replace")
     choices = None if domain is None else domain.choices
     if isinstance(given, str) and _is_range(given, hint, choices):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sweeps.common.yaml_values import ParamValue
+from sweeps.space.numeric_range import Range
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -56,22 +57,26 @@ class Suggests(Protocol):
 
 
 class TrialProxy(ABC):
-    """The three `suggest` methods of an Optuna trial, each passed on to `_ask`."""
+    """The three `suggest` methods of an Optuna trial, passed on as a range or as choices."""
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
     ) -> float:
-        return float(self._ask("suggest_float", name, low, high, step=step, log=log))
+        return float(self._number(name, Range(low, high, log, step)))
 
     def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int:
-        return int(self._ask("suggest_int", name, low, high, step=step, log=log))
+        return int(self._number(name, Range(low, high, log, step, is_whole=True)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        return self._ask("suggest_categorical", name, choices)
+        return self._choice(name, choices)
 
     @abstractmethod
-    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
-        """Answer one of the three calls: its method, its arguments and its options."""
+    def _number(self, name: str, asked: Range) -> float:
+        """Answer with a number of the range."""
+
+    @abstractmethod
+    def _choice(self, name: str, choices: Sequence[Any]) -> Any:
+        """Answer with one of the choices."""
 
 
 class Space(Protocol):

@@ -18,7 +18,7 @@ from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.execution.run_context import RunContext
 from sweeps.record import status
-from sweeps.space.chosen import chosen_point
+from sweeps.space.user_points import user_point
 
 MOST_LISTED = 12
 """Numbers of trials in a message."""
@@ -66,7 +66,7 @@ def _stop(driver: RunContext, order: Command) -> Done:
 def _try(driver: RunContext, order: Command) -> Done:
     record = driver.record
     _refuse_in_confirmation(driver, "try")
-    point = chosen_point(driver.plan.space, order.values)
+    point = user_point(driver.plan.space, order.values)
     for trial in record.searched:
         if trial.point.key == point.key:
             raise UserError(f"try: trial {trial.number} has these hyperparameters; it is {trial.status}")

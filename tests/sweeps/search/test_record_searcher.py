@@ -87,7 +87,7 @@ def test_a_rerun_of_a_trial_that_ran_out_of_memory_begins_with_its_micro_batch(t
     assert record.trials[-2].micro_batches == [16, 8]
 
 
-def test_chosen_points_come_first_and_displace_no_anchor(tmp_path: Path) -> None:
+def test_user_points_come_first_and_displace_no_anchor(tmp_path: Path) -> None:
     space = FlatSpace({"lr": converted(tune.uniform(0.1, 0.9))}, {}, Params, "net")
     anchors = [TrialRow(-1, {"lr": lr}, 0, 0.0, trainable="net", origin="trial 3 of s") for lr in (0.7, 0.8)]
     record = Record.create(tmp_path, "s", "max", {"metric": "m"}, Earlier(anchors=anchors))

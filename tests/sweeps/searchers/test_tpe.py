@@ -15,7 +15,7 @@ from sweeps.common.objective import Objective, Objectives
 from sweeps.record.trials import EpochRow, Status, TrialRow
 from sweeps.searchers import tpe
 from sweeps.space.flat import FlatSpace, check
-from sweeps.space.replay import optuna_point
+from sweeps.space.optuna_space import optuna_point
 from tests.conftest import propose
 from tests.sweeps.searchers.play import CONTINUOUS, Params, Play, score_of
 

@@ -16,15 +16,14 @@ import pytest
 from optuna.trial import FixedTrial
 from ray import cloudpickle
 from ray.tune.search import Searcher
-from sweeps.search.candidates import random_points
 
 from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.space.conditional import SAMPLES, check
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import InvalidPoint, Space
-from sweeps.space.replay import optuna_point
 from tests.conftest import propose
 from tests.sweeps.space.layered import Params, checked, layered
 
@@ -238,7 +237,8 @@ def test_what_only_shows_later_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("sweeps.space.conditional.SAMPLES", 5)
     space = checked(rarely_raises)
     number = next(number for number in range(SAMPLES) if _refuses(space, (0, number, 0)))
-    found = itertools.islice(random_points(space, 0, number), 2)
+    search = plugins.find("searcher", "random")(SweepConfig.of(seed=0), space, new_record(tmp_path))
+    found = itertools.islice(search.propose(number), 2)
     assert [point.key for point in found] == [space.draw((0, number, attempt)).key for attempt in (1, 2)]
 
 

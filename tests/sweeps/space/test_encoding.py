@@ -13,10 +13,10 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from ray import tune
 
 from sweeps.space import conditional, flat
-from sweeps.space.encoding import Axis, Encoding
+from sweeps.space.encoding import Encoding, axis_of
 from sweeps.space.multi_model import SeveralSpaces
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import Space
-from sweeps.space.replay import optuna_point
 
 TAKES = frozenset({"finite", "continuous", "conditional", "several"})
 
@@ -129,13 +129,13 @@ def test_a_hyperparameter_that_a_point_lacks_is_in_the_middle() -> None:
 
 
 def test_numbers_are_at_their_position_on_their_scale() -> None:
-    log = Axis.of([FloatDistribution(1e-4, 1.0, log=True)])
+    log = axis_of([FloatDistribution(1e-4, 1.0, log=True)])
     assert log.coordinate(1e-2) == pytest.approx(0.5)
     assert log.value(0.25) == pytest.approx(1e-3)
-    whole = Axis.of([IntDistribution(1, 5)])
+    whole = axis_of([IntDistribution(1, 5)])
     assert whole.snapped(np.array([0.1, 0.4])).tolist() == [0, 0.5]
-    assert Axis.of([IntDistribution(0, 4), IntDistribution(0, 8)]).coordinate(4) == 0.5
-    assert Axis.of([IntDistribution(3, 3)]).coordinate(3) == 0
+    assert axis_of([IntDistribution(0, 4), IntDistribution(0, 8)]).coordinate(4) == 0.5
+    assert axis_of([IntDistribution(3, 3)]).coordinate(3) == 0
 
 
 @pytest.mark.parametrize(
@@ -148,24 +148,24 @@ def test_numbers_are_at_their_position_on_their_scale() -> None:
     ],
 )
 def test_the_ends_are_drawn_as_often_as_the_values_between_them(distribution: BaseDistribution) -> None:
-    _, counts = np.unique(Axis.of([distribution]).drawn(np.random.default_rng(0), 3000), return_counts=True)
+    _, counts = np.unique(axis_of([distribution]).drawn(np.random.default_rng(0), 3000), return_counts=True)
     assert len(counts) == 3
     assert counts == pytest.approx(1000, rel=0.1)
 
 
 def test_whole_numbers_on_a_log_scale_are_drawn_by_the_width_of_their_interval_there() -> None:
-    axis = Axis.of([IntDistribution(1, 4, log=True)])
+    axis = axis_of([IntDistribution(1, 4, log=True)])
     numbers = [round(axis.value(each)) for each in axis.drawn(np.random.default_rng(0), 9000)]
     shares = [math.log((number + 0.5) / (number - 0.5)) / math.log(9) for number in (1, 2, 3, 4)]
     assert [numbers.count(number) / 9000 for number in (1, 2, 3, 4)] == pytest.approx(shares, abs=0.02)
 
 
 def test_choices_of_numbers_are_in_order_and_others_side_by_side() -> None:
-    numbers = Axis.of([CategoricalDistribution((64, 16, 32))])
+    numbers = axis_of([CategoricalDistribution((64, 16, 32))])
     assert [numbers.coordinate(value) for value in (16, 32, 64)] == [0, 0.5, 1]
     assert numbers.value(0.6) == 32
-    words = Axis.of([CategoricalDistribution(("a", "b", "c"))])
+    words = axis_of([CategoricalDistribution(("a", "b", "c"))])
     assert words.features(np.array([1.0, math.nan])).tolist() == [[0, 1, 0], [1 / 3, 1 / 3, 1 / 3]]
-    flags = Axis.of([CategoricalDistribution((True, False))])
+    flags = axis_of([CategoricalDistribution((True, False))])
     assert flags.columns == 2
     assert flags.value(flags.coordinate(False)) is False

@@ -15,7 +15,7 @@ from ray.tune.search.sample import Float
 from sweeps.common.errors import UserError
 from sweeps.space.domain import Form
 from sweeps.space.flat import FlatSpace, check
-from sweeps.space.replay import optuna_point
+from sweeps.space.optuna_space import optuna_point
 
 ALL_FORMS: frozenset[Form] = frozenset({"grid_search", "sample_from", "normal", "finite", "continuous"})
 

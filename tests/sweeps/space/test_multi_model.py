@@ -12,8 +12,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import Point
-from sweeps.space.replay import optuna_point
 from tests.support.several_models import STEPS, TOY, TOYS, planned
 
 

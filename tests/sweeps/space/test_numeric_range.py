@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeps.space.numeric_range import Range, are_ordered, range_of
+from sweeps.space.numeric_range import Range, are_ordered
+from sweeps.space.optuna_space import range_of
 
 LR = FloatDistribution(0.001, 1.0, log=True)
 

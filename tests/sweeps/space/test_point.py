@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, TrialProxy
 
 
@@ -35,9 +37,13 @@ class Asked(TrialProxy):
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
 
-    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
-        self.asked.append((method, name, arguments, options))
-        return arguments[0][0] if method == "suggest_categorical" else arguments[0]
+    def _number(self, name: str, asked: Range) -> float:
+        self.asked.append((name, asked))
+        return asked.low
+
+    def _choice(self, name: str, choices: Sequence[Any]) -> Any:
+        self.asked.append((name, choices))
+        return choices[0]
 
 
 def test_a_proxy_passes_each_call_on_and_answers_in_its_type() -> None:
@@ -47,9 +53,9 @@ def test_a_proxy_passes_each_call_on_and_answers_in_its_type() -> None:
     assert trial.suggest_int("width", 8, 64, step=8) == 8
     assert trial.suggest_categorical("kind", ["relu", "gelu"]) == "relu"
     assert trial.asked == [
-        ("suggest_float", "lr", (1, 2), {"step": None, "log": True}),
-        ("suggest_int", "width", (8, 64), {"step": 8, "log": False}),
-        ("suggest_categorical", "kind", (["relu", "gelu"],), {}),
+        ("lr", Range(1, 2, is_log=True)),
+        ("width", Range(8, 64, step=8, is_whole=True)),
+        ("kind", ["relu", "gelu"]),
     ]
 
 

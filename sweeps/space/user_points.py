@@ -1,8 +1,7 @@
-"""A point of a space that the user has chosen, checked value by value."""
+"""A point of a space that the user gives, checked value by value."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,11 +12,11 @@ from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
-from sweeps.space.numeric_range import Range, clean
+from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
 
-def chosen_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
+def user_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
     """The point of these values.
 
     Args:
@@ -31,7 +30,7 @@ def chosen_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
     hints = hints_of(own.params_class)
     others = {n: v for n, v in values.items() if n in hints and not isinstance(v, int | float)}
     values = {**values, **{n: held(v, hints[n]) for n, v in others.items() if not type_fault(v, hints[n])}}
-    asked = _Chosen(values)
+    asked = _GivenValues(values)
     try:
         point = own.suggest(asked)
     except InvalidPoint as error:
@@ -91,8 +90,8 @@ def _faults_of_steps(
     ]
 
 
-class _Chosen(TrialProxy):
-    """A trial that suggests what was chosen, and goes on with something else where that does not fit."""
+class _GivenValues(TrialProxy):
+    """A trial that suggests what was given, and goes on with something else where that does not fit."""
 
     def __init__(self, values: Mapping[str, ParamValue]) -> None:
         self._values = values
@@ -104,7 +103,7 @@ class _Chosen(TrialProxy):
         """The values of hyperparameters that Optuna has no distribution for."""
         hints, found = hints_of(space.params_class), dict[str, ParamValue]()
         for name, domain in space.domains.items():
-            if domain.distribution is not None:
+            if domain.is_of_optuna:
                 continue
             self.names.append(name)
             if name not in self._values:
@@ -115,17 +114,8 @@ class _Chosen(TrialProxy):
                 found[name] = held(self._values[name], hints[name])
         return found
 
-    def _ask(self, method: str, name: str, *arguments: Any, **options: Any) -> Any:
+    def _choice(self, name: str, choices: Sequence[Any]) -> Any:
         self.names.append(name)
-        if method == "suggest_categorical":
-            return self._choice(name, list(arguments[0]))
-        is_whole, is_log = method == "suggest_int", bool(options.get("log"))
-        step = options.get("step")
-        low, high = arguments[:2]
-        asked = Range(low, high, is_log, step or (1 if is_whole else None), is_whole)
-        return self._number(name, asked)
-
-    def _choice(self, name: str, choices: list[Any]) -> Any:
         value = self._values.get(name)
         for choice in choices:
             if name in self._values and (are_same(choice, value) or str(choice) == str(value)):
@@ -140,25 +130,16 @@ class _Chosen(TrialProxy):
         return choices[0]
 
     def _number(self, name: str, asked: Range) -> float:
+        self.names.append(name)
         value = self._values.get(name)
         if name not in self._values:
             self.faults.append(f"{name}: missing; {asked}")
         elif isinstance(value, bool) or not isinstance(value, int | float):
             self.faults.append(f"{name}={shown(value)}: must be a number, {asked}")
         else:
-            within = _nearest(asked, value)
+            within = asked.nearest(value)
             if within == value:
                 return within
             self.faults.append(f"{name}={value}: must be {asked}; the nearest is {within:g}")
             return within
         return asked.low
-
-
-def _nearest(asked: Range, value: float) -> float:
-    """The nearest value of a range; Optuna counts steps from the low end."""
-    within = min(max(value, asked.low), asked.high)
-    if asked.step is None:
-        return within
-    most = math.floor((asked.high - asked.low) / asked.step + 1e-9)
-    found = asked.low + min(round((within - asked.low) / asked.step), most) * asked.step
-    return int(found) if asked.is_whole else float(clean(found, asked.step))

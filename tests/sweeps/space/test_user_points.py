@@ -11,9 +11,9 @@ from ray import tune
 
 from sweeps.common.errors import UserError
 from sweeps.space import conditional, flat
-from sweeps.space.chosen import chosen_point
 from sweeps.space.multi_model import SeveralSpaces
-from sweeps.space.replay import optuna_point
+from sweeps.space.optuna_space import optuna_point
+from sweeps.space.user_points import user_point
 
 ALL: Any = frozenset({"grid_search", "finite", "continuous", "normal", "sample_from", "conditional"})
 
@@ -51,15 +51,15 @@ def suggest(trial: optuna.Trial) -> None:
 
 def faults(space: Any, **values: Any) -> list[str]:
     with pytest.raises(UserError) as raised:
-        chosen_point(space, values)
+        user_point(space, values)
     return str(raised.value).splitlines()
 
 
 def test_it_is_a_point_of_the_space() -> None:
-    point = chosen_point(FLAT, GOOD)
+    point = user_point(FLAT, GOOD)
     assert (point.trainable, point.params, point.fixed["drop"]) == ("net", GOOD, 0.5)
     assert optuna_point(FLAT, point).params == GOOD
-    assert chosen_point(FLAT, GOOD | {"batch_size": "64", "drop": 0.5}) == point
+    assert user_point(FLAT, GOOD | {"batch_size": "64", "drop": 0.5}) == point
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_all_that_is_missing_is_named_at_once() -> None:
 
 def test_a_conditional_space_asks_for_what_follows_from_the_values() -> None:
     space = conditional.check(suggest, Params, {}, ALL, "random", "net")
-    assert chosen_point(space, {"kind": "a", "lr": 0.5}).params == {"kind": "a", "lr": 0.5}
-    assert chosen_point(space, {"kind": "b", "lr": 1, "depth": 7}).params == {
+    assert user_point(space, {"kind": "a", "lr": 0.5}).params == {"kind": "a", "lr": 0.5}
+    assert user_point(space, {"kind": "b", "lr": 1, "depth": 7}).params == {
         "kind": "b",
         "lr": 1.0,
         "depth": 7,
@@ -122,7 +122,7 @@ def test_values_that_only_random_search_has_are_taken_as_they_are() -> None:
         Params, {}, ALL, "random",
     )  # fmt: skip
     params = {"kind": "a", "lr": -4.0, "depth": 5}
-    assert chosen_point(space, params | {"lr": -4}).params == params
+    assert user_point(space, params | {"lr": -4}).params == params
     assert faults(space, kind="a", lr=0.0, depth="deep") == ["depth=deep: must be a whole number"]
     assert faults(space, kind="a", depth=1)[0].startswith("lr: missing; its values: normal")
 
@@ -130,7 +130,7 @@ def test_values_that_only_random_search_has_are_taken_as_they_are() -> None:
 def test_of_several_models_one_is_named() -> None:
     other = flat.check({"lr": tune.uniform(1, 2)}, Params, {}, ALL, "random", "my.other")
     several = SeveralSpaces({"net": FLAT, "my.other": other})
-    assert chosen_point(several, {"my.other.lr": 1.5}).trainable == "my.other"
+    assert user_point(several, {"my.other.lr": 1.5}).trainable == "my.other"
     assert faults(several, **{"my.other.lr": 3}) == ["lr=3: must be 1 to 2; the nearest is 2"]
     for values in ({"lr": 1.5}, {"net.lr": 0.1, "my.other.lr": 1.5}, {"nat.lr": 0.1}):
         (line,) = faults(several, **values)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from optuna.distributions import IntDistribution
 
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import Point
-from sweeps.space.replay import optuna_point
 from tests.sweeps.space.layered import checked
 
 
