@@ -27,15 +27,16 @@ from sweeps.common.param_types import (
     held,
     hints_of,
     refusal,
+    shown,
     type_fault,
     unknown,
 )
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
-from sweeps.space import branches
 from sweeps.space.domain import Form
 from sweeps.space.flat import SWEPT_AND_FIXED
 from sweeps.space.numeric_range import Range
+from sweeps.space.optuna_space import choices_of, range_of
 from sweeps.space.point import InvalidPoint, Point, Suggests, TrialProxy
 
 SAMPLES = 200
@@ -102,8 +103,14 @@ class Seen:
     distributions: tuple[BaseDistribution, ...]
     share: float
     """Share of the samples that had it."""
-    words: str
-    """Its range, and which points have it."""
+
+    def __str__(self) -> str:
+        """Its range, the hull of those that it had, and how many points have it."""
+        choices = ", ".join(map(shown, choices_of(self.distributions)))
+        words = str(range_of(self.distributions) or f"one of {choices}")
+        if len(set(self.distributions)) > 1:
+            words = f"within {words}, depending on other hyperparameters"
+        return words if self.share == 1 else f"{words}, in {max(1, round(100 * self.share))} % of points"
 
 
 @dataclass(frozen=True)
@@ -154,8 +161,8 @@ class ConditionalSpace:
         return dict(point.params)
 
     def describe(self) -> dict[str, str]:
-        """Hyperparameter to the range that the samples had, and which of them had it."""
-        return {name: seen.words for name, seen in self.seen.items()}
+        """Hyperparameter to the range that the samples had, and how many of them had it."""
+        return {name: str(seen) for name, seen in self.seen.items()}
 
     def exactly(self) -> dict[str, str]:
         """Empty: the code of the file is compared instead."""
@@ -178,8 +185,8 @@ class ConditionalSpace:
         params = {name: held(value, hints[name]) for name, value in values.items()}
         fixed = {name: value for name, value in self.fixed.items() if name not in params}
         if fault := refusal(self.params_class, {**fixed, **params}):
-            shown = ", ".join(f"{name}={value}" for name, value in params.items())
-            raise InvalidPoint({"Params": f"suggest gave {shown}: {fault}"})
+            suggested = ", ".join(f"{name}={value}" for name, value in params.items())
+            raise InvalidPoint({"Params": f"suggest gave {suggested}: {fault}"})
         return Point(self.trainable, params, fixed)
 
 
@@ -226,7 +233,6 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
     """
     faults: dict[str, str] = {}
     found: dict[str, list[BaseDistribution]] = {}
-    samples: list[branches.Sample] = []
     dimensions = 0
     for number in range(SAMPLES):
         trial = random_trial((0, number))
@@ -236,7 +242,6 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
             faults = {**refused.faults, **faults}
             continue
         dimensions = max(dimensions, len(point.params))
-        samples.append({name: (point.params[name], each) for name, each in trial.distributions.items()})
         for name, distribution in trial.distributions.items():
             found.setdefault(name, []).append(distribution)
         if fault := _fault_of_replay(space, point, trial):
@@ -249,11 +254,7 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
         faults["nothing"] = f"suggest: it must suggest at least one hyperparameter, such as {call}"
     if faults:
         raise UserError("\n".join(faults.values()))
-    seen = {
-        name: Seen(tuple(each), len(each) / SAMPLES, branches.described(name, samples))
-        for name, each in found.items()
-    }
-    return seen, dimensions
+    return {name: Seen(tuple(each), len(each) / SAMPLES) for name, each in found.items()}, dimensions
 
 
 def _fault_of_replay(space: ConditionalSpace, point: Point, asked: optuna.Trial) -> str:

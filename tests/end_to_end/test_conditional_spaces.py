@@ -31,7 +31,7 @@ def test_a_trial_trains_with_the_hyperparameters_that_it_has(sweep: Command, tmp
     assert done.stderr == ""
     assert "Warning" not in done.stdout
     plan, _, outcome = done.stdout.partition("Starting Ray")
-    assert "slope          0.1 to 1; only with fault none" in plan
+    assert "slope          0.1 to 1, in " in plan
     assert "fault          one of none, stops" in plan
     assert "trials 14/14 ended" in outcome
     table = pq.read_table(folder / "trials.parquet")

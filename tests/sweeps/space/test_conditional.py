@@ -84,8 +84,8 @@ def test_the_plan_has_the_range_that_was_seen_and_how_often() -> None:
     words = checked().describe()
     assert words["lr"] == "0.001 to 1, log scale"
     assert words["layers"] == "1 to 3"
-    assert words["width_2"] == "4 to 8 in steps of 2; only with layers 2 or 3 (70 % of points)"
-    assert words["width_3"].endswith("; only with layers 3 (40 % of points)")
+    assert words["width_2"] == "4 to 8 in steps of 2, in 70 % of points"
+    assert words["width_3"].endswith(", depending on other hyperparameters, in 40 % of points")
 
 
 counter = itertools.count()
