@@ -6,8 +6,8 @@ import contextlib
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -17,8 +17,7 @@ from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import OptunaPoint, Space
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """The score of a trial at a rung or at the end."""
 
     trial: int
@@ -54,10 +53,9 @@ class KnownTrials:
     @property
     def rows(self) -> Sequence[Array | None]:
         """The coordinates of each trial; None of one that is left out."""
-        both = list(zip(self.trials, self.points, strict=True))[len(self._rows) :]
-        self._rows += [
-            None if point is None else self.encoding.coordinates(trial.point) for trial, point in both
-        ]
+        new = zip(self.trials[len(self._rows) :], self.points[len(self._rows) :], strict=True)
+        encoding = self.encoding
+        self._rows += [None if point is None else encoding.coordinates(trial.point) for trial, point in new]
         return self._rows
 
     @cached_property
@@ -89,8 +87,7 @@ class KnownTrials:
             if trial.status == "diverged":
                 moment = max((reported.time for reported in trial.epochs.values()), default=0.0)
                 found.append((moment, Result(index, epochs[0], -math.inf)))
-        in_order = sorted(found, key=lambda each: (each[0], each[1].trial, each[1].epoch))
-        return [result for _, result in in_order]
+        return [result for _, result in sorted(found)]
 
     def _point(self, trial: TrialRow) -> OptunaPoint | None:
         with contextlib.suppress(LookupError, ValueError):

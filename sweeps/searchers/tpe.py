@@ -17,12 +17,10 @@ range excludes the model's value is sampled again, independently.
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import warnings
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
@@ -74,14 +72,6 @@ class Searcher(SearchMethod):
         return study
 
 
-class SharedTrial(FrozenTrial):
-    """A trial that its study only reads. Optuna copies each one deeply into a study, which took most of the
-    time of a proposal."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> SharedTrial:
-        return copy.copy(self)  # the study numbers it
-
-
 def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives: Objectives) -> FrozenTrial:
     """A trial for the model of one fidelity."""
     row = trial.epochs.get(fidelity)
@@ -99,7 +89,7 @@ def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives:
         if not objectives.are_several:  # Optuna orders pruned trials by one value
             below = {epoch: row.score for epoch, row in trial.epochs.items()}
     now = datetime.now()
-    return SharedTrial(
+    return FrozenTrial(
         number=-1,
         trial_id=-1,
         state=state,

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pytest
 from optuna.trial import TrialState
 from ray import tune
@@ -107,12 +106,3 @@ def test_by_several_objectives_a_trial_is_modelled_with_all_its_values_and_a_pru
     there, below = (tpe.frozen_trial(trial, fidelity, point, several) for fidelity in (3, 9))
     assert (there.state, there.values) == (TrialState.COMPLETE, [0.9, 2.0])
     assert (below.state, below.values, below.intermediate_values) == (TrialState.PRUNED, None, {})
-
-
-def test_a_study_does_not_change_what_it_is_given() -> None:
-    known = frozen("finished", {3: 0.9}, 3)
-    for before in (0, 2):
-        study = optuna.create_study()
-        study.add_trials([frozen("failed", {}, 3)] * before + [known])
-        assert study.trials[-1].number == before
-    assert known.number == -1
