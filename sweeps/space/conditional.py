@@ -35,9 +35,9 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.space.domain import Form
 from sweeps.space.flat import SWEPT_AND_FIXED
-from sweeps.space.numeric_range import Range
+from sweeps.space.numeric_range import Range, Suggests
 from sweeps.space.optuna_space import choices_of, range_of
-from sweeps.space.point import InvalidPoint, Point, Suggests, TrialProxy
+from sweeps.space.point import InvalidPoint, Point, TrialProxy
 
 SAMPLES = 200
 """Points that are sampled before the start."""

@@ -12,8 +12,7 @@ from ray import tune
 from ray.tune.search.sample import Categorical, Float, Function, Integer, Quantized
 
 from sweeps.common.param_types import given_fault, held, plain, shown, typed
-from sweeps.space.numeric_range import Range, clean
-from sweeps.space.point import Suggests
+from sweeps.space.numeric_range import Range, Suggests, clean
 
 Form = Literal["grid_search", "sample_from", "normal", "finite", "continuous", "conditional", "several"]
 """What a searcher can or can't take; `finite` is a choice, whole numbers, or a quantized range,

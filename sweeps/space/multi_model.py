@@ -11,8 +11,8 @@ import numpy as np
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space import conditional, flat
-from sweeps.space.numeric_range import Range
-from sweeps.space.point import Point, Suggests, TrialProxy
+from sweeps.space.numeric_range import Range, Suggests
+from sweeps.space.point import Point, TrialProxy
 
 OneSpace = flat.FlatSpace | conditional.ConditionalSpace
 """The space of one model."""

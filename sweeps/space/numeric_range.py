@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from sweeps.space.point import Suggests
 
 Array = npt.NDArray[np.float64]
 Side = Literal["low", "high"]
@@ -21,6 +18,18 @@ LEAST_MARGIN = 0.05
 """The least margin around the values that are kept, as a share of the range on its scale."""
 FEW_VALUES = 5
 """A fifth of 25 trials. Of so few, the best value lies too often outside their hull and one gap."""
+
+
+class Suggests(Protocol):
+    """What a space asks for values: a trial of Optuna, or a `TrialProxy` of `point.py`."""
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float: ...
+
+    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int: ...
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
 
 @dataclass(frozen=True)

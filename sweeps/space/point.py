@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sweeps.common.yaml_values import ParamValue
-from sweeps.space.numeric_range import Range
+from sweeps.space.numeric_range import Range, Suggests
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -42,18 +42,6 @@ class OptunaPoint:
 
     params: Mapping[str, ParamValue] = field(default_factory=dict)
     distributions: Mapping[str, BaseDistribution] = field(default_factory=dict)
-
-
-class Suggests(Protocol):
-    """What a space asks for values: a trial of Optuna, or a `TrialProxy`."""
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
-    ) -> float: ...
-
-    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int: ...
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
 
 class TrialProxy(ABC):
