@@ -60,7 +60,6 @@ COMMAND = Command(
     settings={"max_bad_pct": float, "address": str | None, "check": bool},
     add=_add_settings,
     fit_settings=FIT_SETTINGS,
-    aliases=("--raw",),
     choices=_with_preparation,
     find=_find,
     takes=lambda trainable: trainable.prepare_params,

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
-from sweeps.common import screen
+from sweeps.common.cli import screen
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.config.sweep_folder import no_sweep

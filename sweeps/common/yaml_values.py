@@ -7,11 +7,14 @@ import difflib
 import inspect
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import yaml
+
+from sweeps.common.errors import UserError
 
 ParamValue = bool | int | float | str | None
 """A value of a hyperparameter as a sweep holds it."""
@@ -51,6 +54,27 @@ def load_yaml(text: str) -> Any:
         return yaml.load(text, _Loader)
     except (ValueError, TypeError, LookupError, AttributeError):  # of PyYAML's constructors, and not its own
         raise yaml.constructor.ConstructorError(None, None, "a value does not fit its tag (!!...)") from None
+
+
+def read_lines(path: str | Path, where: str) -> Mapping[Any, Any]:
+    """The keys and values of a YAML file.
+
+    Args:
+        path: as the user gave it.
+        where: begins each message.
+
+    Raises:
+        UserError: it can't be read, or holds something else.
+    """
+    try:
+        content = load_yaml(Path(path).expanduser().read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{where}: can't be read ({getattr(error, 'strerror', None) or error})") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, Mapping):
+        raise UserError(f"{where}: must hold 'name: value' lines")
+    return content
 
 
 def dump_yaml(content: Any) -> str:

@@ -12,7 +12,14 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, flag, one_or_several, to_yaml
 from sweeps.config.validation import check
-from sweeps.config.yaml_files import PAIRS, POINTS, of_its_own, read_yaml, refuse_other, settings_of_sweep
+from sweeps.config.yaml_files import (
+    PAIRS,
+    POINTS,
+    read_yaml,
+    refuse_other,
+    settings_of_refined,
+    settings_of_sweep,
+)
 
 COMMAND = "sweeps run"
 
@@ -119,4 +126,4 @@ def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str,
     paths = [settings_of_sweep(parent, "--refine") for parent in parents]
     contents = [read_yaml(path, "--refine") for path in paths]
     _use_project_of(paths[0], contents[0], f"--refine {parents[0]}")
-    return {**contents[0], "ranges": {}, "tries": [], **of_its_own(paths[0], contents, results_dir)}
+    return {**contents[0], "ranges": {}, "tries": [], **settings_of_refined(paths[0], contents, results_dir)}

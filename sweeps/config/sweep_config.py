@@ -231,7 +231,7 @@ def _listed(value: str | list[str] | None) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else value
 
 
-OF_ONE_RUN = frozenset({"resume", "force", "dry_run", "submit"})
+COMMAND_ONLY = frozenset({"resume", "force", "dry_run", "submit"})
 """Settings of one command, not of the sweep: never in sweep.yaml."""
 
 
@@ -243,7 +243,7 @@ def to_yaml(config: SweepConfig) -> str:
     """The config as YAML for `--config`, with the doc of each key above it."""
     values, lines = config.flat(), []
     for title, group in grouped(SweepConfig.settings().values()).items():
-        kept = [each for each in group if each.name not in OF_ONE_RUN]
+        kept = [each for each in group if each.name not in COMMAND_ONLY]
         lines += [f"# {title}"] if kept else []
         for each in kept:
             named = {YAML_KEYS.get(each.name, each.name): values[each.name]}

@@ -17,7 +17,7 @@ SWEEP_FILE = "sweep.yaml"
 BEST_FOLDER = "best"
 LOGS_FOLDER = "logs"
 PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
-OF_FRONT = "trial_{:04d}"
+FRONT_FOLDER = "trial_{:04d}"
 """In `best/`, with several objectives: the folder of a trial of the front other than the knee."""
 MOST_LISTED = 8
 """Sweeps in a message: the last by name, which are the newest."""

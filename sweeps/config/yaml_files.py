@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from sweeps.common.cli.parser import Fault, typed
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import short, shown_path
-from sweeps.common.yaml_values import load_yaml, nearest
-from sweeps.config.sweep_config import OF_ONE_RUN, YAML_KEYS, SweepConfig, flag
+from sweeps.common.yaml_values import nearest, read_lines
+from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag
 from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep
 
 PAIRS = ("params", "ranges")
@@ -37,12 +35,12 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
     faults: list[str] = []
     values: dict[str, Any] = {}
     named = {typed_as: setting for setting, typed_as in YAML_KEYS.items()}
-    for typed_key, value in _lines(path, name).items():
+    for typed_key, value in read_lines(path, f"{name} {path}").items():
         key = named.get(typed_key, typed_key)
         if key not in settings or typed_key in YAML_KEYS:
             known = [*(name for name in settings if name not in YAML_KEYS), *named]
             faults.append(f"{path}: {typed_key}: no such key.{nearest(str(typed_key), known)}")
-        elif key in OF_ONE_RUN:
+        elif key in COMMAND_ONLY:
             faults.append(f"{path}: {key}: can't be set in a file: use the flag {flag(key)}")
         elif key in PAIRS:
             faults += _faults_of_lines(path, typed_key, value)
@@ -62,20 +60,6 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
     return values
 
 
-def _lines(path: str, name: str) -> Mapping[Any, Any]:
-    """The keys and values of a file, as they are there."""
-    try:
-        content = load_yaml(Path(path).read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{name} {path}: can't be read ({reason})") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{name} {path}: not YAML: {error}") from None
-    if not isinstance(content, Mapping):
-        raise UserError(f"{name} {path}: must hold settings as 'key: value' lines")
-    return content
-
-
 def _faults_of_lines(path: str, key: str, given: object) -> list[str]:
     hint = "; the name of a search space is given as search_space" if key == "space" else ""
     is_right = isinstance(given, Mapping)
@@ -83,7 +67,7 @@ def _faults_of_lines(path: str, key: str, given: object) -> list[str]:
 
 
 SEEDS = 2**32
-NEVER = (
+NEVER_CHANGED = (
     "trainable",
     "metric",
     "mode",
@@ -100,11 +84,11 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Compare the settings of a resume with those of the sweep.
 
     Raises:
-        UserError: some of NEVER differ, or the number of workers.
+        UserError: some of NEVER_CHANGED differ, or the number of workers.
     """
     faults = [
         f"{flag(name)} {short(now[name]) or 'none'}: the sweep has {short(before[name]) or 'none'}"
-        for name in NEVER
+        for name in NEVER_CHANGED
         if name in before and short(now[name]) != short(before[name])  # `[a]` in a file is `a`
     ]
     if faults:
@@ -118,7 +102,9 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         )
 
 
-def of_its_own(path: str, contents: Sequence[Mapping[str, Any]], results_dir: str | None) -> dict[str, Any]:
+def settings_of_refined(
+    path: str, contents: Sequence[Mapping[str, Any]], results_dir: str | None
+) -> dict[str, Any]:
     """The settings in which a refined sweep differs from its parents: name, folder, seed, and no grid.
 
     Args:

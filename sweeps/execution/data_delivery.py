@@ -12,10 +12,10 @@ import ray
 from sweeps.cluster import broadcast
 from sweeps.cluster.nodes import Node
 from sweeps.cluster.session import Cluster
+from sweeps.common.cli.progress import Bar
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
 from sweeps.common.param_types import build_params
-from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description

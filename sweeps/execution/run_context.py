@@ -13,7 +13,7 @@ from rich.console import Console
 
 from sweeps.cluster import placement
 from sweeps.cluster.session import Cluster
-from sweeps.common import screen
+from sweeps.common.cli import screen
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery
 from sweeps.execution.stopping import End

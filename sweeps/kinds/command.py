@@ -23,11 +23,11 @@ from sweeps.kinds.trainable import Trainable
 
 TRAINABLE = "trainable"
 """The first word, for messages."""
-OF_PARAMS = """Hyperparameters as name=value, separated by spaces, or a YAML file of them, such as
+PARAMS_HELP = """Hyperparameters as name=value, separated by spaces, or a YAML file of them, such as
 best/params.yaml of a sweep or of a run, which also holds the settings of its training; flags win."""
 
 
-OWN = "params."
+HYPERPARAMETER_PREFIX = "params."
 """Before the name of a hyperparameter that its own flag gives."""
 
 
@@ -65,8 +65,6 @@ class Command:
     """Its own flags and their types."""
     add: Callable[[cli_parser.Parser], object]
     """Adds them to a parser."""
-    aliases: tuple[str, ...] = ()
-    """Of --data-dir."""
     choices: Callable[[], Sequence[str]] = registry.choices
     """Trainables that it accepts."""
     find: Callable[[str], Trainable] = lambda name: registry.find(name, TRAINABLE)
@@ -102,7 +100,11 @@ class Command:
         given = getattr(values, "params", [])
         recipes = [params_file.read(path, self.fit_settings) for path in given if isinstance(path, str)]
         typed = dict(pair for pair in given if not isinstance(pair, str))
-        own = {key.removeprefix(OWN): v for key, v in vars(values).items() if key.startswith(OWN)}
+        own = {
+            key.removeprefix(HYPERPARAMETER_PREFIX): v
+            for key, v in vars(values).items()
+            if key.startswith(HYPERPARAMETER_PREFIX)
+        }
         _refuse_types(trainable, own)
         for recipe in recipes:
             _refuse_other(recipe, trainable)
@@ -141,9 +143,9 @@ class Command:
             description=self.does + choices,
         )
         group = parser.add_argument_group(self.hyperparameters_are.format(name=name or "NAME"))
-        cli_parser.add_pairs(group, "params", OF_PARAMS, takes_files=True)
+        cli_parser.add_pairs(group, "params", PARAMS_HELP, takes_files=True)
         self.add(parser)
-        cli_parser.add_machine(parser, *self.aliases)
+        cli_parser.add_machine(parser)
         if trainable is not None:
             self._add_hyperparameters(group, parser.flags, trainable)
         return parser
@@ -156,7 +158,11 @@ class Command:
             if each.isidentifier() and flag(each) not in taken:
                 doc = docs.get(each) or "A hyperparameter."
                 added = cli_parser.add(group, each, str, doc, defaults.get(each), "VALUE")
-                added.dest, added.type, added.default = OWN + each, hyperparameter, argparse.SUPPRESS
+                added.dest, added.type, added.default = (
+                    HYPERPARAMETER_PREFIX + each,
+                    hyperparameter,
+                    argparse.SUPPRESS,
+                )
 
 
 def _refuse_types(trainable: Trainable, own: Mapping[str, ParamValue]) -> None:

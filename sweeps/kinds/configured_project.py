@@ -21,7 +21,7 @@ from sweeps.kinds import settings_tree, trainer_options
 from sweeps.kinds.source_files import Source
 from sweeps.kinds.trainable import IN_LIGHTNING, Description, Precision, Trainable
 
-OF_TRAINER = (
+SWEPT_OF_TRAINER = (
     "accumulate_grad_batches",
     "gradient_clip_algorithm",
     "gradient_clip_val",
@@ -139,7 +139,7 @@ class ConfiguredProject(Trainable):
         """Path to value."""
         kept = {name: each for name, each in self.tree.items() if each is not None}
         kept = {name: each for name, each in kept.items() if name not in (self.seed, *self.not_swept)}
-        kept["trainer"] = {name: self.trainer[name] for name in OF_TRAINER if name in self.trainer}
+        kept["trainer"] = {name: self.trainer[name] for name in SWEPT_OF_TRAINER if name in self.trainer}
         places = settings_tree.leaves(self.taken_callbacks, tuple(self.callbacks_path.split(".")))
         return {
             path: value

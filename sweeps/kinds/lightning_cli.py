@@ -31,7 +31,7 @@ NAME = "lightning-cli"
 NEEDS = "jsonargparse"
 BEST_FILE = "config.yaml"
 SEED = "seed_everything"
-OF_THE_RUN = ("ckpt_path", "weights_only")
+RUN_SETTINGS = ("ckpt_path", "weights_only")
 """Settings beside the seed and those of the Trainer that this program sets."""
 LEFT_OUT = {"logger": False, "profiler": None, "plugins": None}
 """Settings of the Trainer that would build something of no use to a trial."""
@@ -111,7 +111,7 @@ class LightningCLIProject(ConfiguredProject):
     class_key, arguments_key = CLASS, ARGUMENTS
     callbacks_path = "trainer.callbacks"
     seed = SEED
-    not_swept = (*OF_THE_RUN, "trainer")
+    not_swept = (*RUN_SETTINGS, "trainer")
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class LightningCLIProject(ConfiguredProject):
         from sweeps.kinds import lightning_cli_program
 
         tree = self.settings(values)
-        tree |= {name: None for name in OF_THE_RUN if name in tree}
+        tree |= {name: None for name in RUN_SETTINGS if name in tree}
         tree |= {SEED: False} if SEED in tree else {}  # the trial has been seeded
         of_trainer = tree.get("trainer") or {}
         kept = {name: value for name, value in of_trainer.items() if name not in trainer_options.OWNED}
@@ -182,7 +182,7 @@ class LightningCLIProject(ConfiguredProject):
         return lines
 
     def why_not_here(self, path: str) -> str:
-        return "the sweep sets it" if path in OF_THE_RUN else ""
+        return "the sweep sets it" if path in RUN_SETTINGS else ""
 
     def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
         found = settings_tree.with_values(self.tree, self._given, values)

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import dump_yaml, load_yaml, nearest
+from sweeps.common.yaml_values import dump_yaml, load_yaml, nearest, read_lines
 
 FILE = "params.yaml"
 WEIGHTS_FILE = "weights.pt"
@@ -85,14 +85,7 @@ def read(path: str, settings: Collection[str]) -> Recipe:
         UserError: it can't be read, or its content is not as above.
     """
     where = f"--params {path}"
-    try:
-        content = load_yaml(Path(path).expanduser().read_text())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{where}: can't be read ({getattr(error, 'strerror', None) or error})") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, Mapping):
-        raise UserError(f"{where}: must hold hyperparameters as 'name: value' lines")
+    content = read_lines(path, where)
     if "params" not in content:
         return Recipe(path, params={str(name): value for name, value in content.items()})
     params, fit = content["params"] or {}, content.get("fit") or {}

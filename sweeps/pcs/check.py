@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.cluster import pc_facts
-from sweeps.common import screen
+from sweeps.common.cli import screen
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count, size
 from sweeps.pcs import ssh

@@ -22,7 +22,8 @@ from rich.text import Text
 
 from sweeps.cluster import nodes
 from sweeps.cluster.nodes import Node
-from sweeps.common import ray_connection, screen
+from sweeps.common import ray_connection
+from sweeps.common.cli import screen
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
 from sweeps.record.journal import RecordUnreadable

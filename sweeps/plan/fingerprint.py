@@ -9,7 +9,7 @@ from typing import Any
 from sweeps.cluster import pc_facts
 from sweeps.common.formatting import count, short
 from sweeps.config import plugins
-from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig, flag
+from sweeps.config.sweep_config import COMMAND_ONLY, SweepConfig, flag
 from sweeps.kinds import source_files
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
@@ -66,7 +66,7 @@ def _of(plan: Plan, model: Model) -> str:
 
 def settings(config: SweepConfig) -> dict[str, Any]:
     """The settings that results depend on."""
-    without = OF_ONE_RUN | WITHOUT_EFFECT
+    without = COMMAND_ONLY | WITHOUT_EFFECT
     return {name: value for name, value in config.flat().items() if name not in without}
 
 

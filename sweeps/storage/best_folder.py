@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from sweeps.common.yaml_values import load_yaml
-from sweeps.config.sweep_folder import BEST_FOLDER, OF_FRONT, PARAMS_FILE
+from sweeps.config.sweep_folder import BEST_FOLDER, FRONT_FOLDER, PARAMS_FILE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.storage import retention
@@ -40,7 +40,7 @@ def folder_of(sweep: Path, number: int, run: int, epoch: int) -> Path | None:
 def _folders_of(sweep: Path, number: int) -> tuple[Path, Path]:
     """Where in `best/` the weights of a trial are, if it is first, and if it is not."""
     best = sweep / BEST_FOLDER
-    return best, best / OF_FRONT.format(number)
+    return best, best / FRONT_FOLDER.format(number)
 
 
 def is_lost(record: Record, storage: Storage) -> bool:

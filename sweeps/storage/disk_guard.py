@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sweeps.common.formatting import GB, size
-from sweeps.common.time_share import TimeShare
+from sweeps.storage.time_share import TimeShare
 from sweeps.training import checkpoint_store
 
 CHECK_EVERY_S = 1.0

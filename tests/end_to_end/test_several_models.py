@@ -21,7 +21,7 @@ TOYS = (
     *("--trainable", TOY, STEPS, "--search-space", "tests.faulty.branches", "tests.faulty.speeds"),
     *("--max-epochs", "9", "--grace-epochs", "1", "--no-ray-dashboard", "--no-preflight"),
 )
-OF_THE_RUN = ["pid", "start", "end", "seconds", *COSTS]
+RUN_SETTINGS = ["pid", "start", "end", "seconds", *COSTS]
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_sweep_of_two_models_killed_on_its_way_ends_as_one_that_was_not(
     assert killer.kills >= 1
     ours, theirs = analysis_sweep.load(folder), analysis_sweep.load(tmp_path / "whole")
     assert set(ours.trials["trainable"].to_pylist()) == {TOY, STEPS}
-    assert ours.trials.drop_columns(OF_THE_RUN).equals(theirs.trials.drop_columns(OF_THE_RUN))
+    assert ours.trials.drop_columns(RUN_SETTINGS).equals(theirs.trials.drop_columns(RUN_SETTINGS))
     assert ours.epochs.drop_columns(["seconds", "time", *COSTS]).equals(
         theirs.epochs.drop_columns(["seconds", "time", *COSTS])
     )

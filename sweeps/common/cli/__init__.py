@@ -1,1 +1,1 @@
-"""What all commands share: the parser of flags, and the skeleton of a command."""
+"""What all commands share: the parser of flags, the exit status, and what is shown on the terminal."""

@@ -215,12 +215,11 @@ def _pair(flag_name: str, takes_files: bool, text: str) -> Any:
     return name, hyperparameter(value)
 
 
-def add_machine(parser: Parser, *aliases: str) -> None:
-    """Flags for the folders of this machine, which no file of settings holds; `aliases` of --data-dir."""
+def add_machine(parser: Parser) -> None:
+    """Flags for the folders of this machine, which no file of settings holds."""
     machine = parser.add_argument_group("This machine (never written into settings)")
     machine.add_argument(
         "--data-dir",
-        *aliases,
         metavar="FOLDER",
         help=f"Folder of the raw data (default: ${DATA_DIR_VARIABLE}, else the one chosen at installation).",
     )

@@ -14,7 +14,6 @@ from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from sweeps.cluster import broadcast, ray_internals
 from sweeps.common.errors import reason_of
-from sweeps.common.time_share import TimeShare
 from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.faults import first_failures
 from sweeps.execution.faults.quarantine import Quarantine
@@ -29,6 +28,7 @@ from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import StorageError
+from sweeps.storage.time_share import TimeShare
 from sweeps.trial.messages import (
     Diverged,
     Failed,

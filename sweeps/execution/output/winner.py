@@ -19,7 +19,7 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import reason_of
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import readable
-from sweeps.config.sweep_folder import BEST_FOLDER, METRICS_FILE, OF_FRONT, PARAMS_FILE
+from sweeps.config.sweep_folder import BEST_FOLDER, FRONT_FOLDER, METRICS_FILE, PARAMS_FILE
 from sweeps.execution.run_context import RunContext, job_of
 from sweeps.kinds import params_file
 from sweeps.plan import resume
@@ -119,7 +119,7 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
         part.mkdir()
         for place, run in enumerate(runs):
             if (source := sources[run.number]) is not None:
-                within = OF_FRONT.format(_of_search(run)) if place else ""
+                within = FRONT_FOLDER.format(_of_search(run)) if place else ""
                 _write_folder(plan, record, run, source, part, within)
         shutil.rmtree(best, ignore_errors=True)
     return True
@@ -212,7 +212,7 @@ def _metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float
         content["front"] = [
             {
                 "trial": number,
-                "folder": OF_FRONT.format(number) if place else ".",
+                "folder": FRONT_FOLDER.format(number) if place else ".",
                 "values": dict(zip(names, values, strict=True)),
             }
             for place, (number, values) in enumerate(record.front_values().items())

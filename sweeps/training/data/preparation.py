@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sweeps.common.atomic_io import disk_is_full
+from sweeps.common.cli.progress import Bar
 from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.common.formatting import count, duration, shown_path, size
-from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import MAX_BAD_PCT

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common import atomic_io, machine_folders
+from sweeps.common.cli.progress import Bar
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.common.progress import Bar
 
 READERS = 4
 """Files that are read at once."""

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from sweeps.common import atomic_io, ray_auth, ray_connection
+from sweeps.common.cli.progress import Bar
 from sweeps.common.errors import CannotPrepare, UserError, first_line, innermost
 from sweeps.common.param_types import build_params
-from sweeps.common.progress import Bar
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry, source_files
 from sweeps.kinds.trainable import Description

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from sweeps.config import cli
-from sweeps.config.sweep_config import OF_ONE_RUN, YAML_KEYS, SweepConfig, flag, to_yaml
+from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, to_yaml
 from sweeps.training.config import FitConfig
 
 SETTINGS = SweepConfig.settings()
@@ -107,13 +107,13 @@ def test_this_test_changes_every_field() -> None:
 
 @pytest.mark.parametrize("config", [SweepConfig(), CHANGED], ids=["defaults", "all changed"])
 def test_the_yaml_of_a_config_reads_back_as_the_config(config: SweepConfig, tmp_path: Path) -> None:
-    of_one_run = {name: getattr(SweepConfig(), name) for name in OF_ONE_RUN}
+    of_one_run = {name: getattr(SweepConfig(), name) for name in COMMAND_ONLY}
     assert read_back(config, tmp_path) == config.changed(**of_one_run)
 
 
 def test_what_is_of_one_run_is_not_written_into_the_file_that_every_run_reads() -> None:
-    assert {"resume", "force", "dry_run"} <= OF_ONE_RUN <= set(FIELDS)
-    assert set(yaml.safe_load(to_yaml(CHANGED))) == {YAML_KEYS.get(n, n) for n in set(FIELDS) - OF_ONE_RUN}
+    assert {"resume", "force", "dry_run"} <= COMMAND_ONLY <= set(FIELDS)
+    assert set(yaml.safe_load(to_yaml(CHANGED))) == {YAML_KEYS.get(n, n) for n in set(FIELDS) - COMMAND_ONLY}
     assert "Resume" not in to_yaml(CHANGED), "nor a title with nothing below it"
 
 
@@ -150,7 +150,9 @@ def test_a_name_that_looks_like_something_else_reads_back_as_text(name: str, tmp
 
 def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
     text = to_yaml(CHANGED)
-    docs = {YAML_KEYS.get(name, name): each.doc for name, each in SETTINGS.items() if name not in OF_ONE_RUN}
+    docs = {
+        YAML_KEYS.get(name, name): each.doc for name, each in SETTINGS.items() if name not in COMMAND_ONLY
+    }
     assert list(yaml.safe_load(text)) == list(docs)
     lines = text.splitlines()
     for name, doc in docs.items():

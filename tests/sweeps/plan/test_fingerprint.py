@@ -13,7 +13,7 @@ import pytest
 from ray import tune
 
 from sweeps.cluster import pc_facts
-from sweeps.config.sweep_config import OF_ONE_RUN, SweepConfig
+from sweeps.config.sweep_config import COMMAND_ONLY, SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.plan.fingerprint import WITHOUT_EFFECT, changes, identity, settings
 from sweeps.plan.plan import Plan
@@ -281,7 +281,7 @@ def test_a_hyperparameter_that_came_or_went_is_named(package: Path) -> None:
     assert changes(identity(more), identity(plan)) == ["hyperparameter epoch_s: one of 0.0, 1.0 -> not set"]
 
 
-FREE = WITHOUT_EFFECT | OF_ONE_RUN
+FREE = WITHOUT_EFFECT | COMMAND_ONLY
 COMPARED = sorted(set(SweepConfig.settings()) - FREE)
 
 

@@ -360,7 +360,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
         ),
         (("--max-bad-pct", "101"), "--max-bad-pct 101: must be from 0 to 100"),
         (("--max-bad-pct", "many"), "--max-bad-pct many: must be a number"),
-        (("--raw", "nowhere"), "no clips here; --data-dir FOLDER, or ask your librarian"),
+        (("--data-dir", "nowhere"), "no clips here; --data-dir FOLDER, or ask your librarian"),
         (("--address", "127.0.0.1:1"), "--address 127.0.0.1:1: no Ray cluster answers there"),
     ],
 )

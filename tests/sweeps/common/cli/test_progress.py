@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.common import progress
-from sweeps.common.progress import Bar
+from sweeps.common.cli import progress
+from sweeps.common.cli.progress import Bar
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from sweeps.common.time_share import TimeShare
+from sweeps.storage.time_share import TimeShare
 
 
 class Clock:

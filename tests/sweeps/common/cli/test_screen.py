@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from sweeps.common import screen
+from sweeps.common.cli import screen
 
 
 def drawn(width: int) -> list[str]:
