@@ -92,11 +92,11 @@ def _fastest() -> str | None:
 
 def _by_us(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
     """This program, from the plan to the record."""
-    from sweeps.plan import folder, resume
+    from sweeps.plan import folder, run_start
 
     plan = _plan(asked, base)
     with folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         found = (_through_engine if by_tune else _through_clock)(asked, plan, record)
         yield from itertools.islice(found, asked.budget)
 

@@ -104,7 +104,7 @@ def _by_us(arm: str, problem: Any, seed: int, budget: int, base: Path) -> Iterat
     from benchmarks import _searches
     from sweeps.config.sweep_config import SweepConfig
     from sweeps.plan import build as planning
-    from sweeps.plan import folder, resume
+    from sweeps.plan import folder, run_start
 
     searcher, scheduler = arm.split("+")
     config = SweepConfig.of(
@@ -121,7 +121,7 @@ def _by_us(arm: str, problem: Any, seed: int, budget: int, base: Path) -> Iterat
             trials += 1
     plan = planning.make_plan(config.changed(num_trials=trials))
     with folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         yield from _searches.through_clock(problem, SLOTS, plan, record)
 
 

@@ -18,6 +18,7 @@ from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.config import control_commands
+from sweeps.config.next_commands import resume_command
 from sweeps.config.sweep_folder import no_sweep
 from sweeps.record import control_requests
 
@@ -128,12 +129,13 @@ def _why_not_running(folder: Path) -> str:
     from sweeps.record.record import Record
 
     record = Record.read(folder)
-    shown, how = shown_path(folder), status.status(record)
-    if how in status.RUNNING:
+    if status.is_running(record):
         return ""
+    shown, how = shown_path(folder), status.status(record)
     if status.can_go_on(record):
-        return f"{shown}: no process runs this sweep; it is {how}. Resume it: {status.go_on(record)}"
-    more = command("run", "--resume", shown, "--num-trials", str(2 * len(record.searched)))
+        again = resume_command(folder, *status.flags_of_resume(record))
+        return f"{shown}: no process runs this sweep; it is {how}. Resume it: {again}"
+    more = resume_command(folder, "--num-trials", str(2 * len(record.searched)))
     return f"{shown}: the sweep is {how}. For more trials: {more}"
 
 

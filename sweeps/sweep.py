@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.cluster import environment, session
+from sweeps.config.next_commands import resume_command
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery, storage_check
 from sweeps.execution.driver import tuner
@@ -14,10 +15,11 @@ from sweeps.execution.output.table_files import write_last
 from sweeps.execution.run_context import RunContext
 from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following
-from sweeps.plan import build, describe, folder, resume
+from sweeps.plan import build, describe, folder, resume, run_start
 from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 
 
 def run(config: SweepConfig, python: str | None) -> int:
@@ -64,14 +66,14 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
         with data_delivery.prepared(plan, cluster):
             with cluster.watch.needed(lambda: _last_words(plan, record, notice, cluster.lost)):
                 environment.note(plan.folder, cluster, in_cluster=config.address is not None)
-                resume.begin_run(plan, record)
+                run_start.begin_run(plan, record)
                 notice.begin()
                 driver = RunContext.of(plan, record, cluster)
                 tuner.fit(driver)
                 test_scores = winner.keep(driver)
-            resume.end_run(record, driver.end.outcome)
+            record.end_run(driver.end.outcome)
             summary.print_result(driver, test_scores)
-            if driver.end.outcome != "lost" or cluster.lost:
+            if driver.end.outcome is not Outcome.LOST or cluster.lost:
                 summary.write_report(record)
             notice.status = summary.print_next_step(driver)
             notice.outcome = driver.end.outcome
@@ -80,9 +82,9 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
 
 def _last_words(plan: Plan, record: Record, notice: notify.Notice, lost: str) -> None:
     """End a run whose Ray has ended, while a call of Ray's that never returns holds it."""
-    resume.end_run(record, "lost")
+    record.end_run(Outcome.LOST)
     print(f"\nThe sweep stopped: {lost}. All results so far are recorded.", flush=True)
     summary.write_report(record)
-    print(f"{'Resume':<10} {status.go_on(record)}", flush=True)
-    notice.outcome = "lost"
+    print(f"{'Resume':<10} {resume_command(record.folder, *status.flags_of_resume(record))}", flush=True)
+    notice.outcome = Outcome.LOST
     notify.send_notice(plan, record, notice)

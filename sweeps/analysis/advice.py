@@ -20,7 +20,8 @@ from sweeps.analysis.pruning import later_first_rung
 from sweeps.analysis.sweep import Sweep
 from sweeps.analysis.top_trials import FEW, Ranked, ranked, trainables
 from sweeps.common.formatting import command, count, short, shown_path
-from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE, SWEEP_FILE
+from sweeps.config.next_commands import repeat_command, resume_command
+from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.trials import ENDED_WELL
@@ -49,7 +50,7 @@ def advise(sweep: Sweep) -> Advice:
     """What to do after a sweep, however few of its trials ended."""
     record, several = sweep.record, sweep.record.objectives.are_several
     again = _command(record)
-    may_change = "--refine" in again or (several and status.status(record) not in status.RUNNING)
+    may_change = "--refine" in again or (several and not status.is_running(record))
     return Advice(
         steps=tuple(_steps(record, again)),
         changes=tuple(changes(record)) if may_change else (),
@@ -70,7 +71,7 @@ def _steps(record: Record, again: str) -> Iterator[Step]:
             shlex.join(["cat", shown_path(record.folder.resolve() / log)]) if log else "",
         )
     folder, best = record.folder.resolve(), record.best()
-    if status.status(record) in status.RUNNING:
+    if status.is_running(record):
         return
     if status.can_go_on(record):
         as_it_was = " with the code as it was" if failed else ""
@@ -81,8 +82,7 @@ def _steps(record: Record, again: str) -> Iterator[Step]:
         later = ", and prune later: ranks at the first rung hardly predict later ones" if is_later else ""
         yield Step(f"Search again, in the ranges below{later}.", again)
     elif again and failed:  # a resume refuses other code
-        anew = command("run", "--config", shown_path(folder / SWEEP_FILE), "--name", f"{record.name}-again")
-        yield Step("Begin a new sweep with the repaired code.", anew)
+        yield Step("Begin a new sweep with the repaired code.", repeat_command(folder, record.name))
     elif again:
         yield Step(f"Add trials: to judge ranges, {FEW} with different scores are needed.", again)
     elif best is not None and best.status != "unfinished" and not record.objectives.are_several:
@@ -95,9 +95,9 @@ def _command(record: Record) -> str:
     """To resume the sweep, where it was stopped; else to refine it, where that changes a range; else to add
     trials, where a judgement needs more of them. "" of one that runs."""
     if status.can_go_on(record):
-        return status.go_on(record)
+        return resume_command(record.folder, *status.flags_of_resume(record))
     ended_well = any(trial.status in ENDED_WELL for trial in record.searched)
-    if status.status(record) in status.RUNNING or not ended_well or record.objectives.are_several:
+    if status.is_running(record) or not ended_well or record.objectives.are_several:
         return ""  # --refine takes one objective
     folder = shown_path(record.folder.resolve())
     parts = [ranked(record, name) for name in trainables(record)]
@@ -107,7 +107,7 @@ def _command(record: Record) -> str:
     is_grid = record.info.settings.searcher == "grid"
     if is_grid or not any(0 < len(part.order) < FEW for part in parts):
         return ""
-    return command("run", "--resume", folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))
+    return resume_command(record.folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))
 
 
 def _basis(record: Record, again: str) -> Iterator[str]:

@@ -17,8 +17,6 @@ from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.search.rungs import rungs
 
-WAIT_S = 1.0
-"""Shortest time between two epochs of a trial that counts as waiting."""
 WEAK = 0.4
 """A rank correlation below which the ranks at a rung hardly predict later ones."""
 SURE_Z = 1.645
@@ -89,26 +87,20 @@ def later_first_rung(record: Record) -> int | None:
 def _at_rung(record: Record, epoch: int, next_epoch: int) -> AtRung:
     there = [trial for trial in record.searched if epoch in trial.epochs]
     stopped = [trial for trial in there if trial.status == "pruned" and max(trial.epochs) == epoch]
-    waits = {trial.number: _wait_s(trial, epoch) for trial in there if epoch + 1 in trial.epochs}
-    pauses = record.info.settings.scheduler != "asha"  # there a long gap is a checkpoint that was written
-    long = {number: wait_s for number, wait_s in waits.items() if pauses and wait_s > WAIT_S}
+    continued = [trial for trial in there if epoch + 1 in trial.epochs]
+    paused = {trial.number: trial.pauses[epoch] for trial in continued if epoch in trial.pauses}
+    waits_s = [pause.ended - pause.began for pause in paused.values() if pause.ended is not None]
     return AtRung(
         epoch,
         next_epoch,
         len(there),
-        len(waits) - len(long),
-        tuple(long),
-        median(long.values()) if long else None,
+        len(continued) - len(paused),
+        tuple(paused),
+        median(waits_s) if waits_s else None,
         len(stopped),
-        sum(pauses and (t.end or 0.0) - t.epochs[epoch].time > WAIT_S for t in stopped),
+        sum(epoch in trial.pauses for trial in stopped),
         _leaders(record, there, stopped, epoch, next_epoch),
     )
-
-
-def _wait_s(trial: TrialRow, epoch: int) -> float:
-    """Between the end of an epoch and the start of the next one."""
-    after = trial.epochs[epoch + 1]
-    return after.time - after.seconds - trial.epochs[epoch].time
 
 
 def _leaders(

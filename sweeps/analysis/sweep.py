@@ -29,7 +29,7 @@ class Sweep:
     @property
     def about(self) -> Mapping[str, Any]:
         """sweep, trainable, metric, mode, seed, runs (when each began, and what had changed), outcome
-        (finished, out of time, interrupted; unfinished while it runs), test (the winner's scores), tests (of
+        (finished, out of time, interrupted; running while it runs), test (the winner's scores), tests (of
         all that were the winner when a run of the sweep ended)."""
         return self.record.about
 

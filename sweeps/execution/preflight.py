@@ -19,6 +19,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import Asked, TrialActor, TrialActors
 from sweeps.plan import disk
+from sweeps.record.sweep_info import Outcome
 from sweeps.space import largest
 from sweeps.space.point import Point
 from sweeps.trial.messages import Finding
@@ -63,14 +64,14 @@ class Preflight(DriverCallback):
         except ray.exceptions.RayError:  # it raised, and the trial does so, too
             found = []
         process.preflight, process.silent_s, self._asked = None, 0.0, None
-        if not found or self._driver.end.outcome != "finished":
+        if not found or not self._driver.end.is_running:
             return
         is_certain = not self._driver.record.has_epochs and not found[-1].is_last
         if is_certain and all(each.is_broken for each in found):
             if found[-1].traceback:
                 self._driver.say(found[-1].traceback.rstrip())
             on = f" on {found[-1].pc}" if self._driver.cluster.membership else ""
-            self._driver.end.stop("error", f"preflight{on}: {found[-1].reason}")
+            self._driver.end.stop(Outcome.ERROR, f"preflight{on}: {found[-1].reason}")
             return
         self._driver.record.note(KEY, [asdict(each) for each in found])
         for line in lines(self._driver, found):

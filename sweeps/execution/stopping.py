@@ -11,6 +11,10 @@ from ray.tune import Stopper
 from ray.tune.stopper import NoopStopper
 
 from sweeps.common import stop_signals
+from sweeps.record.sweep_info import Outcome
+
+SAVING = (Outcome.PAUSED, Outcome.INTERRUPTED, Outcome.OUT_OF_TIME)
+"""Outcomes before which the trials save what they have trained."""
 
 
 class End(Stopper):
@@ -27,9 +31,7 @@ class End(Stopper):
         self.let_leave: Callable[[], bool] = lambda: False
         """Lets the trials of a sweep that stops early save what they have trained; whether some still have
         to."""
-        self.outcome = "finished"
-        """finished, paused, out of time, interrupted, error, or lost (the record, weights or `best/` can't be
-        written, or no PC is left on which a trial can continue)."""
+        self.outcome = Outcome.RUNNING
         self.error = ""
         """A user's mistake that showed only in training, or why the outcome is lost."""
         self._can_save = False
@@ -38,7 +40,7 @@ class End(Stopper):
         """Tune pickles it, but uses no copy."""
         return NoopStopper, ()
 
-    def stop(self, outcome: str, error: str = "", *, can_save: bool = False) -> None:
+    def stop(self, outcome: Outcome, error: str = "", *, can_save: bool = False) -> None:
         """Stop all trials at the next turn of Tune's loop, or once they have saved what they have trained.
 
         Args:
@@ -50,6 +52,11 @@ class End(Stopper):
         self.outcome, self.error = outcome, error
         self._can_save = can_save
 
+    @property
+    def is_open(self) -> bool:
+        """Whether commands are taken: it runs, or is paused."""
+        return self.outcome in (Outcome.RUNNING, Outcome.PAUSED)
+
     def left_s(self) -> float | None:
         """Seconds until --time-budget-hours ends the sweep; None without a limit."""
         hours = self.time_budget_hours
@@ -60,21 +67,31 @@ class End(Stopper):
 
     def stop_all(self) -> bool:
         """Whether the sweep must end now."""
-        if self.is_used_up and self.outcome == "finished":
-            self.outcome = "out of time"
+        if self.is_used_up and self.is_running:
+            self.outcome = Outcome.OUT_OF_TIME
         if self.can_save:
             return not self.let_leave()
-        return self.outcome != "finished"
+        return not self.is_running
+
+    def finish(self) -> None:
+        """Note that the sweep has ended, unless it stopped before."""
+        if self.is_running:
+            self.outcome = Outcome.FINISHED
+
+    @property
+    def is_running(self) -> bool:
+        """Whether trials begin and train: nothing has stopped the sweep."""
+        return self.outcome is Outcome.RUNNING
 
     @property
     def can_save(self) -> bool:
         """Whether trials save what they have trained before the sweep ends."""
-        return self._can_save or self.outcome in ("paused", "interrupted", "out of time")
+        return self._can_save or self.outcome in SAVING
 
     @property
     def is_due(self) -> bool:
         """Whether the sweep is to end or to pause, maybe once its trials have left."""
-        return self.outcome != "finished" or self.is_used_up
+        return not self.is_running or self.is_used_up
 
     @property
     def is_used_up(self) -> bool:
@@ -90,7 +107,7 @@ def stops_on_signals(
     """End the sweep in order at the first signal, and at once at the second Ctrl-C."""
 
     def stop() -> None:
-        end.stop("interrupted")
+        end.stop(Outcome.INTERRUPTED)
         say(
             "Stopping. All results so far are recorded. Press Ctrl-C again to stop at once, without saving: "
             "a resume then repeats the running epochs."

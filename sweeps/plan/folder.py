@@ -15,7 +15,8 @@ from typing import Any
 from sweeps.common import atomic_io, project
 from sweeps.common.atomic_io import write
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, shown_path
+from sweeps.common.formatting import shown_path
+from sweeps.config.next_commands import resume_command
 from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE, no_sweep
 from sweeps.plan.fingerprint import identity
@@ -57,7 +58,7 @@ def opened(plan: Plan) -> Iterator[Record]:
         except RecordLost as error:
             raise UserError(str(error)) from None
         except BaseException:
-            again = command("run", "--resume", shown_path(plan.folder))
+            again = resume_command(plan.folder)
             print(f"\nAll results so far are recorded. Resume: {again}", file=sys.stderr)
             raise
 
@@ -81,7 +82,7 @@ def taken(folder: Path) -> str:
     """That a new sweep can't have a folder that is there."""
     again = "give another name"
     if no_sweep(folder) is None:
-        again = f"to continue that sweep: {command('run', '--resume', shown_path(folder))}; else {again}"
+        again = f"to continue that sweep: {resume_command(folder)}; else {again}"
     return f"--name {folder.name}: {folder} exists already; {again}"
 
 

@@ -75,6 +75,12 @@ class Plan:
         why = why_missed(self.config.objectives, metrics)
         return Ending("infeasible", why, metrics) if why else None
 
+    def new_tries(self, record: Record) -> list[Point]:
+        """The points of --try that the record does not have yet."""
+        tried = [Point(**each.point) for each in record.info.steered if each.command == "try"]
+        known = {point.key for point in (*tried, *(trial.point for trial in record.searched))}
+        return [point for point in self.tries if point.key not in known]
+
     def changed(self, **settings: Any) -> Plan:
         """The same with other settings; its storage stays open."""
         changed = dataclasses.replace(self, config=self.config.changed(**settings))

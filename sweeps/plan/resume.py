@@ -1,37 +1,27 @@
-"""Begin and end the run of a sweep, a new or a resumed one: `begin_run` and `end_run` write it to the record.
-`check` says of a sweep to resume what has changed, what must not, and where each trial continues.
+"""The state of a sweep that is to be resumed: what has changed, what must not, where each trial continues.
 
-Searchers and schedulers read the record, so a resume is a new Tune run over the old record. Beside that it
-reports what has changed since, ends the trials whose end was decided but not written, and puts the
-checkpoints in order.
+Searchers and schedulers read the record, so a resume is a new run of Tune over the old record.
 """
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import math
-import time
 from dataclasses import dataclass
 
-from sweeps.common import atomic_io
-from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, duration, moment, shown_path
-from sweeps.common.param_types import shown
+from sweeps.common.formatting import count, duration, moment, shown_path
 from sweeps.config.control_commands import SETTABLE
-from sweeps.config.sweep_config import SweepConfig, to_yaml
-from sweeps.config.sweep_folder import SWEEP_FILE
+from sweeps.config.next_commands import control_command, repeat_command, resume_command
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.yaml_files import refuse_other
-from sweeps.plan import confirmation, disk, models
+from sweeps.plan import confirmation, disk
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
-from sweeps.record.journal import RecordLost
+from sweeps.plan.run_start import decided_end
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Identity, Run, Steered
-from sweeps.record.trials import STOPPED, Ending, TrialRow, why_diverged
-from sweeps.space.point import Point
-from sweeps.storage import best_folder, retention
+from sweeps.record.sweep_info import Identity, Outcome
+from sweeps.record.trials import TrialRow
+from sweeps.storage import best_folder
 
 
 @dataclass(frozen=True)
@@ -50,9 +40,9 @@ def check(plan: Plan, record: Record) -> ResumeState:
     """
     before, config = record.info.identity["settings"], plan.config
     refuse_other(config.flat(), before)
-    more_trials = (config.num_trials or 0) > before["num_trials"] or _new_tries(plan, record)
-    has_more = more_trials or _other_confirmation(config, record)
-    is_finished = record.info.outcome == "finished" and not has_more
+    more_trials = (config.num_trials or 0) > before["num_trials"] or plan.new_tries(record)
+    has_more = more_trials or confirmation.asked(config) != record.info.confirm
+    is_finished = record.info.outcome is Outcome.FINISHED and not has_more
     if is_finished and not best_folder.is_lost(record, plan.storage):
         return ResumeState(_finished(plan, record), is_finished=True)
     _refuse_used_up(config, record)
@@ -75,61 +65,6 @@ def _as_proposed(before: Identity, now: Identity) -> Identity:
     return {**before, "code": now["code"], "data": now["data"], "versions": now["versions"]}
 
 
-def begin_run(plan: Plan, record: Record) -> None:
-    """Write that a run begins, and put the trials of earlier runs in order."""
-    now = identity(plan)
-    changed = changes(record.info.identity, now)
-    record.note_run(Run(time.time(), plan.config.num_trials, changed, plan.config.force))
-    for point in _new_tries(plan, record):
-        words = ["try", *(f"{name}={shown(value)}" for name, value in point.params.items())]
-        record.note_steered(Steered(words, "given by --try", time.time(), point=vars(point)))
-    make_room(record)
-    if changed:
-        record.note("identity", now)
-    if (sampled := models.sampled(plan.models)) != record.info.sampled_space:
-        record.note("sampled_space", sampled)
-    atomic_io.write(plan.folder / SWEEP_FILE, to_yaml(plan.config))
-    record.note("outcome", "unfinished")
-    if _other_confirmation(plan.config, record):
-        asked = confirmation.asked(plan.config)
-        record.note("confirm", None if asked is None else dataclasses.asdict(asked))
-    record.start_clock()
-    settle(plan, record)
-
-
-def settle(plan: Plan, record: Record) -> None:
-    """End the trials whose end was decided but not written, and put the checkpoints in order."""
-    for trial in record.live:
-        if (ended := _decided_end(plan, record, trial)) is not None:
-            record.end(trial.number, **ended._asdict())
-    _order_checkpoints(plan, record)
-
-
-def make_room(record: Record) -> None:
-    """Plan as many more trials as the points that the user has chosen need."""
-    needed = len(record.searched) + len(record.points_to_try())
-    if needed > next(reversed(record.planned_trials), 0):
-        record.plan_trials(needed)
-
-
-def _new_tries(plan: Plan, record: Record) -> list[Point]:
-    """The points of --try that the record does not have yet."""
-    tried = [Point(**each.point) for each in record.info.steered if each.command == "try"]
-    known = {point.key for point in (*tried, *(trial.point for trial in record.searched))}
-    return [point for point in plan.tries if point.key not in known]
-
-
-def end_run(record: Record, outcome: str) -> None:
-    """Write that a run ended, and how, unless the record can't be written any more."""
-    with contextlib.suppress(RecordLost):
-        record.stop_clock()
-        record.note("outcome", outcome)
-
-
-def _other_confirmation(config: SweepConfig, record: Record) -> bool:
-    return confirmation.asked(config) != record.info.confirm
-
-
 def _refuse_used_up(config: SweepConfig, record: Record) -> None:
     used, budget = record.elapsed_s, config.time_budget_hours
     if budget is not None and used >= budget * 3600:
@@ -145,19 +80,19 @@ def _finished(plan: Plan, record: Record) -> str:
         f"{plan.config.name} is finished: {count(ended, 'trial')} ended. Folder: {shown_path(plan.folder)}."
     )
     if record.best() is not None and not plan.config.confirm:
-        confirm = command("run", "--resume", shown_path(plan.folder), "--confirm", "3")
+        confirm = resume_command(plan.folder, "--confirm", "3")
         text += f"\nTo confirm its best trials with new seeds: {confirm}"
     if ended >= plan.space.size():
         return f"{text}\nIts search space has no more points."
-    more = command("run", "--resume", shown_path(plan.folder), "--num-trials", str(2 * ended))
+    more = resume_command(plan.folder, "--num-trials", str(2 * ended))
     return f"{text}\nFor more trials: {more}"
 
 
 def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
-    unfinished = [trial for trial in record.live if _decided_end(plan, record, trial) is None]
+    unfinished = [trial for trial in record.live if decided_end(plan, record, trial) is None]
     searched = sum(trial.confirms is None for trial in unfinished)
     ended = count(len(record.searched) - searched, "trial")
-    tries = len(record.points_to_try()) + len(_new_tries(plan, record))
+    tries = len(record.points_to_try()) + len(plan.new_tries(record))
     wanted = max(min(plan.config.num_trials or 0, plan.space.size()), len(record.searched) + tries)
     to_come = round(wanted - len(record.searched))
     lines = [f"\nResuming {plan.config.name}: {ended} ended, {searched} unfinished, {to_come} to come"]
@@ -168,28 +103,24 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
         lines.append(f"  the last {record.cut_bytes:,} bytes of the record are incomplete and are removed")
     for trial in unfinished:
         rerun = "" if trial.confirms is None else f" (rerun of trial {trial.confirms})"
-        lines.append(f"  trial {trial.number}{rerun} {start(plan, record, trial)}")
+        lines.append(f"  trial {trial.number}{rerun} {where_it_continues(plan, record, trial)}")
     if failed := record.failed_untrained:
         told = f"{count(failed, 'trial')} that failed {_is(failed)} not trained again"
-        lines.append(f"  {told}. To train all, begin a new sweep: {anew(plan)}")
+        lines.append(
+            f"  {told}. To train all, begin a new sweep: {repeat_command(plan.folder, str(plan.config.name))}"
+        )
     if record.info.paused_at is not None:
-        again = command("control", shown_path(plan.folder), "go")
+        again = control_command(plan.folder, "go")
         lines.append(f"  it is paused {moment(record.info.paused_at)}, until you type {again}")
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
-
-
-def anew(plan: Plan) -> str:
-    """The command that begins a new sweep with the same settings."""
-    again = ("--config", shown_path(plan.folder / SWEEP_FILE), "--name", f"{plan.config.name}-again")
-    return command("run", *again, *parser.machine_given())
 
 
 def _is(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def start(plan: Plan, record: Record, trial: TrialRow) -> str:
+def where_it_continues(plan: Plan, record: Record, trial: TrialRow) -> str:
     """Where a resume continues an unfinished trial, and what is trained again."""
     if (waits := plan.waits(record)) is not None and waits(trial):
         return f"waits at epoch {max(trial.epochs)} for other trials"
@@ -204,52 +135,3 @@ def start(plan: Plan, record: Record, trial: TrialRow) -> str:
     notes = [*([trained_again] if again else []), *faults]
     begins = f"continues after epoch {epoch}" if epoch else "starts from its first epoch"
     return begins + (f" ({'; '.join(notes)})" if notes else "")
-
-
-def _decided_end(plan: Plan, record: Record, trial: TrialRow) -> Ending | None:
-    """How a trial ends whose end was decided but not written; None when it continues.
-
-    A trial that would lead always continues: its weights are needed too, so it restarts from its checkpoint
-    and ends by itself.
-    """
-    config, last = plan.config, max(trial.epochs, default=0)
-    is_stopped = record.is_to_stop(trial.number)
-    if not last:
-        return Ending("stopped", STOPPED) if is_stopped else plan.refusal(trial.point)
-    row, objectives = trial.epochs[last], config.objectives
-    others = {name: row.metrics.get(name, math.nan) for name in objectives.others}
-    for name, value in {objectives.first.metric: row.score, **others}.items():
-        if not math.isfinite(value):
-            return Ending("diverged", why_diverged(name, last, value))
-    if retention.would_be_kept(config, record, plan.storage, trial.number):
-        has_weights = not retention.lacks_weights(config, record, plan.storage, trial.number)
-        return Ending("stopped", STOPPED) if is_stopped and has_weights else None
-    if last == config.max_epochs:
-        return Ending("finished")
-    if is_stopped:
-        return Ending("stopped", STOPPED)
-    if trial.confirms is not None:
-        return None
-    return Ending("pruned") if plan.scheduler.ends_at(config, record, trial.number, last) else None
-
-
-def _order_checkpoints(plan: Plan, record: Record) -> None:
-    """Remove checkpoints that are not needed or not in the record. The record may be an older copy, after
-    which other trials get these numbers."""
-    storage = plan.storage
-    storage.tidy()
-    kept = retention.kept(plan.config, record, storage)
-    trials = {trial.number: trial for trial in record.trials}
-    for number in storage.numbers():
-        trial = trials.get(number)
-        if trial is None:
-            print(f"trial_{number:04d} is not in the record: its checkpoints are removed", flush=True)
-        if trial is None or (trial.status != "unfinished" and number not in kept):
-            storage.remove(number)
-            continue
-        there = storage.epochs(number)
-        known = [epoch for epoch in there if not epoch or epoch in trial.epochs]  # 0: inside its first epoch
-        kept_epochs = known if trial.status == "unfinished" else known[:1]
-        for epoch in there:
-            if epoch not in kept_epochs:
-                storage.remove(number, epoch)

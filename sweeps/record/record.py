@@ -7,6 +7,7 @@ package optuna-dashboard opens it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -19,11 +20,22 @@ from optuna.storages import JournalStorage
 
 from sweeps.common.objective import Mode
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import constraints, optuna_form, sweep_info, torn_end
-from sweeps.record.journal import Journal, RecordUnreadable, mend, open_study
+from sweeps.record import constraints, optuna_form, sweep_info
+from sweeps.record.journal import Journal, RecordLost, RecordUnreadable, mend, open_study
 from sweeps.record.ranking import RankedTrials
-from sweeps.record.sweep_info import FORMAT, HeldOutScore, Run, Steered
-from sweeps.record.trials import EPOCH, NO_EARLIER, Earlier, EpochRow, Status, TrialRow, earlier_of, row_of
+from sweeps.record.sweep_info import FORMAT, HeldOutScore, Outcome, Run, Steered
+from sweeps.record.trials import (
+    EPOCH,
+    NO_EARLIER,
+    PAUSE,
+    Earlier,
+    EpochRow,
+    Pause,
+    Status,
+    TrialRow,
+    earlier_of,
+    row_of,
+)
 from sweeps.space.point import OptunaPoint, Point
 
 # It warns where TPE draws one hyperparameter independently, as intended where ranges depend on each other.
@@ -83,7 +95,7 @@ class Record(RankedTrials):
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """The record of a running, finished or interrupted sweep; an incomplete last line is told.
+        """The record of a running, finished or interrupted sweep; an incomplete last line is left out.
 
         Raises:
             FileNotFoundError: the folder holds no record.
@@ -97,7 +109,6 @@ class Record(RankedTrials):
             if storage.get_study_user_attrs(study_id).get("format") != FORMAT:
                 why = f"another version of sweeps has made this sweep, and this one can't read it ({error})"
             raise RecordUnreadable(f"{folder / JOURNAL}: {why}") from None
-        torn_end.tell(folder)
         return record
 
     @classmethod
@@ -145,6 +156,12 @@ class Record(RankedTrials):
         planned = [*(before for before in self.info.planned if before < most), most]
         if planned != list(self.info.planned):
             self.note("planned", planned)
+
+    def plan_chosen_points(self) -> None:
+        """Plan as many more trials as the points that the user has chosen need."""
+        needed = len(self.searched) + len(self.points_to_try())
+        if needed > next(reversed(self.planned_trials), 0):
+            self.plan_trials(needed)
 
     def start_clock(self) -> None:
         """Start to count the time of this run."""
@@ -215,6 +232,23 @@ class Record(RankedTrials):
         trial.epochs[epoch] = EpochRow(**self._storage.get_trial_system_attrs(optuna_id)[key])
         self._rank_epoch(trial, epoch)
 
+    def note_pause(self, number: int) -> None:
+        """Write that a trial waits after its last epoch."""
+        trial = self.trials[number]
+        if not trial.is_paused:
+            self._write_pause(trial, Pause(len(trial.epochs), max(time.time(), self._last_report)))
+
+    def note_continued(self, number: int) -> None:
+        """Write that a trial trains again, where it was paused."""
+        trial = self.trials[number]
+        if trial.is_paused:
+            self._write_pause(trial, trial.pauses[len(trial.epochs)]._replace(ended=time.time()))
+
+    def _write_pause(self, trial: TrialRow, pause: Pause) -> None:
+        key, times = f"{PAUSE}{pause.after_epoch}", [pause.began, pause.ended]
+        self._storage.set_trial_system_attr(self._ids[trial.number], key, times)
+        trial.pauses[pause.after_epoch] = pause
+
     def notice(self, number: int, text: str) -> None:
         """Write a note for the user about a trial."""
         self._attribute(number, "notices", [*self.trials[number].notices, text])
@@ -270,6 +304,12 @@ class Record(RankedTrials):
             self.note("runs", [*self.about.get("runs", []), vars(run)])
             if run.num_trials is not None:
                 self.plan_trials(run.num_trials)
+
+    def end_run(self, outcome: Outcome) -> None:
+        """Write that a run ended, and how, unless the record can't be written any more."""
+        with contextlib.suppress(RecordLost):
+            self.stop_clock()
+            self.note("outcome", outcome)
 
     def note_steered(self, steered: Steered) -> None:
         """Write a command of the user."""

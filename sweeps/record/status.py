@@ -6,35 +6,38 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sweeps.common.cli import parser
-from sweeps.common.formatting import command, count, short, shown_path
+from sweeps.common.formatting import count, short
 from sweeps.record import lock
+from sweeps.record.sweep_info import Outcome
 
 if TYPE_CHECKING:
     from sweeps.record.record import Record
     from sweeps.record.sweep_info import Steered
     from sweeps.record.trials import TrialRow
 
-RUNNING = ("running", "paused")
-"""Of a sweep that a process runs."""
 
-
-def status(record: Record) -> str:
-    """running, paused, finished, out of time or interrupted (by Ctrl-C, or because its process was killed).
+def status(record: Record) -> Outcome:
+    """running, paused, finished, out of time or interrupted.
 
     The process that runs a sweep holds the lock until after its outcome is written. It knows that outcome;
     for others the outcome of an earlier run does not count meanwhile.
     """
     outcome = record.info.outcome
-    has_ended = record.is_ours and outcome not in ("", "unfinished")
+    has_ended = record.is_ours and outcome is not Outcome.RUNNING
     if not has_ended and lock.is_held(record.folder):
-        return "running" if record.info.paused_at is None else "paused"
-    return outcome if outcome in ("finished", "out of time") else "interrupted"
+        return Outcome.RUNNING if record.info.paused_at is None else Outcome.PAUSED
+    return outcome if outcome in (Outcome.FINISHED, Outcome.OUT_OF_TIME) else Outcome.INTERRUPTED
+
+
+def is_running(record: Record) -> bool:
+    """Whether a process runs the sweep, or holds it in a pause."""
+    return status(record) in (Outcome.RUNNING, Outcome.PAUSED)
 
 
 def can_go_on(record: Record) -> bool:
     """Whether `--resume` would continue the sweep."""
-    return status(record) not in (*RUNNING, "finished") and record.info.is_of_this_version
+    is_over = is_running(record) or status(record) is Outcome.FINISHED
+    return not is_over and record.info.is_of_this_version
 
 
 def is_in_confirmation(record: Record) -> bool:
@@ -78,12 +81,11 @@ def _to_come(record: Record) -> int:
     return max(0, (record.planned_trials or [0])[-1] - len(record.searched))
 
 
-def go_on(record: Record) -> str:
-    """The command that resumes it."""
-    more = parser.machine_given()
-    if status(record) == "out of time":
-        more += ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
-    return command("run", "--resume", shown_path(record.folder.resolve()), *more)
+def flags_of_resume(record: Record) -> list[str]:
+    """What a resume needs besides the folder: more time, where that is over."""
+    if status(record) is not Outcome.OUT_OF_TIME:
+        return []
+    return ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
 
 
 def best(record: Record) -> str:
@@ -108,14 +110,14 @@ def best(record: Record) -> str:
 
 
 def not_ended(record: Record, trial: TrialRow) -> str:
-    """`still training` of a trial of a sweep that runs, `not ended yet` where it may be paused, `unfinished`
-    of one of a sweep that does not run; "" of a trial that has ended."""
+    """`still training` of a trial of a sweep that runs, `not ended yet` where it is paused, `unfinished`
+    where no process runs the sweep; "" of a trial that has ended."""
     if trial.status != "unfinished":
         return ""
-    if (of_sweep := status(record)) not in RUNNING or record.is_held:
+    if not is_running(record) or record.is_held:
         return "unfinished"
-    never_pauses = record.info.settings.scheduler in (None, "none", "asha")
-    return "still training" if of_sweep == "running" and never_pauses else "not ended yet"
+    is_paused = trial.is_paused or status(record) is Outcome.PAUSED
+    return "not ended yet" if is_paused else "still training"
 
 
 def no_score(record: Record) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +20,23 @@ _PARTS = ("settings", "data", "space", "code", "versions")
 
 FORMAT = 6
 """Version of the record: another one is read as far as it goes, and not resumed."""
+
+
+class Outcome(StrEnum):
+    """What becomes of a run of a sweep, in the words of results and messages."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    PAUSED = "paused"
+    OUT_OF_TIME = "out of time"
+    INTERRUPTED = "interrupted"
+    """By Ctrl-C, or because its process was killed."""
+    ERROR = "error"
+    """A mistake of the user's that showed only in training."""
+    LOST = "lost"
+    """The record, weights or `best/` can't be written, or no PC is left on which a trial can continue."""
+    CRASHED = "crashed"
+    """By an exception. It is told to --notify-command alone."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +148,8 @@ class SweepInfo:
     """Number of trials in all: at first, and each time that it was raised."""
     steered: tuple[Steered, ...] = ()
     confirm: Confirmation | None = None
-    outcome: str = ""
-    """finished, out of time or interrupted; unfinished while it runs."""
+    outcome: Outcome = Outcome.RUNNING
+    """Of its last run."""
     elapsed_s: float = 0.0
     """Run time at its last regular end."""
     test: HeldOutScore | None = None
@@ -210,12 +228,17 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         planned=tuple(about.get("planned", ())),
         steered=tuple(Steered(**_of(each, Steered)) for each in about.get("steered", [])),
         confirm=Confirmation(**_of(confirm, Confirmation)) if confirm else None,
-        outcome=about.get("outcome", ""),
+        outcome=_outcome(about.get("outcome")),
         elapsed_s=about.get("elapsed_s", 0.0),
         test=_test(test) if test else None,
         tests=tuple(map(_test, about.get("tests", ()))),
         without_test=tuple(about.get("without_test", ())),
     )
+
+
+def _outcome(word: str | None) -> Outcome:
+    """That of a run; a word of another version counts as none."""
+    return next((each for each in Outcome if each == word), Outcome.RUNNING)
 
 
 def _objectives(about: Mapping[str, Any]) -> Objectives:

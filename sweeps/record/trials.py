@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -28,6 +28,8 @@ STOPPED = "stopped by the user"
 """The reason of such a trial."""
 EPOCH = "epoch:"
 """Prefix of the system attributes of a trial that hold an epoch."""
+PAUSE = "pause:"
+"""The same of a pause, with the last epoch before it."""
 
 
 class Ending(NamedTuple):
@@ -52,6 +54,17 @@ class EpochRow:
     """Run time of the sweep by then, all its runs together."""
     costs: Mapping[str, float] = field(default_factory=dict)
     """Time breakdown and other costs of the epoch: `data_wait_pct` and so on."""
+
+
+class Pause(NamedTuple):
+    """A wait of a trial that its scheduler has paused at a rung."""
+
+    after_epoch: int
+    """The last one before it."""
+    began: float
+    """Seconds since 1970."""
+    ended: float | None = None
+    """When the trial continued; None where it has not."""
 
 
 @dataclass
@@ -98,10 +111,18 @@ class TrialRow:
     """Of a trial that was refused before its training, as its trainable computes them."""
     epochs: dict[int, EpochRow] = field(default_factory=dict)
     """By 1-based epoch."""
+    pauses: dict[int, Pause] = field(default_factory=dict)
+    """By the last epoch before each."""
 
     @property
     def point(self) -> Point:
         return Point(self.trainable, self.params, self.fixed)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it waits now: its scheduler has paused it, and it has not continued or ended."""
+        last = self.pauses.get(len(self.epochs))
+        return self.status == "unfinished" and last is not None and last.ended is None
 
     @property
     def micro_batch(self) -> int | None:
@@ -182,7 +203,14 @@ def row_of(frozen: FrozenTrial) -> TrialRow:
             for key, content in frozen.system_attrs.items()
             if key.startswith(EPOCH)
         },
+        pauses={pause.after_epoch: pause for pause in _pauses(frozen.system_attrs)},
     )
+
+
+def _pauses(attributes: Mapping[str, Any]) -> Iterator[Pause]:
+    for key, times in attributes.items():
+        if key.startswith(PAUSE):
+            yield Pause(int(key.removeprefix(PAUSE)), *times)
 
 
 @dataclass(frozen=True)
@@ -224,7 +252,7 @@ def _seconds(moment: datetime | None) -> float | None:
 
 
 Waits = Callable[[TrialRow], bool]
-"""Whether a trial is paused, until others of its bracket have reached its epoch."""
+"""Whether the scheduler lets a trial wait now, until others of its bracket have reached its epoch."""
 
 
 def why_diverged(metric: str, epoch: int, score: float) -> str:

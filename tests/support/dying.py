@@ -23,7 +23,6 @@ if __name__ == "__main__":  # Ray reads it when it is imported
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
 from sweeps.execution.driver.tune_callback import TuneCallback  # noqa: E402
-from sweeps.plan import resume  # noqa: E402
 from sweeps.record.record import Record  # noqa: E402
 
 
@@ -68,7 +67,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "the old best/ is gone, the new one is not there": lambda: before(
         Path, "replace", lambda path, *_: path.name == ".best.part"
     ),
-    "the winner is tested, the outcome is not recorded": lambda: before(resume, "end_run"),
+    "the winner is tested, the outcome is not recorded": lambda: before(Record, "end_run"),
 }
 """What has just happened when the driver dies, in the order in which a sweep comes there."""
 

@@ -106,7 +106,7 @@ def pruned(record: Record) -> None:
 
 
 def running(record: Record) -> None:
-    record.note("outcome", "unfinished")
+    record.note("outcome", "running")
     for number in range(6):
         add(record, drawn(number), 3, "pruned")
     add(record, drawn(6), 2, "unfinished")

@@ -13,7 +13,7 @@ from ray.tune.search import Searcher
 
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import folder, resume
+from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
@@ -47,7 +47,7 @@ def carried_out(plan: Plan, score: Score, trials: int | None = None, gpu: str | 
         gpu: that all train on; "" is none, None does not say.
     """
     with folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         searcher = plan.searcher.build(plan.config, plan.space, record)
         while trials is None or len(record.trials) < trials:
             if (given := searcher.suggest("")) == Searcher.FINISHED:

@@ -26,8 +26,6 @@ from sweeps.training.profiling.time_breakdown import PARTS
 
 MOST_BARS = 3000
 BINS = 120
-GAP_S = 5.0
-"""Between two epochs of a trial, above which it did not train."""
 NOT_RECORDED = "process not recorded"
 """The row of what an older version trained: its record does not tell where."""
 UNITS = (("seconds", 1, 120), ("minutes", 60, 7200), ("hours", 3600, math.inf))
@@ -250,8 +248,10 @@ class _Bar(NamedTuple):
 
 
 def _bars(sweep: Sweep) -> list[_Bar]:
-    """A process that trains another trial meanwhile, or none for a while, ends a bar."""
-    epochs = []
+    """A process that trains another trial meanwhile, a pause, and the end of a run of the sweep end a bar."""
+    info, epochs = sweep.record.info, []
+    breaks = [run.started for run in info.runs if run.started is not None]
+    breaks += [each.time for each in info.steered if each.command == "pause"]
     for trial in sweep.record.trials:
         for epoch, row in trial.epochs.items():
             place = trial.place_of(epoch)
@@ -262,7 +262,8 @@ def _bars(sweep: Sweep) -> list[_Bar]:
     for each in sorted(epochs, key=lambda bar: (bar.lane, bar.order, bar.end)):
         last = bars[-1] if bars else None
         is_same = last is not None and (last.lane, last.trial.number) == (each.lane, each.trial.number)
-        if last is not None and is_same and each.begin - last.end <= GAP_S:
+        stops = (*breaks, *(pause.began for pause in each.trial.pauses.values()))
+        if last is not None and is_same and not any(last.end <= at <= each.begin for at in stops):
             bars[-1] = last._replace(end=each.end)
         else:
             bars.append(each)

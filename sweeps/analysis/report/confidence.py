@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterator
 
 from sweeps.analysis.sweep import Sweep
-from sweeps.common.formatting import command, count, short, shown_path
+from sweeps.common.formatting import count, short
 from sweeps.common.objective import Objective
+from sweeps.config.next_commands import resume_command
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
@@ -37,9 +38,9 @@ def to_confirm(sweep: Sweep) -> str:
     """The command that reruns the best trials with new seeds; "" where that was asked for, or the sweep is
     running."""
     record = sweep.record
-    if record.best() is None or record.info.confirm or status.status(record) in status.RUNNING:
+    if record.best() is None or record.info.confirm or status.is_running(record):
         return ""
-    return command("run", "--resume", shown_path(sweep.folder.resolve()), "--confirm", "3")
+    return resume_command(sweep.folder, "--confirm", "3")
 
 
 def confirmed(sweep: Sweep) -> list[Confirmed]:

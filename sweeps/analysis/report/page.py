@@ -171,7 +171,7 @@ def _result(sweep: Sweep) -> Section:
 
 def _next_steps(sweep: Sweep) -> Section:
     advised, how = advice.advise(sweep), status.status(sweep.record)
-    if how in status.RUNNING:
+    if status.is_running(sweep.record):
         return Section("Next steps", [f"The sweep is {how}: what is next follows at its end."])
     columns, rows = ["hyperparameter", "range", "next range", "why"], [list(each) for each in advised.changes]
     caption = "The ranges that --refine takes, unless Params refuses an end"

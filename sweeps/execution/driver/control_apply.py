@@ -12,12 +12,14 @@ from typing import Any
 from sweeps.cluster import placement
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, duration, moment, shown_path
+from sweeps.common.formatting import count, duration, moment
 from sweeps.config.control_commands import Command
+from sweeps.config.next_commands import control_command, resume_command
 from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.execution.run_context import RunContext
 from sweeps.record import status
+from sweeps.record.sweep_info import Outcome
 from sweeps.space.user_points import user_point
 
 MOST_LISTED = 12
@@ -57,8 +59,7 @@ def _stop(driver: RunContext, order: Command) -> Done:
         raise UserError(f"stop {number}: trial {number} is being stopped")
     when = "at its next step, or at the end of its epoch where its data can't be left inside one"
     when += f", and after {duration(driver.config.stop_grace)} (--stop-grace) in any case"
-    waits = driver.plan.waits(record)
-    if record.info.paused_at is not None or (waits is not None and waits(trial)):
+    if record.info.paused_at is not None or trial.is_paused:
         when = "now"
     return f"Trial {number} stops {when}. Its scores so far count, and it is not tried again.", {}
 
@@ -91,8 +92,8 @@ def _set(driver: RunContext, order: Command) -> Done:
 def _pause(driver: RunContext, order: Command) -> Done:
     if (paused_at := driver.record.info.paused_at) is not None:
         raise UserError(f"pause: the sweep has been paused {moment(paused_at)}")
-    driver.end.stop("paused")
-    again = command("control", shown_path(driver.plan.folder), "go")
+    driver.end.stop(Outcome.PAUSED)
+    again = control_command(driver.plan.folder, "go")
     return (
         "The trials leave at their next step, or at the end of their epoch where their data can't be left "
         f"inside one; then their processes end. To continue: {again}",
@@ -103,7 +104,7 @@ def _pause(driver: RunContext, order: Command) -> Done:
 def _go(driver: RunContext, order: Command) -> Done:
     if driver.record.info.paused_at is None:
         raise UserError("go: the sweep is not paused")
-    driver.end.outcome, driver.record.is_held = "finished", False
+    driver.end.outcome, driver.record.is_held = Outcome.RUNNING, False
     unfinished = status.unfinished(driver.record)
     return f"The sweep continues where it was left, with {count(unfinished, 'unfinished trial')}.", {}
 
@@ -201,5 +202,5 @@ def _refuse_in_confirmation(driver: RunContext, what: str) -> None:
     if status.is_in_confirmation(driver.record):
         raise UserError(
             f"{what}: the search has ended, and its best trials are being confirmed. Afterwards, add trials "
-            f"by {command('run', '--resume', shown_path(driver.plan.folder), '--num-trials', 'N')}"
+            f"by {resume_command(driver.plan.folder, '--num-trials', 'N')}"
         )

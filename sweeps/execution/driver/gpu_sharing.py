@@ -95,7 +95,7 @@ class Sharing(DriverCallback):
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Ask trials with another part of a GPU than they need to leave their runs, and so their places."""
-        if self._driver.end.outcome == "finished":
+        if self._driver.end.is_running:
             self._processes.ask_to_leave(filter(self._is_to_move, self._processes.training()))
 
     def is_to_requeue(self, trial: Trial) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from sweeps.common.formatting import count, duration
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActors
+from sweeps.record.sweep_info import Outcome
 
 
 class Leaving:
@@ -28,7 +29,7 @@ class Leaving:
         self, driver: RunContext, processes: TrialActors, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._driver, self._processes, self._clock = driver, processes, clock
-        self._because = ""
+        self._because = Outcome.RUNNING
         self._ends_at = 0.0
 
     def go_on(self) -> bool:
@@ -36,12 +37,12 @@ class Leaving:
         from the stop on."""
         training, record, outcome = self._processes.training(), self._driver.record, self._driver.end.outcome
         if not record.is_held or outcome != self._because:
-            grace_s = math.inf if outcome == "paused" else self._driver.config.stop_grace
+            grace_s = math.inf if outcome is Outcome.PAUSED else self._driver.config.stop_grace
             self._because, self._ends_at, record.is_held = outcome, self._clock() + grace_s, True
-            if outcome == "lost":
+            if outcome is Outcome.LOST:
                 self._driver.say(f"Stopping: {self._driver.end.error}")
             if training:
-                at_most = "" if outcome == "paused" else f", for at most {duration(grace_s)}"
+                at_most = "" if outcome is Outcome.PAUSED else f", for at most {duration(grace_s)}"
                 self._driver.say(f"Saving what {count(len(training), 'trial')} trained{at_most} ...")
         if not training or self._clock() >= self._ends_at:
             return False

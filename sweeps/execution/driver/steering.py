@@ -14,16 +14,17 @@ from typing import Any
 from ray.tune.experiment import Trial
 
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, moment, shown_path
+from sweeps.common.formatting import moment
 from sweeps.config import control_commands as words
+from sweeps.config.next_commands import control_command, resume_command
 from sweeps.execution.driver import control_apply
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
-from sweeps.plan import resume
+from sweeps.plan import run_start
 from sweeps.record import status
 from sweeps.record.control_requests import Answer, Inbox, Request
-from sweeps.record.sweep_info import Steered
+from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.record.trials import STOPPED
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
@@ -90,22 +91,22 @@ class Steering:
     def wait_for_go(self) -> bool:
         """Wait as long as the sweep is paused; whether it may train."""
         driver, record, end = self._driver, self._driver.record, self._driver.end
-        if (paused_at := record.info.paused_at) is not None and end.outcome in ("paused", "finished"):
-            end.outcome = "paused"
-            again = command("control", shown_path(driver.plan.folder), "go")
+        if (paused_at := record.info.paused_at) is not None and end.is_open:
+            end.outcome = Outcome.PAUSED
+            again = control_command(driver.plan.folder, "go")
             driver.say(f"Paused {moment(paused_at)}; the processes of the trials end. To continue: {again}")
             record.stop_clock()
             status_next = self._clock() + STATUS_EVERY_S
-            while end.outcome == "paused":
+            while end.outcome is Outcome.PAUSED:
                 self._sleep(LOOK_EVERY_S / 2)
                 if self.take_up():
-                    resume.settle(driver.plan, record)  # a trial was stopped, or fewer are to come
+                    run_start.settle(driver.plan, record)  # a trial was stopped, or fewer are to come
                 if not driver.console.is_terminal and self._clock() >= status_next:
                     status_next = self._clock() + STATUS_EVERY_S
                     driver.say(f"Paused {moment(paused_at)}{status.how_far(record)}. To continue: {again}")
             record.start_clock()
         record.is_held = False
-        return end.outcome == "finished"
+        return end.is_running
 
     def _answer_all(self) -> bool:
         requests, faults = self._inbox.take()
@@ -123,12 +124,13 @@ class Steering:
                 return Answer(done.answer)
         typed = " ".join(request.words)
         try:
-            if (outcome := driver.end.outcome) not in ("finished", "paused"):
-                raise UserError(f"the sweep is stopping ({outcome}). Resume it: {status.go_on(record)}")
+            if not driver.end.is_open:
+                again = resume_command(record.folder, *status.flags_of_resume(record))
+                raise UserError(f"the sweep is stopping ({driver.end.outcome}). Resume it: {again}")
             with record.together():
                 text, point = control_apply.carry_out(driver, words.parse(request.words))
                 record.note_steered(Steered(list(request.words), text, time.time(), request.name, point))
-                resume.make_room(record)
+                record.plan_chosen_points()
         except (UserError, OSError) as error:
             named = "" if str(error).startswith(request.words[0]) else f" {typed}"
             driver.say(f"Refused{named}: {error}")
@@ -149,10 +151,11 @@ class Steering:
     def _close(self) -> None:
         """Refuse what comes when the trials have ended."""
         record = self._driver.record
-        more = command("run", "--resume", shown_path(self._driver.plan.folder), "--num-trials", "N")
+        more = resume_command(record.folder, "--num-trials", "N")
         ended = f"the trials of this sweep have ended. To add some: {more}"
-        if self._driver.end.outcome != "finished":
-            ended = f"the sweep is ending ({self._driver.end.outcome}). Resume it: {status.go_on(record)}"
+        if not self._driver.end.is_running:
+            again = resume_command(record.folder, *status.flags_of_resume(record))
+            ended = f"the sweep is ending ({self._driver.end.outcome}). Resume it: {again}"
         for _ in range(MOST_LOOKS):
             for request in self._inbox.take()[0]:
                 self._inbox.answer(request, Answer(ended, is_refused=True))

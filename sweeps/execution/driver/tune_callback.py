@@ -23,6 +23,7 @@ from sweeps.execution.output.trial_logs import TrialLogs
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.journal import RecordLost
+from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.record_searcher import RecordSearcher
@@ -76,6 +77,7 @@ class TuneCallback(DriverCallback):
         self._driver, self._config = driver, driver.config
         self._record, self._storage = driver.record, driver.plan.storage
         self._searcher, self._scheduler = searcher, scheduler
+        self._waits = driver.plan.waits(driver.record)
         self._sharing = sharing
         self._logs = TrialLogs(driver.plan.folder, driver.say)
         self._requeue, self._is_alone = Requeue(driver, searcher, processes, quarantine), quarantine is None
@@ -90,6 +92,10 @@ class TuneCallback(DriverCallback):
         sharing = self._sharing
         self._searcher.slots = self._driver.slots(sharing.gpus if sharing else self._driver.gpus_per_trial)
         self._turn.enter_context(self._record.together())
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Write that a paused trial continues."""
+        self._record.note_continued(trial.config["number"])
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
@@ -124,6 +130,8 @@ class TuneCallback(DriverCallback):
         if report is not None:
             epoch, seconds, costs = report.epoch, report.seconds, report.costs
             self._record.report(number, epoch, report.score, report.metrics, seconds, costs)
+            if self._waits is not None and self._waits(row):
+                self._record.note_pause(number)
             if not message.has_test:
                 self._record.note_without_test(row.trainable)
 
@@ -144,7 +152,7 @@ class TuneCallback(DriverCallback):
         try:
             self._write_end(trial)
         except (RecordLost, OSError) as error:
-            self._driver.end.stop("lost", str(error))
+            self._driver.end.stop(Outcome.LOST, str(error))
         # Of each number in its results Tune would keep 1.6 kB as long as the sweep runs.
         trial.metric_analysis.clear()
         trial.metric_n_steps.clear()
@@ -160,7 +168,7 @@ class TuneCallback(DriverCallback):
                 return self._end_failed(number, reason_of(error), str(error))
         elif error.actor_init_failed and self._is_alone and not self._record.has_epochs:
             cause = broadcast.cause(error)
-            return self._driver.end.stop("error", f"no trial can start on a worker: {cause}")
+            return self._driver.end.stop(Outcome.ERROR, f"no trial can start on a worker: {cause}")
         reason, text = self._requeue.after_lost_process(trial, error)
         if not reason:
             return self._logs.append(self._record.trials[number], text)
@@ -222,7 +230,7 @@ class TuneCallback(DriverCallback):
         self._end(number, status, reason, traceback)
         self._drop_checkpoints(number, before)
         if isinstance(end, Failed) and end.is_user_error and not self._record.has_epochs:
-            self._driver.end.stop("error", end.reason)
+            self._driver.end.stop(Outcome.ERROR, end.reason)
         return None
 
     def _was_stopped_in_pause(self, number: int) -> bool:
@@ -242,7 +250,7 @@ class TuneCallback(DriverCallback):
         self._logs.append(self._record.trials[number], traceback or in_short)
         self._record.end(number, status, reason, self._logs.path(number))
         if status == "failed" and (why := first_failures.why_to_stop(self._driver)):
-            self._driver.end.stop("lost", why, can_save=True)
+            self._driver.end.stop(Outcome.LOST, why, can_save=True)
 
     def _drop_checkpoints(self, ended: int, before: Collection[int] = ()) -> None:
         """Of a trial that ended all but its newest checkpoint, and all of each trial whose weights were kept

@@ -34,6 +34,7 @@ from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan import confirmation
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 from sweeps.schedulers import none
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
@@ -61,13 +62,14 @@ def fit(driver: RunContext) -> None:
         try:
             while steering.wait_for_go() and _has_search(driver.record) and _search(driver, steering):
                 continue
-            if driver.end.outcome == "finished":
+            if driver.end.is_running:
                 _confirm(driver, steering)
         except BaseException:  # what Ray's calls raise where Ray has ended, or an interrupt of `needed`
             if not driver.cluster.lost:
                 raise
-            driver.end.stop("lost", driver.cluster.lost)
-    if driver.end.outcome == "finished":
+            driver.end.stop(Outcome.LOST, driver.cluster.lost)
+    driver.end.finish()
+    if driver.end.outcome is Outcome.FINISHED:
         with contextlib.suppress(OSError):  # what is left takes room, and does no harm
             driver.plan.storage.tidy()
     if why := write_last(driver.record, driver.plan.folder):
@@ -95,12 +97,12 @@ def _search(driver: RunContext, steering: Steering) -> bool:
     if not searcher.has_work():
         if not driver.end.is_due:
             _say_why_none_trains(driver, begun)
-        elif driver.end.outcome == "finished":
-            driver.end.stop("out of time")
-        return driver.end.outcome == "paused"
+        elif driver.end.is_running:
+            driver.end.stop(Outcome.OUT_OF_TIME)
+        return driver.end.outcome is Outcome.PAUSED
     _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver, _slots(searcher))), steering)
     was_raised = len(record.searched) < record.planned_trials[-1]  # when Tune had asked for the last one
-    return driver.end.outcome == "paused" or was_raised
+    return driver.end.outcome is Outcome.PAUSED or was_raised
 
 
 def _say_why_none_trains(driver: RunContext, begun: int) -> None:
@@ -126,7 +128,7 @@ def _confirm(driver: RunContext, steering: Steering) -> None:
         driver.say(f"\nConfirmation: {confirmation.describe(driver.config)}")
         searcher = RerunSearcher(driver.config, driver.plan.space, driver.record)
         _run(driver, Phase(searcher, none.Scheduler, RerunReporter(driver, _slots(searcher))), steering)
-        if driver.end.outcome != "paused":
+        if driver.end.outcome is not Outcome.PAUSED:
             break
 
 
@@ -152,7 +154,7 @@ def _run(driver: RunContext, phase: Phase, steering: Steering) -> None:
         except Exception as error:  # Tune wraps what a callback raises
             if (why := _why_lost(error, driver.plan.folder)) is None:
                 raise
-            driver.end.stop("lost", why)
+            driver.end.stop(Outcome.LOST, why)
         finally:
             phase.reporter.close()
 

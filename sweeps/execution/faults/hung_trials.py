@@ -14,7 +14,8 @@ import ray
 from ray.tune.experiment import Trial
 
 from sweeps.cluster import broadcast
-from sweeps.common.formatting import command, duration, shown_path
+from sweeps.common.formatting import duration
+from sweeps.config.next_commands import control_command
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.trial import stop_signal
@@ -91,7 +92,7 @@ class HungTrials(DriverCallback):
     def _tell(self, process: TrialActor) -> None:
         process.told_at_s = 2 * process.silent_s
         number = process.trial.config["number"]
-        stop = command("control", shown_path(self._driver.plan.folder), "stop", str(number))
+        stop = control_command(self._driver.plan.folder, "stop", str(number))
         self._driver.say(
             f"Trial {number} has reported nothing for {duration(process.silent_s)}. If it hangs, end it: "
             f"{stop} (--epoch-timeout-minutes ends such trials)"

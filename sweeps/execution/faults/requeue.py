@@ -19,6 +19,7 @@ from sweeps.execution.faults.lost_process import EARLIER_ERROR, Loss
 from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
+from sweeps.record.sweep_info import Outcome
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial.messages import OutOfMemory
@@ -72,7 +73,7 @@ class Requeue:
         if of_start is not None and (why := of_start.leave_out_without_starts(trial)) is not None:
             self._searcher.requeue(number)
             if why:
-                self._driver.end.stop("lost", why, can_save=True)
+                self._driver.end.stop(Outcome.LOST, why, can_save=True)
             return "", ""
         loss = lost_process.loss_of(process)
         if process is not None and self._was_in_preflight(number, process, hung or loss.why, loss):
@@ -177,4 +178,4 @@ class Requeue:
         if is_left_out:
             self._searcher.requeue(trial.config["number"])
         else:
-            self._driver.end.stop("lost", or_else, can_save=can_save)
+            self._driver.end.stop(Outcome.LOST, or_else, can_save=can_save)

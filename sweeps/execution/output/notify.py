@@ -20,6 +20,7 @@ from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 
 TIMEOUT_S = 60.0
 """A mail server that does not answer must not keep a sweep from its end."""
@@ -29,15 +30,14 @@ TIMEOUT_S = 60.0
 class Notice:
     """How a run ended."""
 
-    outcome: str = ""
-    """finished, out of time, interrupted, error, lost, or crashed; "" before the run begins, when none is
-    sent."""
+    outcome: Outcome | None = None
+    """None before the run begins, when none is sent."""
     status: int = 1
     """Exit status."""
 
     def begin(self) -> None:
         """The run begins: unless another outcome is noted, it has crashed."""
-        self.outcome = "crashed"
+        self.outcome = Outcome.CRASHED
 
 
 @contextlib.contextmanager
@@ -60,15 +60,15 @@ def send_notice(plan: Plan, record: Record, notice: Notice) -> None:
         send(plan.config.notify_command, facts(plan, record, notice))
 
 
-def _of(error: BaseException) -> tuple[str, int]:
+def _of(error: BaseException) -> tuple[Outcome, int]:
     """Outcome and exit status of a run that an exception ends."""
     if isinstance(error, KeyboardInterrupt):
-        return "interrupted", 130
+        return Outcome.INTERRUPTED, 130
     if isinstance(error, RecordLost):
-        return "lost", 2
+        return Outcome.LOST, 2
     if isinstance(error, RayLost):
-        return "lost", 1
-    return ("error", 2) if isinstance(error, UserError) else ("crashed", 1)
+        return Outcome.LOST, 1
+    return (Outcome.ERROR, 2) if isinstance(error, UserError) else (Outcome.CRASHED, 1)
 
 
 def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
@@ -81,7 +81,7 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
         leader = f"best {leader}"
     return {
         "SWEEP_NAME": str(plan.config.name),
-        "SWEEP_OUTCOME": notice.outcome,
+        "SWEEP_OUTCOME": str(notice.outcome),
         "SWEEP_STATUS": str(notice.status),
         "SWEEP_METRIC": plan.config.objective.metric,
         "SWEEP_BEST": "" if score is None else str(score),

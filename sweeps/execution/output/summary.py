@@ -9,6 +9,7 @@ from sweeps.analysis.sweep import Sweep
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, pairs, short, shown_path
+from sweeps.config.next_commands import repeat_command, resume_command
 from sweeps.config.sweep_folder import BEST_FOLDER
 from sweeps.execution.output import winner
 from sweeps.execution.run_context import RunContext
@@ -17,6 +18,7 @@ from sweeps.plan.plan import Plan
 from sweeps.record import constraints, status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
+from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import BAD, TrialRow
 from sweeps.storage import best_folder
 
@@ -36,15 +38,15 @@ def print_result(driver: RunContext, test_scores: dict[str, float]) -> None:
         UserError: training showed a mistake in what was asked (a metric that is never logged).
     """
     plan, record, end = driver.plan, driver.record, driver.end
-    if end.outcome == "error":
+    if end.outcome is Outcome.ERROR:
         raise UserError("\n".join([end.error, *_after_error(driver)]))
     best = record.best()
     print()
     _print(_failure(record) if best is None else _best(plan, record, best, test_scores))
-    if end.outcome == "lost":
+    if end.outcome is Outcome.LOST:
         print(f"The sweep stopped: {end.error}. All results so far are recorded.")
-    elif end.outcome != "finished":
-        is_out_of_time = end.outcome == "out of time"
+    elif end.outcome is not Outcome.FINISHED:
+        is_out_of_time = end.outcome is Outcome.OUT_OF_TIME
         how = "reached --time-budget-hours" if is_out_of_time else f"was {end.outcome}"
         print(f"The sweep {how}{status.how_far(record)}.")
     if end.can_save:
@@ -60,44 +62,42 @@ def write_report(record: Record) -> None:
 
 def print_next_step(driver: RunContext) -> int:
     """Print the command that repeats or resumes the sweep; the exit status."""
-    plan, record, outcome = driver.plan, driver.record, driver.end.outcome
-    if outcome == "finished":
-        _print([("Repeat", resume.anew(plan))])
+    record, outcome = driver.record, driver.end.outcome
+    repeat = repeat_command(driver.plan.folder, str(driver.config.name))
+    if outcome is Outcome.FINISHED:
+        _print([("Repeat", repeat)])
     else:
-        _print([("Resume", status.go_on(record))])
+        _print([("Resume", resume_command(record.folder, *status.flags_of_resume(record)))])
         if record.failed_untrained:
-            print(
-                f"A resume trains no failed trial again. To train all, begin a new sweep: {resume.anew(plan)}"
-            )
-    if outcome == "interrupted":
+            print(f"A resume trains no failed trial again. To train all, begin a new sweep: {repeat}")
+    if outcome is Outcome.INTERRUPTED:
         return INTERRUPTED
-    return 0 if outcome != "lost" and record.best() else 1
+    return 0 if outcome is not Outcome.LOST and record.best() else 1
 
 
 def _after_error(driver: RunContext) -> Iterator[str]:
     """What to do after a mistake that showed before anything was trained."""
-    anew = resume.anew(driver.plan)
+    anew = repeat_command(driver.plan.folder, str(driver.config.name))
     if driver.record.failed_untrained:
         yield f"Nothing was trained. Repair the code, and begin a new sweep: {anew}"
         yield "For other settings, add them to that command, such as --metric NAME."
     else:
-        yield f"Nothing was trained. Repair the code, and resume: {status.go_on(driver.record)}"
+        yield f"Nothing was trained. Repair the code, and resume: {resume_command(driver.record.folder)}"
         yield f"For other settings, add them to the command of a new sweep: {anew}"
 
 
 def _saved(plan: Plan, record: Record) -> Iterator[Line]:
     """What a resume repeats of each trial that was in training, and how many wait for others."""
-    waits = plan.waits(record) or (lambda trial: False)
     live = [trial for trial in record.live if not record.is_to_stop(trial.number)]
-    trials = [trial for trial in live if not waits(trial)]
+    trials = [trial for trial in live if not trial.is_paused]
     for trial in trials[:MOST_UNFINISHED]:
-        begins = resume.start(plan, record, trial)
+        begins = resume.where_it_continues(plan, record, trial)
         if trial.epochs and not trial.position:  # one of no epoch starts from its first anyway
             begins += f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
         yield "Unfinished", f"trial {trial.number} {begins}"
     if len(trials) > MOST_UNFINISHED:
         yield "", f"and {len(trials) - MOST_UNFINISHED} more"
-    for epoch, waiting in sorted(Counter(len(trial.epochs) for trial in live if waits(trial)).items()):
+    for epoch, waiting in sorted(Counter(len(trial.epochs) for trial in live if trial.is_paused).items()):
         more = f"{waiting}{' more' if trials else ''} {'waits' if waiting == 1 else 'wait'}"
         yield "Unfinished", f"{more} at epoch {epoch}: nothing is repeated"
 

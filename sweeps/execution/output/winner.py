@@ -22,12 +22,11 @@ from sweeps.common.param_types import readable
 from sweeps.config.sweep_folder import BEST_FOLDER, FRONT_FOLDER, METRICS_FILE, PARAMS_FILE
 from sweeps.execution.run_context import RunContext, job_of
 from sweeps.kinds import params_file
-from sweeps.plan import resume
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.status import in_words
-from sweeps.record.sweep_info import HeldOutScore
+from sweeps.record.sweep_info import HeldOutScore, Outcome
 from sweeps.record.trials import TrialRow
 from sweeps.storage import best_folder
 from sweeps.training import checkpoint_store
@@ -43,7 +42,7 @@ def keep(driver: RunContext) -> dict[str, float]:
         or the winner itself has not ended), where there is none, or where its model has no `test_step`.
     """
     plan, record, end = driver.plan, driver.record, driver.end
-    if end.outcome in ("error", "lost"):
+    if end.outcome in (Outcome.ERROR, Outcome.LOST):
         return {}
     try:
         runs = _with_weights(plan, record, best_folder.runs_of_front(record, plan.storage))
@@ -53,13 +52,13 @@ def keep(driver: RunContext) -> dict[str, float]:
         scores = _scores(driver, runs[0], weights)
         atomic_io.write(weights / METRICS_FILE, _metrics_text(record, runs[0], scores))
     except OSError as error:
-        end.stop("lost", f"{BEST_FOLDER}/ can't be written: {error.strerror or error}")
+        end.stop(Outcome.LOST, f"{BEST_FOLDER}/ can't be written: {error.strerror or error}")
         return {}
     except KeyboardInterrupt:  # the run has ended, too
         if driver.cluster.lost:
-            end.stop("lost", driver.cluster.lost)
+            end.stop(Outcome.LOST, driver.cluster.lost)
             return {}
-        resume.end_run(record, "interrupted")
+        record.end_run(Outcome.INTERRUPTED)
         raise
     return scores
 
@@ -89,7 +88,7 @@ def _scores(driver: RunContext, run: TrialRow, weights: Path) -> dict[str, float
     record, end = driver.record, driver.end
     known = next((test for test in record.info.tests if test.run == run.number), None)
     if known is None:
-        is_final = end.outcome != "interrupted" and not record.is_to_be_confirmed
+        is_final = end.outcome is not Outcome.INTERRUPTED and not record.is_to_be_confirmed
         if not is_final or run.status == "unfinished" or run.trainable in record.info.without_test:
             return {}
         known = HeldOutScore(run.number, _test(driver, run, weights))
@@ -97,7 +96,7 @@ def _scores(driver: RunContext, run: TrialRow, weights: Path) -> dict[str, float
         try:
             record.note_test(known)
         except RecordLost as error:
-            end.stop("lost", str(error))
+            end.stop(Outcome.LOST, str(error))
     return dict(known.scores)
 
 

@@ -80,7 +80,7 @@ def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:
         ("out of time", "out of time"),
         ("interrupted", "interrupted"),
         ("lost", "interrupted"),
-        ("unfinished", "interrupted"),
+        ("running", "interrupted"),
         (None, "interrupted"),
     ],
 )

@@ -11,6 +11,7 @@ from sweeps.analysis.pruning import AtRung, at_rungs, later_first_rung
 from sweeps.analysis.report import page, text
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
+from sweeps.record.trials import Pause
 from tests.conftest import propose
 from tests.support import kinds
 
@@ -29,12 +30,9 @@ def train(record: Record, scores: dict[int, float], wait_s: float = 0.0, status:
     for epoch in range(1, last + 1):
         record.report(number, epoch, scores.get(epoch, 0.0), {}, 1.0)
         row = record.trials[number].epochs[epoch]
-        moment = 1000.0 * number + epoch + (wait_s if epoch > 3 else 0.0)
-        record.trials[number].epochs[epoch] = type(row)(
-            row.score, row.metrics, row.seconds, moment, row.costs
-        )
+        if epoch == 3 and wait_s:
+            record.trials[number].pauses[3] = Pause(3, row.time, row.time + wait_s if last > 3 else None)
     record.end(number, status)
-    record.trials[number].end = 1000.0 * number + last + (wait_s if last == 3 else 0.0)
 
 
 def test_a_trial_that_waited_is_told_from_one_that_went_on_at_once(tmp_path: Path) -> None:
@@ -75,13 +73,6 @@ def test_what_stopping_may_have_cost_follows_from_those_that_went_on(mode: str, 
     assert leaders["kept"] == pytest.approx(0.0, abs=1e-6)
     assert leaders["mixed"] is not None
     assert 0.2 < leaders["mixed"] < 2.0
-
-
-def test_nobody_waits_where_a_slow_checkpoint_lies_between_two_epochs_of_asha(tmp_path: Path) -> None:
-    record = record_of(tmp_path, scheduler="asha")
-    train(record, {3: 0.9, 9: 0.95}, wait_s=5.0)
-    (row,) = at_rungs(record)
-    assert (row.at_once, row.waited, row.wait_s) == (1, (), None)
 
 
 def test_without_pruning_there_is_no_rung(tmp_path: Path) -> None:

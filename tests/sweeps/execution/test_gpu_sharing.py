@@ -26,6 +26,7 @@ from sweeps.config import cli
 from sweeps.execution.driver.gpu_sharing import ALONE, Sharing
 from sweeps.execution.run_context import RunContext
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 from sweeps.training.report import Report
 from sweeps.trial.messages import Message, OutOfMemory
 from tests.conftest import ROOT, propose
@@ -137,7 +138,7 @@ def test_a_sweep_that_stops_moves_none(record: Record) -> None:
     shares = sharing(record)
     gpus(shares, 0)
     report(shares, 0, 1.0)
-    shares._driver.end.stop("interrupted")
+    shares._driver.end.stop(Outcome.INTERRUPTED)
     assert not asked_to_leave(shares, 0)
 
 

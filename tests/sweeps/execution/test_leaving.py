@@ -9,6 +9,7 @@ from typing import Any
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.leaving import Leaving
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 from tests.support.drivers import driver_of, said
 
 
@@ -20,7 +21,7 @@ def test_a_sweep_that_is_lost_says_why_before_it_saves(tmp_path: Path) -> None:
     leaving = Leaving(driver, processes, lambda: now[0])
     driver.end.let_leave = leaving.go_on
     for error in ("the first 3 trials all failed", "the first 4 trials all failed"):
-        driver.end.stop("lost", error, can_save=True)
+        driver.end.stop(Outcome.LOST, error, can_save=True)
         assert not driver.end.stop_all()
     assert asked == [["a process"]] * 2
     assert record.is_held, "no trial begins"

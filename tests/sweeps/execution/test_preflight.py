@@ -141,7 +141,7 @@ def test_one_process_is_asked(tmp_path: Path) -> None:
     assert told[0] == "Preflight   size=4: 500 MB on the CPU, about 0.98 s an epoch"
     assert "Disk: at most" in told[2]
     assert len(sweep.record.about[KEY]) == 1
-    assert sweep.end == ("finished", "")
+    assert sweep.end == ("running", "")
 
 
 def test_where_no_point_trains_the_sweep_ends(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_where_a_point_leaves_none_of_the_others_a_process_it_is_told_and_the_sw
     sweep = Sweep(tmp_path)
     sweep.start(found_on("pc1", "RuntimeError: CUDA error", is_last=True))
     sweep.turn()
-    assert sweep.end == ("finished", "")
+    assert sweep.end == ("running", "")
     assert said(sweep.driver)[0] == "Preflight   size=4: such a trial will fail: RuntimeError: CUDA error"
 
 
@@ -175,7 +175,7 @@ def test_where_nothing_was_found_out_it_goes_on(is_lost: bool, lost: Any, tmp_pa
     sweep = Sweep(tmp_path)
     sweep.start([], lost if is_lost else None)
     sweep.turn()
-    assert sweep.end == ("finished", "")
+    assert sweep.end == ("running", "")
     assert said(sweep.driver) == []
 
 

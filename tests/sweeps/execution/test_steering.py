@@ -23,10 +23,11 @@ from sweeps.execution.driver.steering import NO_WEIGHTS, Steerer, Steering
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.stopping import End
-from sweeps.plan import folder, resume
+from sweeps.plan import folder, resume, run_start
 from sweeps.plan.build import make_plan
 from sweeps.record.control_requests import Inbox, ask
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import Ending
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
@@ -105,7 +106,7 @@ class Steered:
 def sweep(tmp_path: Path) -> Iterator[Steered]:
     plan = make_plan(config(tmp_path))
     with folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         yield Steered(record, plan)
 
 
@@ -205,7 +206,7 @@ def test_more_trials_than_points_are_refused(tmp_path: Path) -> None:
     more = {"search_space": "tests.faulty.slopes_grid", "searcher": "grid", "num_trials": 2}
     plan = make_plan(config(tmp_path, **more))
     with folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         sweep, points = Steered(record, plan), int(plan.space.size())
         fault = f"the search space has {points} points; the nearest is {points}"
         assert sweep.refuses("set num-trials=99") == f"set num-trials 99: {fault}"
@@ -259,7 +260,7 @@ def test_the_time_of_a_pause_does_not_count(sweep: Steered) -> None:
     sweep.sleep = sleep
     assert sweep.steering.wait_for_go()
     assert waited
-    assert sweep.driver.end.outcome == "finished"
+    assert sweep.driver.end.is_running
 
 
 def test_a_log_has_the_status_once_a_minute_in_a_pause(sweep: Steered) -> None:
@@ -305,7 +306,7 @@ def test_a_refusal_names_its_command_once(sweep: Steered) -> None:
 
 def test_a_sweep_that_stops_takes_no_command(sweep: Steered) -> None:
     sweep.begin(0.5)
-    sweep.driver.end.stop("interrupted")
+    sweep.driver.end.stop(Outcome.INTERRUPTED)
     assert sweep.refuses("pause").startswith("the sweep is stopping (interrupted). Resume it: ")
 
 
@@ -419,7 +420,7 @@ def test_a_stopped_leader_that_hangs_again_and_again_ends_without_its_weights(sw
 def test_a_stopped_trial_without_a_process_is_infeasible_where_it_misses_a_constraint(tmp_path: Path) -> None:
     plan = make_plan(config(tmp_path, constraint=["size_m<=5"]))
     with folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         sweep = Steered(record, plan)
         for number, size in ((sweep.begin(), 3.0), (sweep.begin(), 6.0)):
             record.report(number, 1, 0.1, {"score": 0.1, "size_m": size}, 1.0)

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from sweeps.execution.stopping import End, stops_on_signals
+from sweeps.record.sweep_info import Outcome
 
 
 class Clock:
@@ -30,14 +31,14 @@ def test_the_time_that_earlier_runs_took_is_part_of_the_budget() -> None:
 
 def test_without_a_budget_it_goes_on_until_somebody_stops_it() -> None:
     end = End(None, lambda: 1e9)
-    assert (end.stop_all(), end.outcome) == (False, "finished")
-    end.stop("lost", "the disk is full")
+    assert (end.stop_all(), end.is_running) == (False, True)
+    end.stop(Outcome.LOST, "the disk is full")
     assert (end.stop_all(), end.outcome, end.error) == (True, "lost", "the disk is full")
 
 
 def test_what_stopped_it_first_is_not_taken_for_the_time() -> None:
     end = End(1.0, lambda: 7200.0)
-    end.stop("interrupted")
+    end.stop(Outcome.INTERRUPTED)
     assert end.stop_all()
     assert end.outcome == "interrupted"
 
@@ -45,14 +46,14 @@ def test_what_stopped_it_first_is_not_taken_for_the_time() -> None:
 def test_it_ends_once_its_trials_have_left_unless_nothing_can_be_saved() -> None:
     end = End(None)
     end.let_leave = lambda: True
-    end.stop("interrupted")
+    end.stop(Outcome.INTERRUPTED)
     assert not end.stop_all()
     end.let_leave = lambda: False
     assert end.stop_all()
-    end.stop("paused")
+    end.stop(Outcome.PAUSED)
     end.let_leave = lambda: True
     assert not end.stop_all()
-    for outcome in ("lost", "error"):
+    for outcome in (Outcome.LOST, Outcome.ERROR):
         end = End(None)
         end.let_leave = lambda: True
         end.stop(outcome, "the disk is full")
@@ -62,12 +63,12 @@ def test_it_ends_once_its_trials_have_left_unless_nothing_can_be_saved() -> None
 def test_a_sweep_that_is_lost_lets_its_trials_leave_where_they_can_save() -> None:
     end = End(None)
     end.let_leave = lambda: True
-    end.stop("lost", "the first 3 trials all failed", can_save=True)
+    end.stop(Outcome.LOST, "the first 3 trials all failed", can_save=True)
     assert not end.stop_all()
     end.let_leave = lambda: False
     assert end.stop_all()
     end.let_leave = lambda: True
-    end.stop("lost", "the disk is full")
+    end.stop(Outcome.LOST, "the disk is full")
     assert end.stop_all(), "what comes later is worse"
 
 
@@ -80,8 +81,8 @@ def test_whether_it_is_due_is_told_without_a_word_to_the_trials() -> None:
     end.let_leave, elapsed.now = let_leave, 3599
     assert not end.is_due
     elapsed.now = 3600
-    assert (end.is_due, end.outcome) == (True, "finished")
-    for outcome in ("paused", "interrupted", "lost"):
+    assert (end.is_due, end.is_running) == (True, True)
+    for outcome in (Outcome.PAUSED, Outcome.INTERRUPTED, Outcome.LOST):
         end = End(None)
         end.let_leave = let_leave
         end.stop(outcome)
@@ -116,6 +117,6 @@ def test_a_signal_that_was_ignored_stays_ignored() -> None:
     try:
         with stops_on_signals(end, print):
             os.kill(os.getpid(), signal.SIGHUP)
-        assert end.outcome == "finished"
+        assert end.is_running
     finally:
         signal.signal(signal.SIGHUP, before)

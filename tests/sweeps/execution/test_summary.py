@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import folder, resume
+from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Steered
@@ -45,7 +45,7 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
         )
     )
     with folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         for number, epochs in enumerate((1, 2, 0, 1, 2)):
             propose(record, {"slope": (1 + number) / 10})
             for epoch in range(1, epochs + 1):
@@ -55,7 +55,8 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
         of = {**record.trials[1].fixed, **record.trials[1].params}
         of_trial = checkpoint_store.folder_of(plan.folder, 1)
         checkpoint_store.write(of_trial, 2, lambda into: (into / "weights.pt").touch(), of)
-        assert plan.waits(record) is not None
+        for number in (0, 3):
+            record.note_pause(number)
         assert [text for _, text in summary._saved(plan, record)] == [
             "trial 1 continues after epoch 2",
             "trial 2 starts from its first epoch",

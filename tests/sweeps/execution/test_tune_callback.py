@@ -18,7 +18,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.tune_callback import TuneCallback
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Steered
+from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.schedulers import none
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
@@ -137,7 +137,7 @@ def test_the_weights_that_are_kept_stay_within_the_size_that_was_given(tmp_path:
         assert sum(path.stat().st_size for path in there if path.is_file()) <= 10_000
     assert keeping.kept() == ["trial_0004"], "the second best is larger than all that is left"
     assert [trial.status for trial in keeping.record.trials] == ["finished"] * 6
-    assert keeping.end.outcome == "finished"
+    assert keeping.end.is_running
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_trial_whose_own_code_can_not_save_it_has_failed(keeping: Keeping) -> 
     keeping.train(0.5, fault="ValueError: no pickle")
     ended = keeping.record.trials[1]
     assert (ended.status, ended.reason) == ("failed", "its weights can't be saved: ValueError: no pickle")
-    assert keeping.end.outcome == "finished"
+    assert keeping.end.is_running
     assert keeping.kept() == ["trial_0000"]
     assert keeping.record.leaders(1) == [0]
 
@@ -179,7 +179,7 @@ def test_a_trial_that_does_not_fit_is_infeasible_with_its_reason(keeping: Keepin
     (trial,) = keeping.record.trials
     assert (trial.status, trial.reason) == ("infeasible", "out of memory: the model")
     assert "Traceback ..." in (keeping.folder / str(trial.log)).read_text()
-    assert keeping.end.outcome == "finished"
+    assert keeping.end.is_running
     assert keeping.record.best() is None
 
 
@@ -225,12 +225,12 @@ def test_a_trial_that_the_user_stops_while_it_goes_on_in_another_process_saves_n
     keeping.tune_callback.on_trial_result(1, [], trial, trial.last_result)
     keeping.tune_callback.on_trial_complete(1, [], trial)
     assert SHOULD_CHECKPOINT not in trial.last_result
-    assert keeping.end.outcome == "finished"
+    assert keeping.end.is_running
     assert keeping.record.trials[number].status == "unfinished"
 
 
-@pytest.mark.parametrize("outcome", ["interrupted", "paused"])
-def test_a_sweep_that_stops_does_not_wait_for_space(outcome: str, keeping: Keeping) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, Outcome.PAUSED])
+def test_a_sweep_that_stops_does_not_wait_for_space(outcome: Outcome, keeping: Keeping) -> None:
     """Its trials can save only while Tune's loop turns."""
 
     def let_leave() -> bool:

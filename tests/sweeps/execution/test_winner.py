@@ -16,6 +16,7 @@ from sweeps.execution.output import summary, winner
 from sweeps.execution.run_context import RunContext
 from sweeps.plan.models import Model
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import TrialRow
 from sweeps.training import checkpoint_store
 from tests.faulty import toy
@@ -132,7 +133,7 @@ def led_by_an_unfinished_one(folder: Path) -> Record:
         report(record, 1, epoch, [epoch / 10])
     checkpointed(folder, record, [1], epoch=5)
     driver = driver_with_net(folder, record, metric=["acc:max"])
-    driver.end.outcome = "interrupted"
+    driver.end.outcome = Outcome.INTERRUPTED
     winner.keep(driver)
     assert load_yaml((folder / "best" / "params.yaml").read_text())["epoch"] == 5
     for epoch in range(6, 9):
@@ -155,9 +156,9 @@ def test_weights_of_an_earlier_epoch_in_best_are_not_those_of_the_best_one(
     assert in_best(tmp_path) == {".": "0"}
 
 
-@pytest.mark.parametrize("outcome", ["interrupted", "lost"])
+@pytest.mark.parametrize("outcome", [Outcome.INTERRUPTED, Outcome.LOST])
 def test_a_storage_that_is_gone_ends_the_run_in_order(
-    outcome: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    outcome: Outcome, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """So that its result, its report and the command that resumes it are printed."""
     record = led_by_an_unfinished_one(tmp_path)

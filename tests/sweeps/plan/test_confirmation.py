@@ -22,11 +22,12 @@ from sweeps.common.objective import Objective
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import params_file
-from sweeps.plan import confirmation, folder, resume
+from sweeps.plan import confirmation, folder, resume, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
+from sweeps.record.sweep_info import Outcome
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.flat import check
 from sweeps.training.config import FitConfig
@@ -118,20 +119,20 @@ def test_the_plan_says_what_it_will_cost(tmp_path: Path) -> None:
 def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(tmp_path: Path) -> None:
     plan = make_plan(config_of(tmp_path))
     with folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         for score in (0.1, 0.9, 0.8):
             add(record, score)
-        resume.end_run(record, "finished")
+        record.end_run(Outcome.FINISHED)
 
     def look(**asked: int) -> resume.ResumeState:
         again = make_plan(config_of(tmp_path, resume=str(plan.folder), **asked))
         with folder.opened(again) as record:
             standing = resume.check(again, record)
             if not standing.is_finished:
-                resume.begin_run(again, record)
+                run_start.begin_run(again, record)
                 for number, seed in record.reruns_to_come():
                     rerun(record, number, seed, 0.5)
-                resume.end_run(record, "finished")
+                record.end_run(Outcome.FINISHED)
             return standing
 
     assert "with new seeds" in look().text

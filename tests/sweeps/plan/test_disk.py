@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.plan import disk, folder, resume
+from sweeps.plan import disk, folder, resume, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.disk import DiskUse, of_checkpoints
@@ -73,7 +73,7 @@ def test_a_sweep_that_refines_others_knows_the_size_from_their_records(tmp_path:
     """Wherever their checkpoints were, and though they may have been removed."""
     made = plan(tmp_path, name="parent", searcher="random")
     with folder.opened(made) as record:
-        resume.begin_run(made, record)
+        run_start.begin_run(made, record)
         searcher = made.searcher.build(made.config, made.space, record)
         for size in (7, 3):
             number = searcher.suggest("")["number"]

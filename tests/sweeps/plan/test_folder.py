@@ -19,7 +19,7 @@ from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE
-from sweeps.plan import resume
+from sweeps.plan import run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.folder import opened
 from sweeps.plan.plan import Plan
@@ -199,7 +199,7 @@ def test_a_resume_goes_on_with_the_record_and_writes_its_settings_down(plan: Pla
     other = again(plan, num_trials=9, ray_dashboard=False, force=True)
     with opened(other) as record:
         assert len(record.trials) == 1
-        resume.begin_run(other, record)
+        run_start.begin_run(other, record)
         begin(record, plan)
         assert names(plan.folder) == [LOCK_FILE, CONTROL_FOLDER, JOURNAL, SWEEP_FILE]
     assert len(Record.read(plan.folder).trials) == 2

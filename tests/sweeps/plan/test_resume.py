@@ -15,12 +15,12 @@ from sweeps.cluster import pc_facts
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import SWEEP_FILE
-from sweeps.plan import folder, resume
+from sweeps.plan import folder, resume, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import FORMAT, Steered
+from sweeps.record.sweep_info import FORMAT, Outcome, Steered
 from sweeps.schedulers import asha
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
@@ -63,7 +63,7 @@ class Sweep:
         self.plan = make_plan(config(results, **changes))
         self.folder = self.plan.folder
         with folder.opened(self.plan) as self.record:
-            resume.begin_run(self.plan, self.record)
+            run_start.begin_run(self.plan, self.record)
 
     def trial(self, *scores: float, ended: Any = None) -> int:
         """One that reported these scores, an epoch each."""
@@ -102,7 +102,7 @@ class Sweep:
         plan = self.to_resume(**changes)
         look(plan)
         with folder.opened(plan) as record:
-            resume.begin_run(plan, record)
+            run_start.begin_run(plan, record)
         return record
 
     def refuses(self, match: str, **changes: Any) -> None:
@@ -280,7 +280,7 @@ def test_a_try_is_noted_once_and_comes_on_top(sweep: Sweep) -> None:
     for number in range(6):
         sweep.trial(0.1, ended="pruned")
         assert number == len(sweep.record.trials) - 1
-    resume.end_run(sweep.record, "finished")
+    sweep.record.end_run(Outcome.FINISHED)
     assert sweep.look().is_finished
     assert "0 unfinished, 2 to come" in sweep.look(tries=tries).text
     for _ in range(2):
@@ -404,7 +404,7 @@ def test_a_sweep_that_runs_is_refused(sweep: Sweep) -> None:
 def test_a_finished_sweep_says_so_and_how_to_get_more_trials(sweep: Sweep) -> None:
     for _ in range(6):
         sweep.trial(0.1, ended="pruned")
-    resume.end_run(sweep.record, "finished")
+    sweep.record.end_run(Outcome.FINISHED)
     standing = sweep.look()
     assert standing.is_finished
     assert "s is finished: 6 trials ended" in standing.text
@@ -414,19 +414,19 @@ def test_a_finished_sweep_says_so_and_how_to_get_more_trials(sweep: Sweep) -> No
 @pytest.mark.parametrize("outcome", ["out of time", "interrupted", "lost"])
 def test_a_sweep_that_ended_otherwise_is_not_finished(outcome: str, sweep: Sweep) -> None:
     sweep.trial(0.1, ended="pruned")
-    resume.end_run(sweep.record, outcome)
+    sweep.record.end_run(outcome)
     assert not sweep.look().is_finished
 
 
 def test_a_finished_sweep_goes_on_with_more_trials(sweep: Sweep) -> None:
     for _ in range(6):
         sweep.trial(0.1, ended="pruned")
-    resume.end_run(sweep.record, "finished")
+    sweep.record.end_run(Outcome.FINISHED)
     standing = sweep.look(num_trials=9)
     assert not standing.is_finished
     assert "Resuming s: 6 trials ended, 0 unfinished, 3 to come" in standing.text
     record = sweep.resumed(num_trials=9)
-    assert record.about["outcome"] == "unfinished", "so that it can be resumed again"
+    assert record.info.outcome is Outcome.RUNNING, "so that it can be resumed again"
     assert record.about["identity"]["settings"]["num_trials"] == 9
     assert sweep.look(num_trials=8).text.startswith("\nResuming s: 6 trials ended, 0 unfinished, 2 to come")
 
@@ -642,7 +642,7 @@ def test_what_was_forced_once_need_not_be_forced_again(sweep: Sweep) -> None:
 
 
 def test_the_end_of_a_run_is_noted(sweep: Sweep) -> None:
-    resume.end_run(sweep.record, "interrupted")
+    sweep.record.end_run(Outcome.INTERRUPTED)
     record = Record.read(sweep.folder)
     assert record.about["outcome"] == "interrupted"
     assert 0 < record.elapsed_s < 60
@@ -656,7 +656,7 @@ class Full(Record):
 
 
 def test_a_run_whose_record_was_lost_ends_without_another_error(sweep: Sweep) -> None:
-    resume.end_run(Full.read(sweep.folder), "lost")
+    Full.read(sweep.folder).end_run(Outcome.LOST)
 
 
 def test_a_plan_of_another_process_finds_the_same_code(sweep: Sweep) -> None:

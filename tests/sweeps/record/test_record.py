@@ -26,7 +26,7 @@ from sweeps.record import record as module
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import FORMAT, Steered
-from sweeps.record.trials import Status
+from sweeps.record.trials import Pause, Status
 from tests.conftest import ROOT, propose
 from tests.sweeps.record.written import new_record, scored
 
@@ -429,6 +429,28 @@ def test_the_commands_of_the_user_are_kept_with_their_time(tmp_path: Path) -> No
     again = Record.read(tmp_path)
     assert (again.info.paused_at, again.is_to_stop(1), again.points_to_try()) == (None, False, [])
     assert (again.trials[1].status, again.trials[1].reason) == ("stopped", "stopped by the user")
+
+
+def test_a_pause_has_its_times_and_ends_when_the_trial_goes_on(clock: Clock, tmp_path: Path) -> None:
+    record = new_record(tmp_path, trials=2)
+    record.note_continued(0)
+    record.report(0, 1, 0.5, {}, 1.0)
+    record.note_continued(0)
+    assert not record.trials[0].pauses, "it trained at a stretch"
+    began = clock.now
+    for _ in range(2):
+        record.note_pause(0)
+        clock.now += 7.0
+    assert [trial.is_paused for trial in Record.read(tmp_path).trials] == [True, False]
+    record.note_continued(0)
+    record.report(0, 2, 0.5, {}, 1.0)
+    record.note_pause(0)
+    record.end(0, "pruned")
+    for seen in (record, Record.read(tmp_path)):
+        first, second = seen.trials[0].pauses.values()
+        assert first == Pause(1, pytest.approx(began, abs=0.1), began + 14.0)
+        assert (second.after_epoch, second.ended) == (2, None)
+        assert not seen.trials[0].is_paused, "it has ended"
 
 
 @pytest.mark.parametrize("typed", ["1", "01", "trial_1", "trial_0001"])

@@ -14,10 +14,11 @@ from sweeps.analysis.sweep import Sweep, load
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import folder as plan_folder
-from sweeps.plan import resume
+from sweeps.plan import run_start
 from sweeps.plan.build import make_plan
 from sweeps.record import lock, status
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 from sweeps.space.point import OptunaPoint, Point
 from tests.support.kinds import add, begun, drawn, rerun
 from tests.support.searched import carried_out, peak
@@ -134,10 +135,10 @@ def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) ->
         )
     )
     with plan_folder.opened(plan) as record:
-        resume.begin_run(plan, record)
+        run_start.begin_run(plan, record)
         assert (status.status(record), status.status(Record.read(sweep.folder))) == ("running", "running")
         assert "The sweep is running: 2 trials" in settings(load(sweep.folder))[-1]
-        resume.end_run(record, "interrupted")
+        record.end_run(Outcome.INTERRUPTED)
         assert status.status(record) == "interrupted", "its own report says what it has just noted"
     again = Record.read(sweep.folder)
     assert comparison.table([again])["status"].to_pylist() == [status.status(again)] == ["interrupted"]
@@ -145,7 +146,7 @@ def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) ->
 
 def test_a_resume_after_the_time_was_used_up_asks_for_more(tmp_path: Path) -> None:
     record = begun(tmp_path, outcome="out of time", identity={}, elapsed_s=3600.0)
-    assert status.go_on(record).endswith(f"--resume {tmp_path} --time-budget-hours 2")
+    assert status.flags_of_resume(record) == ["--time-budget-hours", "2"]
     with lock.held(tmp_path):
         assert not status.can_go_on(record)
 
@@ -171,9 +172,8 @@ def test_a_best_trial_that_has_not_ended_is_said_to_be_so(tmp_path: Path) -> Non
     (tmp_path / ".lock").touch()
     with lock.held(tmp_path):
         assert status.best(record) == "acc 0.9 (trial 0, epoch 1, still training)"
-        record.note("identity", {"settings": {"scheduler": "halving"}})
-        paused = Record.read(tmp_path)
-        assert status.best(paused) == "acc 0.9 (trial 0, epoch 1, not ended yet)", "it may wait at a rung"
+        record.note_pause(0)
+        assert status.best(Record.read(tmp_path)) == "acc 0.9 (trial 0, epoch 1, not ended yet)"
 
 
 def test_why_no_trial_has_a_score_while_some_train(tmp_path: Path) -> None:
