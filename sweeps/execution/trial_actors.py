@@ -16,7 +16,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.cluster import broadcast, ray_internals
 from sweeps.execution.run_context import DriverCallback
-from sweeps.trial import stop_signal
+from sweeps.trial import leave_request
 
 AGAIN_S = 1.0
 """Between two requests to one process: it may have begun another trial just then, and missed the first."""
@@ -116,10 +116,10 @@ class TrialActors(DriverCallback):
         self.not_left: Counter[int] = Counter()
         """By trial that the user stops, how often its process was ended because it had not left."""
         self.mailbox: Any = None
-        """A `stop_signal.Mailbox`; None where all processes are on this PC."""
+        """A `leave_request.Mailbox`; None where all processes are on this PC."""
         if has_mailbox:
             beside = broadcast.on(broadcast.here())
-            actor = ray.remote(stop_signal.Mailbox).options(num_cpus=0, scheduling_strategy=beside)
+            actor = ray.remote(leave_request.Mailbox).options(num_cpus=0, scheduling_strategy=beside)
             self.mailbox = actor.remote()
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -172,6 +172,6 @@ class TrialActors(DriverCallback):
                 continue
             process.asked_at = now
             if process.node == here:
-                stop_signal.send(process.pid)
+                leave_request.send(process.pid)
             else:
                 self.mailbox.ask.remote(process.name)

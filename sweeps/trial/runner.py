@@ -33,7 +33,7 @@ from sweeps.training.epoch_position import CannotContinue, Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.report import Report
-from sweeps.trial import output, stop_signal
+from sweeps.trial import leave_request, output
 from sweeps.trial.job import CONTEXT_GB, Job
 from sweeps.trial.messages import (
     BROKEN,
@@ -94,7 +94,7 @@ class TrialRunner:
         """
         self.end()
         self._callbacks = callbacks
-        stop_signal.forget()
+        leave_request.forget()
         output.take()  # of the trial before
         if self.is_broken:
             give_up(f"{BROKEN}, after an earlier error", UNUSABLE)
@@ -231,7 +231,7 @@ class TrialRunner:
             checkpoint,
             prepared=data,
             environment=environment,
-            is_to_leave=stop_signal.is_asked,
+            is_to_leave=leave_request.is_asked,
         )
         if others := self._group.wait_until_ready():
             self._place = {**self._place, "others": others}
@@ -256,7 +256,7 @@ class TrialRunner:
             end = Diverged(why_diverged(bad[0], found.epoch, judged[bad[0]]))
         elif found.epoch >= self._job.fit.max_epochs:
             end = Finished()
-        elif stop_signal.is_asked():
+        elif leave_request.is_asked():
             end = Left(f"the end of epoch {found.epoch}")
         is_to_save = isinstance(end, Left) or (end is None and self._pace.is_due(found.epoch))
         return self._message(found, end, is_to_save=is_to_save)

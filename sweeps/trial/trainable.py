@@ -10,7 +10,7 @@ import ray
 from ray import tune
 
 from sweeps.common import imports
-from sweeps.trial import output, stop_signal
+from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import SAVED, Finding, Left, Message, unfit
 
@@ -111,7 +111,7 @@ class SweepTrial(tune.Trainable):
     def introduce(self, mailbox: Any = None, name: str = "") -> Introduction:
         """Listen to the stop signal, and to a mailbox, in which this process has that name, and keep what is
         printed."""
-        stop_signal.listen(mailbox, name)
+        leave_request.listen(mailbox, name)
         self._output_file = output.start()
         return Introduction(
             ray.get_runtime_context().get_node_id(),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import greenlet
+import lightning.pytorch as pl
 import ray
 
 from sweeps.common import atomic_io
@@ -22,10 +23,9 @@ from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGr
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
-from sweeps.trial import checkpoint_copy, output, stop_signal
+from sweeps.trial import checkpoint_copy, leave_request, output
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.job import Job
-from sweeps.trial.listening import Listening
 from sweeps.trial.messages import Failure, failure_of, unfit
 from sweeps.trial.trainable_cache import TrainableCache
 
@@ -58,6 +58,14 @@ def _answered(
     return call
 
 
+class Listening(pl.Callback):
+    """Listens again to requests to leave once a training has begun: Lightning takes SIGTERM then, and would
+    raise at the end of the step, before anything is saved. It gives the handlers back at the end."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        leave_request.listen()
+
+
 class Introduction(NamedTuple):
     """What a worker says of itself."""
 
@@ -80,7 +88,7 @@ class Worker:
     def introduce(self) -> Introduction:
         """Wait for the first worker to leave, also where the system sends a signal to all processes. Keep
         what is printed."""
-        stop_signal.listen()
+        leave_request.listen()
         self._output_file = output.start()
         return Introduction(ray.get_runtime_context().get_node_id(), self._rank, self._output_file)
 

@@ -39,9 +39,8 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from sweeps.trial import checkpoint_copy, output
 from sweeps.trial.job import Job
-from sweeps.trial.listening import Listening
 from sweeps.trial.messages import Failure, Unfit, WorkerFailed, WorkerUnfit, give_up
-from sweeps.trial.worker import Answer, Worker
+from sweeps.trial.worker import Answer, Listening, Worker
 
 COLLECTIVE = ("train", "save")
 """Methods of a worker with collective operations, in which each worker waits for the others."""

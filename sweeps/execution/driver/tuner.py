@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,8 @@ from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial.trainable import SweepTrial
 
-MOST_PENDING = 10_000
-"""Trials that Tune may start at a time: the searcher bounds them by its slots, whose number may grow."""
+MOST_PENDING = "10000"
+"""Trials that Tune may start at a time, in place of one: the searcher bounds them by its slots."""
 MOST_TOLD = 10
 """Trials that were refused and are told of one by one."""
 
@@ -147,16 +147,16 @@ def _run(driver: RunContext, phase: Phase, steering: Steering) -> None:
     hung = HungTrials(driver, processes)
     callbacks = [processes, Preflight(driver, processes), tune_callback, *of_cluster, steerer, hung]
     tuner = _tuner(driver, phase, callbacks, sharing)
-    with _max_pending():
-        try:
-            with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
-                tuner.fit()
-        except Exception as error:  # Tune wraps what a callback raises
-            if (why := _why_lost(error, driver.plan.folder)) is None:
-                raise
-            driver.end.stop(Outcome.LOST, why)
-        finally:
-            phase.reporter.close()
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = MOST_PENDING
+    try:
+        with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
+            tuner.fit()
+    except Exception as error:  # Tune wraps what a callback raises
+        if (why := _why_lost(error, driver.plan.folder)) is None:
+            raise
+        driver.end.stop(Outcome.LOST, why)
+    finally:
+        phase.reporter.close()
 
 
 def _tuner(
@@ -208,18 +208,3 @@ def _why_lost(error: BaseException, folder: Path) -> str | None:
 
 def _trial_name(trial: Trial) -> str:
     return f"trial_{trial.config['number']:04d}"
-
-
-@contextlib.contextmanager
-def _max_pending() -> Iterator[None]:
-    """Let Tune start all processes at once; with a searcher it starts one after another."""
-    name = "TUNE_MAX_PENDING_TRIALS_PG"
-    before = os.environ.get(name)
-    os.environ[name] = str(MOST_PENDING)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

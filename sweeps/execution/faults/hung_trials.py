@@ -6,6 +6,9 @@ signal and answers nothing, so that only its silence tells.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +21,6 @@ from sweeps.common.formatting import duration
 from sweeps.config.next_commands import control_command
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
-from sweeps.trial import stop_signal
 from sweeps.trial.messages import message_of
 
 TOLD_AFTER_S, TOLD_AFTER_EPOCHS = 300.0, 10.0
@@ -103,5 +105,6 @@ class HungTrials(DriverCallback):
         process.is_gone = process.was_ended = True
         self._driver.say(f"Trial {process.trial.config['number']} {why}: its process is ended")
         if process.node == broadcast.here():
-            stop_signal.kill(process.pid)  # at once: a call of a library may hold all that Ray's needs
+            with contextlib.suppress(ProcessLookupError):  # a call of a library may hold all that Ray's needs
+                os.kill(process.pid, signal.SIGKILL)
         ray.kill(process.handle)

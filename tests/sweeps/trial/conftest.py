@@ -10,7 +10,7 @@ import ray
 
 from sweeps.cluster import broadcast
 from sweeps.common import ray_connection
-from sweeps.trial import stop_signal
+from sweeps.trial import leave_request
 from tests.conftest import ROOT
 from tests.sweeps.trial.first_pc import FirstPC
 
@@ -26,12 +26,12 @@ def ray_session() -> Iterator[None]:
 @pytest.fixture
 def handlers_as_before() -> Iterator[None]:
     """The signal handlers of this process, and whether it is to leave its run, are the same afterwards."""
-    before = {each: signal.getsignal(each) for each in (stop_signal.SIGNAL, signal.SIGTERM)}
-    stop_signal.forget()
+    before = {each: signal.getsignal(each) for each in (leave_request.SIGNAL, signal.SIGTERM)}
+    leave_request.forget()
     yield
     for each, handler in before.items():
         signal.signal(each, handler)
-    stop_signal.forget()
+    leave_request.forget()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from sweeps.storage.folder import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
-from sweeps.trial import stop_signal
+from sweeps.trial import leave_request
 from sweeps.trial.job import Job
 from sweeps.trial.messages import UNUSABLE, Failed, Left, Message
 from sweeps.trial.runner import TrialRunner
@@ -67,7 +67,7 @@ def test_it_leaves_in_an_epoch_that_a_retry_trains_again(
     )
     runner = TrialRunner(job)
     runner.begin({"number": 0, "trainable": "net", "params": {}, "fixed": {}, "seed": 0})
-    stop_signal.listen()
+    leave_request.listen()
     assert [epoch_of(runner.step()) for _ in range(2)] == [1, 2]
     assert runner.step().end == Left("epoch 1, batch 1 of 50")
     runner.save()
@@ -99,11 +99,11 @@ def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_ch
     config = {"number": 0, "trainable": "net", "params": {}, "fixed": {}, "seed": 0}
     runner = TrialRunner(job)
     runner.begin(config)
-    stop_signal.listen()
+    leave_request.listen()
     for epoch in range(1, epochs + 1):
         assert epoch_of(runner.step()) == epoch
         runner.save()
-    os.kill(os.getpid(), stop_signal.SIGNAL)
+    os.kill(os.getpid(), leave_request.SIGNAL)
     assert runner.step().end == Left(f"epoch {epochs + 1}, batch 1 of 4")
     runner.save()
 

@@ -1,4 +1,4 @@
-"""How a trial's process is told to leave its run at the next step.
+"""How a trial's process is asked to leave its run at the next step: to save it, and go.
 
 Tune calls a trial's process only between two epochs, so the sweep sends a signal to a process of its own PC,
 and a message to one of another PC. SIGTERM does the same as the signal: a machine that shuts down sends it to
@@ -66,12 +66,6 @@ def send(pid: int) -> None:
     """Ask a process of this PC, if it is there."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, SIGNAL)
-
-
-def kill(pid: int) -> None:
-    """End a process of this PC that does not leave, if it is there."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def _note(number: int = 0, frame: Any = None) -> None:
