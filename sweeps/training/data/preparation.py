@@ -107,7 +107,7 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
     with contextlib.ExitStack() as stack:
         if todo:
             stack.enter_context(ray_pipeline.connected(data_set, address))
-            found = stack.enter_context(contextlib.closing(ray_pipeline.run(data_set, todo, allowed)))
+            found = stack.enter_context(contextlib.closing(ray_pipeline.run(data_set, todo)))
             for item, reason in found:
                 bad[item] = reason
                 _refuse_too_many(data_set, bad, allowed, max_bad_pct)

@@ -1,4 +1,4 @@
-"""Raw files to parts with Ray Data, on all cores of this PC or of a cluster.
+"""Raw files to parts by tasks of Ray, on all cores of this PC or of a cluster.
 
 Each file is a task of its own: a decoder that crashes its process loses no other file. This process writes
 what the workers send, so a cluster needs no shared folder. A part is an Arrow file with the rows of one raw
@@ -8,13 +8,14 @@ file, kept until all are prepared; one that exists is complete.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import sys
 import time
 import traceback
-import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import pyarrow as pa
 
 from sweeps.common import atomic_io, ray_auth, ray_connection
 from sweeps.common.cli.progress import Bar
-from sweeps.common.errors import CannotPrepare, UserError, first_line, innermost
+from sweeps.common.errors import UserError, innermost
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry, source_files
@@ -35,13 +36,13 @@ from sweeps.training.data.shards import Column
 
 RETRIES = 1
 """Retries of a raw file whose process died."""
-DIED = 16
-"""Raw files whose process may die, whatever --max-bad-pct allows."""
+TASKS_PER_CPU = 2
+"""Raw files under way: one is prepared, and the rows of another wait to be written."""
+DIED = "its process died twice: native code crashed, or memory ran out"
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # This module reports each failed file once, by name.
-    "RAY_DATA_LOG_LEVEL": "CRITICAL",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed|retries remaining|Task _map_task failed",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed|retries remaining",
 }
 BLOCK_BYTES = 64 * 2**20
 """Size of a block that a worker sends, at most (unless one row is larger)."""
@@ -49,128 +50,92 @@ KINDS = "biuf"
 """NumPy's kinds of types that a column may have: booleans, integers and floats."""
 
 
-def run(data_set: DataSet, todo: Sequence[Item], allowed: int) -> Generator[tuple[Item, str]]:
+@dataclass(frozen=True)
+class Fault:
+    """Why a raw file can't be prepared."""
+
+    reason: str
+    is_mistake: bool = False
+    """Whether the trainable is at fault, for every file alike."""
+
+
+def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
     """Prepare raw files into parts; yields each corrupt file with its reason.
 
     Raises:
         UserError: `prepare` reads a hyperparameter that PREPARE_PARAMS does not name.
-        CannotPrepare: too many processes died.
     """
-    waiting = {item.part: item for item in todo}
-    writers: dict[str, PartWriter] = {}
+    import ray  # not above: a run whose data is prepared needs no Ray
+
+    task: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(prepare_file)
+    hyperparameters = dict(data_set.hyperparameters)
+    waiting = iter(todo)
+    running: dict[Any, tuple[Item, PartWriter]] = {}
     rows, began = 0, time.monotonic()
-    done = len(data_set.items) - len(todo)
     try:
-        with (
-            Bar("Preparing", len(data_set.items), done=done) as bar,
-            contextlib.closing(_messages(data_set, list(waiting.values()), allowed)) as messages,
-        ):
-            for message in messages:
-                if message["mistake"]:
-                    raise UserError(f"{data_set.description.name}: {message['mistake']}")
-                part = str(message["part"])
-                if part not in waiting:  # a retried worker sends its blocks again
+        with Bar("Preparing", len(data_set.items), done=len(data_set.items) - len(todo)) as bar:
+            while True:
+                most = TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))
+                for item in itertools.islice(waiting, max(0, most - len(running))):
+                    blocks = task.remote(item.path, data_set.description, hyperparameters)
+                    running[blocks] = item, PartWriter(data_set.part(item))
+                if not running:
+                    return
+                (blocks,), _ = ray.wait(list(running), num_returns=1)
+                item, writer = running[blocks]
+                found = _next_of(blocks)
+                if isinstance(found, pa.Buffer):
+                    rows += writer.add(found)
                     continue
-                if part not in writers:
-                    writers[part] = PartWriter(data_set.part(waiting[part]))
-                if fault := _fault(message, writers[part].blocks):
-                    writers.pop(part).discard()
-                    yield waiting[part], fault
-                elif message["is_last"]:
-                    writers.pop(part).commit()
+                del running[blocks]
+                if found is None:
+                    writer.commit()
                 else:
-                    writers[part].add(message["payload"])
-                    rows += int(message["rows"])
-                    continue
-                del waiting[part]
+                    writer.discard()
+                    if found.is_mistake:
+                        raise UserError(f"{data_set.description.name}: {found.reason}")
+                    yield item, found.reason
                 bar.add(1, f"{rows:,} rows, {rows / (time.monotonic() - began):,.0f} rows/s")
     finally:
-        for writer in writers.values():
+        for blocks, (_, writer) in running.items():
+            ray.cancel(blocks)
             writer.discard()
-    for item in waiting.values():
-        yield item, "its process died twice: native code crashed, or memory ran out"
 
 
-def _fault(message: Mapping[str, Any], blocks: int) -> str:
-    """Why a raw file can't be prepared, by its worker's message after `blocks` others; "" when it can."""
-    if message["error"]:
-        return str(message["error"])
-    number = int(message["number"])  # a retried worker may yield other blocks than before
-    return "" if number == blocks else f"blocks are missing: block {number:,} came after {blocks:,} others"
+def _next_of(blocks: Any) -> pa.Buffer | Fault | None:
+    """The next block of a raw file, or why there is none; None at its end."""
+    import ray
+
+    try:
+        found: pa.Buffer | Fault = ray.get(next(blocks))
+    except StopIteration:
+        return None
+    except ray.exceptions.RayError:
+        return Fault(DIED)
+    return found
 
 
-def worked(
-    batch: Mapping[str, Any], description: Description, hyperparameters: Mapping[str, ParamValue]
-) -> Iterator[dict[str, Any]]:
-    """A message per block of one raw file and a last one, or its error; runs in a worker on any PC.
+def prepare_file(
+    path: Path, description: Description, hyperparameters: Mapping[str, ParamValue]
+) -> Iterator[pa.Buffer | Fault]:
+    """The blocks of one raw file, or its fault; runs in a worker on any PC.
 
     Args:
-        batch: one row with `part` and `path`.
+        path: of the raw file.
         description: of the trainable.
         hyperparameters: PREPARE_PARAMS with their values.
     """
-    path, number = Path(str(batch["path"][0])), 0
-
-    def message(payload: bytes = b"", **facts: Any) -> dict[str, Any]:
-        others = {"rows": 0, "is_last": False, "error": "", "mistake": "", **facts}
-        columns = {"part": str(batch["part"][0]), "number": number, **others}
-        payloads = pa.array([payload], pa.large_binary())
-        return {**{name: [value] for name, value in columns.items()}, "payload": payloads}
-
     try:
         trainable = registry.load(description)
         assert trainable.preparation is not None
         given = build_params(trainable.params_class, hyperparameters)
         params = Declared(given, tuple(hyperparameters), "prepare")
-        for block, rows in encoded(trainable.preparation.prepare(path, params)):
-            yield message(block, rows=rows)
-            number += 1
-        yield message(is_last=True)
-    except UndeclaredHyperparameter as error:  # for every file alike
-        yield message(mistake=str(error))
+        yield from encoded(trainable.preparation.prepare(path, params))
+    except UndeclaredHyperparameter as error:
+        yield Fault(str(error), is_mistake=True)
     except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything
         own = error.__traceback__.tb_next if error.__traceback__ else None  # without this function
-        yield message(error=reason_of(error.with_traceback(own), "prepare"))
-
-
-def _messages(data_set: DataSet, items: Sequence[Item], allowed: int) -> Generator[dict[str, Any]]:
-    """Messages of `worked` as they arrive; a file whose process died sends no last one."""
-    import ray.data  # not above: a run whose data is prepared needs no Ray
-
-    worker: Any = worked
-    batch: Any
-    rows = [{"part": item.part, "path": str(item.path)} for item in items]
-    most = max(allowed, DIED)
-    with contextlib.ExitStack() as stack:
-        # Ray Data 2.60 retries for ever without `max_retries`; a copied context warns of its own.
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", category=DeprecationWarning)
-        context = ray.data.DataContext.get_current().copy()
-        context.enable_progress_bars = False
-        context.print_on_execution_start = False
-        context.max_errored_blocks = most
-        stack.enter_context(ray.data.DataContext.current(context))
-        blocks = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-            worker,
-            fn_kwargs={
-                "description": data_set.description,
-                "hyperparameters": dict(data_set.hyperparameters),
-            },
-            batch_size=1,
-            batch_format="numpy",
-            num_cpus=1,
-            max_retries=RETRIES,
-        )
-    try:
-        for batch in blocks.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-            payloads = batch.column("payload")
-            for number, message in enumerate(batch.drop_columns(["payload"]).to_pylist()):
-                yield {**message, "payload": payloads[number].as_buffer()}
-    except ray.exceptions.RayError as error:
-        raise CannotPrepare(
-            f"the processes of more than {most:,} raw files died. Check whether prepare crashes or runs out "
-            f"of memory. Ray's error: {first_line(error)}"
-        ) from None
+        yield Fault(reason_of(error.with_traceback(own), "prepare"))
 
 
 @contextlib.contextmanager
@@ -202,8 +167,8 @@ class BadRows(ValueError):
     """`prepare` yielded something else than a block of rows."""
 
 
-def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
-    """The blocks of one raw file as bytes for `PartWriter`, each with its number of rows.
+def encoded(blocks: Iterable[Any]) -> Iterator[pa.Buffer]:
+    """The blocks of one raw file for `PartWriter`.
 
     Raises:
         BadRows: a block is not one of rows, or there is no row.
@@ -224,7 +189,7 @@ def encoded(blocks: Iterable[Any]) -> Iterator[tuple[bytes, int]]:
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, table.schema) as stream:
                 stream.write_table(piece)
-            yield sink.getvalue().to_pybytes(), piece.num_rows
+            yield sink.getvalue()
             has_rows = True
     if not has_rows:
         raise BadRows("prepare yields no row")
@@ -238,16 +203,15 @@ class PartWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._part.open("wb")
         self._writer: Any = None
-        self.rows = self.blocks = 0
 
-    def add(self, block: Any) -> None:
-        """Append a block of `encoded`: bytes, or an Arrow buffer."""
+    def add(self, block: pa.Buffer) -> int:
+        """Append a block of `encoded`; the number of its rows."""
         with pa.ipc.open_stream(block) as stream:
             self._writer = self._writer or pa.ipc.new_file(self._file, stream.schema)
-            for batch in stream:
-                self._writer.write_batch(batch)
-                self.rows += batch.num_rows
-        self.blocks += 1
+            batches = list(stream)
+        for batch in batches:
+            self._writer.write_batch(batch)
+        return sum(batch.num_rows for batch in batches)
 
     def commit(self) -> None:
         """Rename the complete part to its final name."""

@@ -15,7 +15,7 @@ from tests.sweeps.training.data.numbered import block
 
 def test_a_part_that_was_not_committed_is_not_there(tmp_path: Path) -> None:
     writer = PartWriter(tmp_path / "a.arrow")
-    for payload, _ in ray_pipeline.encoded([block(0, 5)]):
+    for payload in ray_pipeline.encoded([block(0, 5)]):
         writer.add(payload)
     assert not (tmp_path / "a.arrow").exists()
     writer.discard()
