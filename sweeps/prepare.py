@@ -18,7 +18,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.kinds import registry
-from sweeps.kinds.command import TRAINABLE, Command, Typed
+from sweeps.kinds.command import TRAINABLE, Command
 from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
@@ -89,15 +89,12 @@ def prepare(asked: Asked) -> int:
     """Prepare what is not prepared yet, or compare prepared data with its checksums; the exit status."""
     from sweeps.training.data import dataset, preparation, shards
 
-    data_set = dataset.look(asked.trainable, asked.hyperparameters)
+    data_set = dataset.find_data_set(asked.trainable, asked.hyperparameters)
     if not asked.check:
         preparation.ensure_prepared(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
         return 0
     try:
-        manifest = data_set.manifest()
-        if manifest is None:
-            raise shards.NotPrepared(f"{data_set.folder} is missing: the data is not prepared yet")
-        damaged = shards.checksum_faults(data_set.folder, manifest)
+        damaged = shards.checksum_faults(data_set.folder, shards.Manifest.read(data_set.folder))
     except shards.NotPrepared as error:  # a preparation finds this by itself
         print(f"error: {error}\nRemedy     {data_set.command()}", file=sys.stderr)
         return 1
@@ -119,28 +116,21 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         SystemExit: after `--help` (status 0).
     """
     asked = COMMAND.read(arguments)
-    settings = asked.settings
-    hyperparameters, faults = _checked(asked)
-    if not 0 <= settings.max_bad_pct <= 100:
-        faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: must be from 0 to 100")
-    if faults:
-        raise UserError("\n".join(faults))
-    return Asked(asked.trainable, hyperparameters, settings.max_bad_pct, settings.address, settings.check)
-
-
-def _checked(asked: Typed) -> tuple[dict[str, ParamValue], list[str]]:
-    """The hyperparameters that prepared rows depend on, and the faults of the given ones."""
-    known = asked.trainable.prepare_params
-    faults = [
+    settings, known = asked.settings, asked.trainable.prepare_params
+    # The file of a sweep's winner has all hyperparameters.
+    given = {name: value for name, value in asked.hyperparameters.items() if name in known}
+    hyperparameters, faults = param_types.checked(asked.trainable.params_class, given)
+    faults += [
         f"--params {name}: prepared rows do not depend on it.{nearest(name, known)} "
         f"Hyperparameters that they depend on: {', '.join(known) or 'none'}"
         for name in asked.typed
         if name not in known
     ]
-    # The file of a sweep's winner has all hyperparameters.
-    given = {name: value for name, value in asked.hyperparameters.items() if name in known}
-    hyperparameters, wrong = param_types.checked(asked.trainable.params_class, given)
-    return hyperparameters, [*faults, *wrong]
+    if not 0 <= settings.max_bad_pct <= 100:
+        faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: must be from 0 to 100")
+    if faults:
+        raise UserError("\n".join(faults))
+    return Asked(asked.trainable, hyperparameters, settings.max_bad_pct, settings.address, settings.check)
 
 
 if __name__ == "__main__":

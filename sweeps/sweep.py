@@ -63,7 +63,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
         print(cluster.describe(), flush=True)
         if config.address is not None:
             storage_check.on_every_pc(plan, cluster.nodes(), cluster.membership)
-        with data_delivery.prepared(plan, cluster):
+        with data_delivery.deliver_data(plan, cluster):
             with cluster.watch.needed(lambda: _last_words(plan, record, notice, cluster.lost)):
                 environment.note(plan.folder, cluster, in_cluster=config.address is not None)
                 run_start.begin_run(plan, record)

@@ -25,8 +25,6 @@ ENVIRONMENT = {
     "RAY_prestart_worker_first_driver": "0",
     # A trial that takes no GPU must see none. Since 2.60 Ray hides them only on request (ray#54868).
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
-    # The plan names a raw file that can't be prepared; Ray Data is imported with Tune.
-    "RAY_DATA_LOG_LEVEL": "CRITICAL",
     # Ray's paragraphs about a process that was lost: the sweep says in a line which one, where and why.
     "RAY_DEDUP_LOGS_SKIP_REGEX": "(A worker died or was killed|Raylet is terminated)",
 }

@@ -33,7 +33,7 @@ Raw = tuple[Description, Mapping[str, ParamValue]]
 """A trainable whose data is not prepared, and its fixed hyperparameters."""
 
 
-def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], PreparedData]:
+def data_of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], PreparedData]:
     """How a PC gets the data, by trainable and values of its PREPARE_PARAMS."""
 
     def source(data_set: DataSet) -> PreparedData:
@@ -49,7 +49,7 @@ def of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], PreparedDa
 
 
 @contextlib.contextmanager
-def prepared(plan: Plan, cluster: Cluster) -> Iterator[None]:
+def deliver_data(plan: Plan, cluster: Cluster) -> Iterator[None]:
     """Prepare the data here, copy it to each PC that trains, and serve it to PCs that join later.
 
     Raises:
@@ -61,7 +61,7 @@ def prepared(plan: Plan, cluster: Cluster) -> Iterator[None]:
     if plan.config.address is None:
         yield
         return
-    sources = list(of_trials(plan).values())
+    sources = list(data_of_trials(plan).values())
     there = [node for node in cluster.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
     raw = [
         (model.trainable.description, dict(model.space.fixed)) for model in plan.models if not model.prepared

@@ -109,5 +109,5 @@ def job_of(plan: Plan) -> Job:
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
         is_bound_to_share=config.trials_per_gpu == "auto",
-        prepared=data_delivery.of_trials(plan),
+        prepared=data_delivery.data_of_trials(plan),
     )

@@ -29,7 +29,7 @@ DEFAULTS = {
     "WANDB_SILENT": "true",
 }
 """What the user may set otherwise."""
-MOST_OPEN = 16
+MAX_OPEN_RUNS = 16
 """Runs at a time: of trials that wait at a rung there may be hundreds."""
 FOLDER = "wandb"
 """W&B's own, in the folder of the sweep."""
@@ -125,7 +125,7 @@ class Runs:
             self._finish(id)
 
     def _begin(self, trial: Mapping[str, Any]) -> Any:
-        if len(self._open) == MOST_OPEN:
+        if len(self._open) == MAX_OPEN_RUNS:
             self._finish(next(iter(self._open)))
         run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),

@@ -22,7 +22,7 @@ class DiskUse:
     """When the sweep has ended."""
 
 
-def of_checkpoints(
+def checkpoint_use(
     checkpoint_bytes: float,
     keep: int | str,
     trials: int,
@@ -105,7 +105,7 @@ def _of(plan: Plan, checkpoint_bytes: float, keep: int | str) -> DiskUse:
         keep = trials if isinstance(keep, int) and keep else keep
     reruns = reruns if config.confirm else 0
     waiting = plan.most_waiting(running)
-    return of_checkpoints(checkpoint_bytes, keep, trials, running, waiting, reruns, front)
+    return checkpoint_use(checkpoint_bytes, keep, trials, running, waiting, reruns, front)
 
 
 def _kept_bytes(checkpoint_bytes: float, keep: int | str) -> float:

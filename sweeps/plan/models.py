@@ -182,7 +182,10 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: type[Searc
         )
     else:
         space = conditional.check(file.suggest, *rest)
-    prepared, fixed = datasets.wanted(trainable, space), build_params(trainable.params_class, space.fixed)
+    prepared, fixed = (
+        datasets.find_data_sets(trainable, space),
+        build_params(trainable.params_class, space.fixed),
+    )
     trainer_options.check_trainer_options(trainable, fixed)
     return Model(trainable, space_name, space, describe_data(trainable, fixed), prepared)
 

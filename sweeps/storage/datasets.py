@@ -19,11 +19,11 @@ from sweeps.space.flat import FlatSpace
 from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet
 
-MOST = 16
+MAX_DATA_SETS = 16
 """Data sets of one model, at most: each takes time and disk space."""
 
 
-def wanted(trainable: Trainable, space: FlatSpace | ConditionalSpace) -> tuple[DataSet, ...]:
+def find_data_sets(trainable: Trainable, space: FlatSpace | ConditionalSpace) -> tuple[DataSet, ...]:
     """The data sets that a model's points need, one for each way of preparing; () without preparation.
 
     Args:
@@ -37,14 +37,15 @@ def wanted(trainable: Trainable, space: FlatSpace | ConditionalSpace) -> tuple[D
         return ()
     swept = [name for name in trainable.prepare_params if name not in space.fixed]
     if not swept:
-        return (dataset.look(trainable, space.fixed),)
-    ways = list(itertools.islice(_ways(space, swept), MOST + 1))
-    if len(ways) > MOST:
+        return (dataset.find_data_set(trainable, space.fixed),)
+    ways = list(itertools.islice(_ways(space, swept), MAX_DATA_SETS + 1))
+    if len(ways) > MAX_DATA_SETS:
         raise UserError(
             f"{', '.join(swept)}: data is prepared for each value (PREPARE_PARAMS of {trainable.name}), and "
-            f"the space has more than {MOST} combinations. Give fewer values, or fix one with --params"
+            f"the space has more than {MAX_DATA_SETS} combinations. Give fewer values, or fix one with "
+            "--params"
         )
-    return tuple(dataset.look(trainable, {**space.fixed, **way}) for way in ways)
+    return tuple(dataset.find_data_set(trainable, {**space.fixed, **way}) for way in ways)
 
 
 def describe(sets: Sequence[DataSet]) -> str:

@@ -24,9 +24,9 @@ from sweeps.common.formatting import size
 
 Fetch = Callable[["File"], Iterator[Any]]
 """The content of a file of the original, in pieces of bytes."""
-TRIES = 2
+MAX_TRIES = 2
 """For a file that arrives with another checksum."""
-TICK_NS = 2 * 10**9
+FILE_TIME_TICK_NS = 2 * 10**9
 """Coarsest resolution of a file system's times of change."""
 
 
@@ -61,7 +61,7 @@ class File:
             found = (folder / self.name).stat()
         except OSError:
             return False
-        return found.st_size == self.size_bytes and abs(found.st_mtime_ns - self.time_ns) < TICK_NS
+        return found.st_size == self.size_bytes and abs(found.st_mtime_ns - self.time_ns) < FILE_TIME_TICK_NS
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def copy_file(file: File, folder: Path, fetch: Fetch, told: Callable[[int], None
     """
     path = folder / file.name
     path.parent.mkdir(parents=True, exist_ok=True)
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         digest = hashlib.sha256()
         with contextlib.suppress(WrongChecksum), atomic_io.atomic_write(path) as part:
             with part.open("wb") as content:
@@ -168,7 +168,7 @@ def copy_file(file: File, folder: Path, fetch: Fetch, told: Callable[[int], None
                 raise WrongChecksum
             os.utime(part, ns=(file.time_ns, file.time_ns))
             return
-    raise WrongChecksum(f"{file.name} arrived {TRIES} times with a wrong checksum")
+    raise WrongChecksum(f"{file.name} arrived {MAX_TRIES} times with a wrong checksum")
 
 
 @contextlib.contextmanager

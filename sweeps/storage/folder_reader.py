@@ -18,7 +18,7 @@ from sweeps.common.errors import PCUnfit
 from sweeps.storage.folder_copy import Fetch, File
 
 PIECE_BYTES = 8 * 2**20
-AHEAD = 3
+PIECES_AHEAD = 3
 """Pieces in transfer at a time."""
 PIECE_S = 300
 """Longest wait for a piece, in seconds."""
@@ -87,7 +87,7 @@ def fetch_from(
             for begin in range(0, file.size_bytes, PIECE_BYTES):
                 length = min(PIECE_BYTES, file.size_bytes - begin)
                 ahead.append(actor.read.remote(folder, file.name, begin, length))
-                if len(ahead) == AHEAD:
+                if len(ahead) == PIECES_AHEAD:
                     yield wait(ahead.popleft())
             while ahead:
                 yield wait(ahead.popleft())

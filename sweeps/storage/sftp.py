@@ -95,24 +95,14 @@ class Sftp:
         return asyncssh.SSHClientConnectionOptions(host=self._host, config=(), **self._to)
 
     def _about_host_key(self) -> str:
-        """The host key is unknown, or another than before."""
         settings = self._settings()
-        port = settings.port
-        default = Path("~/.ssh/known_hosts").expanduser()
-        known = settings.known_hosts or (str(default) if default.is_file() else b"")
-        alias = settings.host_key_alias or self._host
-        keys, *_ = asyncssh.match_known_hosts(known, alias, "", port)
+        port, alias = settings.port, settings.host_key_alias or self._host
         named = alias if port == 22 else f"[{alias}]:{port}"
         login = f"ssh {'' if port == 22 else f'-p {port} '}{settings.username}@{self._host}"
-        if keys:
-            return (
-                f"the host key of {named} differs from the one in known_hosts: it is another host, or it was "
-                f"set up again. If it was set up again: `ssh-keygen -R '{named}'`, then `{login}`, and "
-                "compare the fingerprint"
-            )
         return (
-            f"the host key of {named} is not known. Log in once from this PC, `{login}`, "
-            "and compare the fingerprint that it shows"
+            f"the host key of {named} is not in known_hosts, or another one is. Log in once from this PC, "
+            f"`{login}`, and compare the fingerprint that it shows. If the host was set up again, type "
+            f"`ssh-keygen -R '{named}'` before"
         )
 
 

@@ -51,7 +51,7 @@ def _with_data(run: SingleRun, trainable: Trainable) -> SingleRun:
     """
     now = dataset.describe_data(trainable, build_params(trainable.params_class, run.params))
     if trainable.preparation is not None:
-        data_set = dataset.look(trainable, run.params)
+        data_set = dataset.find_data_set(trainable, run.params)
         now = "; ".join([*([now] if now else []), f"prepared data {data_set.key[:16]}"])
     if run.data and run.data != now:
         raise UserError(

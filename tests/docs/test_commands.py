@@ -177,7 +177,7 @@ def test_a_preparation_of_the_docs_is_one(line: str, clips: Path, tmp_path: Path
     (tmp_path / "params.yaml").write_text("params: {lr: 0.02, pixels: 32}")
     asked = prepare.parse(shlex.split(line.replace("results/NAME/best", str(tmp_path))))
     assert asked.hyperparameters.get("pixels", 64) in (32, 64)
-    data_set = dataset.look(asked.trainable, asked.module, asked.hyperparameters)
+    data_set = dataset.find_data_set(asked.trainable, asked.module, asked.hyperparameters)
     assert [item.split for item in data_set.items] == ["train", "val", "test"]
 
 

@@ -59,7 +59,7 @@ def test_the_functions_of_the_docs_prepare_rows(project: Path, monkeypatch: pyte
         ((64, 64, 64, 3), (64,)),
         ((36, 64, 64, 3), (36,)),
     ]
-    assert len(list(ray_pipeline.encoded(blocks))) == 2
+    assert len(list(ray_pipeline.encode_blocks(blocks))) == 2
 
 
 def test_the_table_of_pairs_is_what_the_searchers_say() -> None:

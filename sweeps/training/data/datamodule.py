@@ -186,10 +186,10 @@ def read_ahead(batches: Iterable[_Batch]) -> Iterator[_Batch]:
     """
     if not torch.cuda.is_available():
         return iter(batches)  # the step needs the cores
-    return by_thread(batches, partial(torch.cuda.set_device, torch.cuda.current_device()))
+    return read_in_thread(batches, partial(torch.cuda.set_device, torch.cuda.current_device()))
 
 
-def by_thread(batches: Iterable[_Batch], begin: Callable[[], object]) -> Generator[_Batch, None, None]:
+def read_in_thread(batches: Iterable[_Batch], begin: Callable[[], object]) -> Generator[_Batch, None, None]:
     """Batches of which all but the first are made by a thread, which calls `begin` before."""
     made_one_by_one = ((batch,) for batch in batches)  # None is the end, and may be a batch
     with ThreadPoolExecutor(1, "read-ahead", begin) as thread:

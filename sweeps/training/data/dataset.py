@@ -175,7 +175,7 @@ def describe_data(trainable: Trainable, params: Any) -> str:
         raise UserError(str(error)) from None
 
 
-def look(trainable: Trainable, params: Mapping[str, ParamValue]) -> DataSet:
+def find_data_set(trainable: Trainable, params: Mapping[str, ParamValue]) -> DataSet:
     """The data set of a trainable with a preparation; raw files without a known checksum are read.
 
     Args:

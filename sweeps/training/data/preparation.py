@@ -31,7 +31,7 @@ from sweeps.training.data.shards import Column, Manifest, NotPrepared, Rows, Sha
 
 SEED = 0
 """Seed of the order in which rows are written."""
-SHOWN = 5
+MAX_FAULTS_SHOWN = 5
 """Raw files that an error names, at most."""
 SHARD_BYTES = 256 * 2**20
 """Size of a shard, about."""
@@ -44,7 +44,9 @@ GROUP_ROWS = (1024, 8192)
 
 def prepare_for_run(trainable: Trainable, params: Mapping[str, ParamValue]) -> Path | None:
     """The folder of a run's data, prepared now if need be; None for a trainable without `prepare`."""
-    return None if trainable.preparation is None else ensure_prepared(dataset.look(trainable, params))
+    return (
+        None if trainable.preparation is None else ensure_prepared(dataset.find_data_set(trainable, params))
+    )
 
 
 def ensure_prepared(
@@ -67,7 +69,7 @@ def ensure_prepared(
     Raises:
         CannotPrepare: too many raw files are corrupt, or the disk is full; finished parts are kept.
     """
-    with alone(data_set):
+    with lock_preparation(data_set):
         try:
             if shards.convert_parquet(data_set.folder):
                 print(f"{shown_path(data_set.folder)}: its Parquet files are Arrow files now.", flush=True)
@@ -136,7 +138,7 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
 
 
 @contextlib.contextmanager
-def alone(data_set: DataSet) -> Iterator[None]:
+def lock_preparation(data_set: DataSet) -> Iterator[None]:
     """Wait until no other process of this PC prepares with the same code and hyperparameters."""
     lock = filelock.FileLock(data_set.lock_file)  # the system releases a killed process's lock
     try:
@@ -262,8 +264,10 @@ def _print_summary(data_set: DataSet, manifest: Manifest) -> None:
 
 
 def _listed(bad: Mapping[Item, str]) -> str:
-    lines = [f"  {item.path}: {reason}" for item, reason in list(bad.items())[:SHOWN]]
-    return "\n".join([*lines, f"  and {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else lines)
+    lines = [f"  {item.path}: {reason}" for item, reason in list(bad.items())[:MAX_FAULTS_SHOWN]]
+    return "\n".join(
+        [*lines, f"  and {len(bad) - MAX_FAULTS_SHOWN:,} more"] if len(bad) > MAX_FAULTS_SHOWN else lines
+    )
 
 
 def _in_words(columns: Mapping[str, Column]) -> str:

@@ -20,9 +20,9 @@ from sweeps.common.cli.progress import Bar
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
 
-READERS = 4
+HASH_THREADS = 4
 """Files that are read at once."""
-TICK_S = 2
+FILE_TIME_TICK_S = 2
 """Resolution of times of change: a younger file may change without a new time, and is not remembered."""
 Facts = tuple[int, int, str]
 """Size in bytes, time of change in ns, sha256."""
@@ -119,7 +119,7 @@ def _read_all(paths: Sequence[Path], memory: Path) -> dict[Path, Facts]:
     """Read files, and remember their checksums also when the reading is cut short."""
     found: dict[Path, Facts] = {}
     total = sum(_size_and_time(path)[0] for path in paths)
-    with Bar("Reading raw files", total, unit="B") as bar, ThreadPoolExecutor(READERS) as readers:
+    with Bar("Reading raw files", total, unit="B") as bar, ThreadPoolExecutor(HASH_THREADS) as readers:
         waiting = {readers.submit(_facts_of, path): path for path in paths}
         try:
             for done in as_completed(waiting):
@@ -157,7 +157,7 @@ def _remembered(memory: Path) -> dict[str, Facts]:
 
 def _remember(memory: Path, found: Mapping[Path, Facts]) -> None:
     """What another process has added meanwhile mostly stays."""
-    old_enough = (time.time() - TICK_S) * 1e9
+    old_enough = (time.time() - FILE_TIME_TICK_S) * 1e9
     new = {str(path): facts for path, facts in found.items() if facts[1] < old_enough}
     if new:
         with contextlib.suppress(OSError):  # a full disk: the files are read again the next time

@@ -34,11 +34,11 @@ from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparam
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Column
 
-RETRIES = 1
+TASK_RETRIES = 1
 """Retries of a raw file whose process died."""
 TASKS_PER_CPU = 2
 """Raw files under way: one is prepared, and the rows of another wait to be written."""
-DIED = "its process died twice: native code crashed, or memory ran out"
+PROCESS_DIED = "its process died twice: native code crashed, or memory ran out"
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # This module reports each failed file once, by name.
@@ -46,7 +46,7 @@ ENVIRONMENT = {
 }
 BLOCK_BYTES = 64 * 2**20
 """Size of a block that a worker sends, at most (unless one row is larger)."""
-KINDS = "biuf"
+DTYPE_KINDS = "biuf"
 """NumPy's kinds of types that a column may have: booleans, integers and floats."""
 
 
@@ -67,7 +67,7 @@ def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
     """
     import ray  # not above: a run whose data is prepared needs no Ray
 
-    task: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(prepare_file)
+    task: Any = ray.remote(num_cpus=1, max_retries=TASK_RETRIES)(prepare_file)
     hyperparameters = dict(data_set.hyperparameters)
     waiting = iter(todo)
     running: dict[Any, tuple[Item, PartWriter]] = {}
@@ -111,7 +111,7 @@ def _next_of(blocks: Any) -> pa.Buffer | Fault | None:
     except StopIteration:
         return None
     except ray.exceptions.RayError:
-        return Fault(DIED)
+        return Fault(PROCESS_DIED)
     return found
 
 
@@ -130,7 +130,7 @@ def prepare_file(
         assert trainable.preparation is not None
         given = build_params(trainable.params_class, hyperparameters)
         params = Declared(given, tuple(hyperparameters), "prepare")
-        yield from encoded(trainable.preparation.prepare(path, params))
+        yield from encode_blocks(trainable.preparation.prepare(path, params))
     except UndeclaredHyperparameter as error:
         yield Fault(str(error), is_mistake=True)
     except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything
@@ -167,7 +167,7 @@ class BadRows(ValueError):
     """`prepare` yielded something else than a block of rows."""
 
 
-def encoded(blocks: Iterable[Any]) -> Iterator[pa.Buffer]:
+def encode_blocks(blocks: Iterable[Any]) -> Iterator[pa.Buffer]:
     """The blocks of one raw file for `PartWriter`.
 
     Raises:
@@ -205,7 +205,7 @@ class PartWriter:
         self._writer: Any = None
 
     def add(self, block: pa.Buffer) -> int:
-        """Append a block of `encoded`; the number of its rows."""
+        """Append a block of `encode_blocks`; the number of its rows."""
         with pa.ipc.open_stream(block) as stream:
             self._writer = self._writer or pa.ipc.new_file(self._file, stream.schema)
             batches = list(stream)
@@ -241,7 +241,7 @@ def _arrays(block: Any) -> dict[str, np.ndarray[Any, Any]]:
         raise BadRows(f"prepare yields {type(block).__name__}, not column -> array [rows, ...]")
     arrays = {str(name): np.asarray(values) for name, values in block.items()}
     for name, values in arrays.items():
-        if values.dtype.kind not in KINDS or not values.dtype.isnative:
+        if values.dtype.kind not in DTYPE_KINDS or not values.dtype.isnative:
             raise BadRows(
                 f"column {name} has type {values.dtype}: it must hold numbers in this PC's byte order"
             )

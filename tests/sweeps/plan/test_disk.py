@@ -12,7 +12,7 @@ import pytest
 from sweeps.plan import disk, folder, resume, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
-from sweeps.plan.disk import DiskUse, of_checkpoints
+from sweeps.plan.disk import DiskUse, checkpoint_use
 from sweeps.plan.plan import Plan
 from sweeps.training import checkpoint_store
 from tests.sweeps.plan.planned import config
@@ -40,7 +40,7 @@ def plan(results: Path, **changes: Any) -> Plan:
 def test_checkpoints_are_kept_written_and_waited_with(
     keep: int | str, trials: int, running: int, waiting: int, reruns: int, most: int, end: int
 ) -> None:
-    of = of_checkpoints(10 * MB, keep, trials, running, waiting, reruns)
+    of = checkpoint_use(10 * MB, keep, trials, running, waiting, reruns)
     assert of == DiskUse(most * 10 * MB, end * 10 * MB)
 
 
@@ -89,6 +89,6 @@ def test_a_sweep_that_refines_others_knows_the_size_from_their_records(tmp_path:
 
 
 def test_with_several_objectives_all_trials_may_be_on_the_front() -> None:
-    of = of_checkpoints(1, 6, trials=6, running=2, waiting=0, reruns=6, front=6)
+    of = checkpoint_use(1, 6, trials=6, running=2, waiting=0, reruns=6, front=6)
     live = 2 * (checkpoint_store.KEPT + 1)
     assert of == DiskUse(6 + 6 + live + 6, 18)

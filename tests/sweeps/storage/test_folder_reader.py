@@ -10,7 +10,7 @@ import pytest
 
 from sweeps.common.errors import PCUnfit
 from sweeps.storage.folder_copy import File
-from sweeps.storage.folder_reader import AHEAD, PIECE_BYTES, Reader, fetch_from
+from sweeps.storage.folder_reader import PIECE_BYTES, PIECES_AHEAD, Reader, fetch_from
 
 
 def test_only_the_folders_that_it_serves_are_read(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_file_comes_whole_a_few_pieces_ahead() -> None:
 
     def ask(*piece: Any) -> Any:
         asked.append(piece)
-        assert len(asked) - taken <= AHEAD
+        assert len(asked) - taken <= PIECES_AHEAD
         return piece
 
     actor = SimpleNamespace(read=SimpleNamespace(remote=ask))

@@ -11,4 +11,4 @@ from tests.support.clips import Clips
 
 
 def look(clips: Clips, **params: Any) -> DataSet:
-    return dataset.look(registry.find(clips.model), params)
+    return dataset.find_data_set(registry.find(clips.model), params)

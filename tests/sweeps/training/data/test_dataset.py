@@ -31,7 +31,7 @@ def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clips]:
 
 
 def look(clips: Clips, **params: Any) -> DataSet:
-    return dataset.look(LightningFile("mine", importlib.import_module(clips.model)), params)
+    return dataset.find_data_set(LightningFile("mine", importlib.import_module(clips.model)), params)
 
 
 def test_the_same_is_called_the_same(clips: Clips) -> None:

@@ -293,7 +293,7 @@ def _interrupt(*_: object) -> None:
 
 def test_of_two_at_once_one_waits_and_finds_it_done(clips: Clips) -> None:
     data_set = look(clips)
-    with preparation.alone(data_set):
+    with preparation.lock_preparation(data_set):
         second = clips.begin()
         assert second.stdout is not None
         assert second.stdout.readline() == "Another process is preparing model. Waiting for it.\n"
@@ -325,7 +325,7 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
 
 
 def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> None:
-    assert "is missing: the data is not prepared yet" in clips.run("--check", status=1)
+    assert "no prepared data in " in clips.run("--check", status=1)
     folder = preparation.ensure_prepared(look(clips))
     assert clips.run("--check").startswith("intact: ")
     path = folder / "train-00000.arrow"

@@ -102,7 +102,7 @@ def test_what_was_read_before_ctrl_c_is_remembered(
         return of_file(path)
 
     with monkeypatch.context() as patched:
-        patched.setattr(raw_files, "READERS", 1)
+        patched.setattr(raw_files, "HASH_THREADS", 1)
         patched.setattr(raw_files, "_facts_of", hashed)
         with pytest.raises(KeyboardInterrupt):
             raw_files.with_checksums(items, memory)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from sweeps.training.data.datamodule import by_thread, read_ahead
+from sweeps.training.data.datamodule import read_ahead, read_in_thread
 
 
 def nothing() -> None:
@@ -17,10 +17,15 @@ def nothing() -> None:
 
 def test_batches_come_in_their_order() -> None:
     begun: list[int] = []
-    assert list(by_thread([0, None, 2, 3], lambda: begun.append(threading.get_ident()))) == [0, None, 2, 3]
+    assert list(read_in_thread([0, None, 2, 3], lambda: begun.append(threading.get_ident()))) == [
+        0,
+        None,
+        2,
+        3,
+    ]
     assert len(begun) == 1
     assert begun != [threading.get_ident()]
-    assert list(by_thread([], nothing)) == []
+    assert list(read_in_thread([], nothing)) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -37,7 +42,7 @@ def test_the_next_batch_is_made_while_one_is_used() -> None:
         is_made.set()
         yield threading.get_ident()
 
-    found = by_thread(batches(), nothing)
+    found = read_in_thread(batches(), nothing)
     assert next(found) == threading.get_ident(), "the first is made here: it may draw the order of the epoch"
     assert is_made.wait(30), "nobody has asked for the second one"
     assert next(found) != threading.get_ident()
@@ -49,7 +54,7 @@ def test_an_error_comes_where_its_batch_would() -> None:
         yield 2
         raise OSError("the disk is gone")
 
-    found = by_thread(batches(), nothing)
+    found = read_in_thread(batches(), nothing)
     assert [next(found), next(found)] == [1, 2]
     with pytest.raises(OSError, match="the disk is gone"):
         next(found)
@@ -57,7 +62,7 @@ def test_an_error_comes_where_its_batch_would() -> None:
 
 def test_an_epoch_that_is_left_ends_its_thread() -> None:
     before = threading.active_count()
-    found = by_thread(range(100), nothing)
+    found = read_in_thread(range(100), nothing)
     assert next(found) == 0
     assert threading.active_count() == before + 1
     found.close()

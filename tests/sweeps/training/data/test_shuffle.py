@@ -21,7 +21,7 @@ def write_part(path: Path, first: int, sizes: list[int]) -> int:
     """A part of blocks of these sizes; the first row that is not in it."""
     writer = PartWriter(path)
     ends = np.cumsum([first, *sizes])
-    for payload in ray_pipeline.encoded(
+    for payload in ray_pipeline.encode_blocks(
         block(int(end), rows) for end, rows in zip(ends, sizes, strict=False)
     ):
         writer.add(payload)
@@ -83,7 +83,7 @@ def test_the_order_follows_from_the_seed_alone(tmp_path: Path) -> None:
 def test_there_are_some_shards_and_groups_that_read_fast(tmp_path: Path) -> None:
     numbers = np.arange(10_000)
     writer = PartWriter(tmp_path / "a.arrow")
-    for payload in ray_pipeline.encoded([{"row": numbers}]):
+    for payload in ray_pipeline.encode_blocks([{"row": numbers}]):
         writer.add(payload)
     writer.commit()
     columns = shards.columns_in(shards.open_groups(tmp_path / "a.arrow")[0].schema)

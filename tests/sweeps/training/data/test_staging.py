@@ -15,7 +15,7 @@ from tests.sweeps.training.data.numbered import block
 
 def test_a_part_that_was_not_committed_is_not_there(tmp_path: Path) -> None:
     writer = PartWriter(tmp_path / "a.arrow")
-    for payload in ray_pipeline.encoded([block(0, 5)]):
+    for payload in ray_pipeline.encode_blocks([block(0, 5)]):
         writer.add(payload)
     assert not (tmp_path / "a.arrow").exists()
     writer.discard()
@@ -41,4 +41,4 @@ def test_a_part_that_was_not_committed_is_not_there(tmp_path: Path) -> None:
 )
 def test_what_is_no_block_of_rows_is_refused(blocks: list[Any], expected: str) -> None:
     with pytest.raises(BadRows, match=expected):
-        list(ray_pipeline.encoded(blocks))
+        list(ray_pipeline.encode_blocks(blocks))
