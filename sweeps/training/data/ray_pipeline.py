@@ -74,8 +74,8 @@ def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
     rows, began = 0, time.monotonic()
     try:
         with Bar("Preparing", len(data_set.items), done=len(data_set.items) - len(todo)) as bar:
+            most = TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))
             while True:
-                most = TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))
                 for item in itertools.islice(waiting, max(0, most - len(running))):
                     blocks = task.remote(item.path, data_set.description, hyperparameters)
                     running[blocks] = item, PartWriter(data_set.part(item))
