@@ -11,7 +11,6 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -83,11 +82,9 @@ def _scaled(losses: Array) -> Array:
 
 def priorities(losses: Sequence[Losses]) -> Array:
     """[points], a number of each, larger is better: by one objective its value, else its place."""
-    if len(losses[0]) == 2:  # two passes are faster than an array of tuples
-        missed, own = (np.fromiter(map(itemgetter(n), losses), float, len(losses)) for n in (0, 1))
-        if not missed.any():
-            return -own
     points = np.array(losses)
+    if points.shape[1] == 2 and not points[:, 0].any():
+        return -points[:, 1]
     places = np.empty(len(points))
     places[[row for front in best_first(points) for row in front]] = np.arange(len(points))
     return -places

@@ -29,8 +29,6 @@ class Searcher(SearchMethod):
         super().__init__(config, space, record)
         self._points = list(space.grid())
         self._order = random.Random(config.seed).sample(range(len(self._points)), len(self._points))
-        self._to_come: dict[int, Iterator[Point]] = {}
-        """By number of trials that are planned."""
 
     @classmethod
     def check(cls, space: Space) -> None:
@@ -44,13 +42,6 @@ class Searcher(SearchMethod):
         """The points for so many trials as are planned now; there are more once that number was raised."""
         default = self.config.num_trials or len(self._points)
         planned = next(reversed(self.record.planned_trials), default)
-        if planned not in self._to_come:
-            self._to_come[planned] = iter(self._rest(planned))
-        return self._to_come[planned]
-
-    def _rest(self, planned: int) -> list[Point]:
-        tried = {trial.point.key for trial in self.record.searched}
-        asked = self._points
-        if planned < len(asked):
-            asked = [self._points[position] for position in sorted(self._order[:planned])]
-        return [point for point in asked if point.key not in tried]
+        if planned >= len(self._points):
+            return iter(self._points)
+        return iter([self._points[position] for position in sorted(self._order[:planned])])

@@ -20,11 +20,10 @@ import contextlib
 import math
 import warnings
 from collections.abc import Iterator
-from datetime import datetime
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.common.objective import Objectives
 from sweeps.record.trials import TrialRow
@@ -88,18 +87,10 @@ def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives:
         state = TrialState.PRUNED
         if not objectives.are_several:  # Optuna orders pruned trials by one value
             below = {epoch: row.score for epoch, row in trial.epochs.items()}
-    now = datetime.now()
-    return FrozenTrial(
-        number=-1,
-        trial_id=-1,
+    return create_trial(
         state=state,
-        value=None,
         values=values if state == TrialState.COMPLETE else None,
-        datetime_start=now,
-        datetime_complete=now if state.is_finished() else None,
         params=dict(point.params),
         distributions=dict(point.distributions),
-        user_attrs={},
-        system_attrs={},
         intermediate_values=below,
     )

@@ -1,35 +1,29 @@
 """The point of a space that takes the most memory and time, as far as the space tells.
 
 A whole number is mostly a size (rows of a batch, width, layers) and has its largest value. A float mostly is
-not, and takes the middle of its range. Choices that are no numbers, kinds of layers say, are all looked at.
+not, and takes the middle of its range. Choices that are no numbers, kinds of layers say, are drawn.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
 DRAWS = 200
-"""Random points that are looked through where the largest values together are no point."""
+"""Points that are looked at: with the largest values, and random ones where those are no points."""
 
 
 class _Largest(TrialProxy):
-    """Answers with the largest whole numbers, and with certain choices.
+    """Answers with the largest whole numbers, and with random choices of other kinds."""
 
-    Args:
-        chosen: name of a hyperparameter without an order to the index of its choice; others take the first.
-    """
-
-    def __init__(self, chosen: Mapping[str, int]) -> None:
-        self._chosen = chosen
-        self.sizes: dict[str, int] = {}
-        """Choices that each hyperparameter without an order has, as they were asked for."""
+    def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
 
     def _number(self, name: str, asked: Range) -> float:
         return asked.nearest(asked.high if asked.is_whole else asked.at(0.5))
@@ -37,8 +31,7 @@ class _Largest(TrialProxy):
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
         if all(isinstance(each, int) and not isinstance(each, bool) for each in choices):
             return max(choices)
-        self.sizes[name] = len(choices)
-        return choices[self._chosen.get(name, 0)]
+        return self._generator.choice(choices)
 
 
 def point(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> Point | None:
@@ -46,26 +39,21 @@ def point(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> Point
 
     Args:
         space: of the sweep.
-        seed: of the random points that are looked through where the largest values together are no point.
+        seed: of what is drawn.
         is_refused: whether the trainable's Params refuse a point.
     """
-    for candidates in (_corners(space), _drawn(space, seed)):
+    for candidates in (_corners(space, seed), _drawn(space, seed)):
         if allowed := [each for each in candidates if not is_refused(each)]:
             return max(allowed, key=_size)
     return None
 
 
-def _corners(space: Space) -> Iterator[Point]:
-    """The largest values, with each choice once."""
-    to_try: deque[dict[str, int]] = deque([{}])
-    seen: set[str] = set()
-    while to_try and len(seen) < DRAWS:
-        asked = _Largest(chosen := to_try.popleft())
+def _corners(space: Space, seed: int) -> Iterator[Point]:
+    """The largest values, with random choices."""
+    generator = random.Random(seed)
+    for _ in range(DRAWS):
         with contextlib.suppress(InvalidPoint, ValueError, LookupError):  # they exclude one another
-            yield space.suggest(asked)
-        for name in (name for name in asked.sizes if name not in seen):
-            to_try += [{**chosen, name: index} for index in range(1, asked.sizes[name])]
-        seen |= asked.sizes.keys()
+            yield space.suggest(_Largest(generator))
 
 
 def _drawn(space: Space, seed: int) -> Iterator[Point]:

@@ -24,6 +24,7 @@ from sweeps.searchers.bohb import Translation, model, results_at
 from sweeps.space.domain import converted
 from sweeps.space.flat import check, seeded_globals
 from tests.conftest import propose as suggest_trial
+from tests.support.versions import relied_on
 
 EPOCHS = 9
 
@@ -213,3 +214,15 @@ def test_a_proposal_follows_from_the_record_alone(tmp_path: Path) -> None:
     assert next_trials(seed=0) == first
     assert (np.random.get_state()[1] == state).all(), "the user's own random numbers are left alone"
     assert next_trials(seed=1) != first
+
+
+def test_what_is_taken_of_hpbandster_is_there() -> None:
+    results = [
+        ({"lr": 0.1, "width": 1 + number % 8, "activation": "relu"}, float(number)) for number in range(20)
+    ]
+    with relied_on("hpbandster"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model(Translation.of(DOMAINS), results, EPOCHS, 0)
+        assert set(found.kde_models[EPOCHS]) == {"good", "bad"}
+        assert len(found.vartypes) == len(found.configspace) == 3
+        assert set(found.get_config(EPOCHS)[0]) == set(SPACE)
