@@ -1,1 +1,1 @@
-"""Read-only views of a record: tables, fidelity, advice, figures, report."""
+"""Read-only views of a record: tables, compared trials, advice, figures, report."""

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sweeps.analysis.compared_trials import FEW, ComparedTrials, compared_trials, trainables
 from sweeps.analysis.failure_regions import by_cause, dead_regions_of
 from sweeps.analysis.new_ranges import Change, changes
 from sweeps.analysis.pruning import later_first_rung
 from sweeps.analysis.sweep import Sweep
-from sweeps.analysis.top_trials import FEW, Ranked, ranked, trainables
 from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.config.next_commands import repeat_command, resume_command
 from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE
@@ -100,7 +100,7 @@ def _command(record: Record) -> str:
     if status.is_running(record) or not ended_well or record.objectives.are_several:
         return ""  # --refine takes one objective
     folder = shown_path(record.folder.resolve())
-    parts = [ranked(record, name) for name in trainables(record)]
+    parts = [compared_trials(record, name) for name in trainables(record)]
     if any(part.can_judge_ranges for part in parts) or dead_regions_of(record):
         rung = later_first_rung(record)
         return command("run", "--refine", folder, *([] if rung is None else ["--grace-epochs", str(rung)]))
@@ -111,7 +111,7 @@ def _command(record: Record) -> str:
 
 
 def _basis(record: Record, again: str) -> Iterator[str]:
-    seen = ranked(record)
+    seen = compared_trials(record)
     if not seen.trials:
         yield "No trial was started: there is nothing to learn from."
         return
@@ -126,7 +126,7 @@ def _basis(record: Record, again: str) -> Iterator[str]:
                 )
 
 
-def _on_comparison(record: Record, seen: Ranked) -> str:
+def _on_comparison(record: Record, seen: ComparedTrials) -> str:
     """At which epoch trials are compared, or why they are not."""
     scored, metric = len(seen.order), record.info.metric
     if not scored and not seen.bad:
@@ -151,5 +151,5 @@ def _on_comparison(record: Record, seen: Ranked) -> str:
         return f"{few}. To judge ranges, {FEW} trials are needed."
     return (
         f"Trials are compared at epoch {seen.epoch}, which {scored} of {count(len(seen.trials), 'trial')} "
-        f"reached. The best {len(seen.best)} of these count as the best trials."
+        f"reached. The best {len(seen.best())} of these count as the best trials."
     )

@@ -15,15 +15,15 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from scipy.stats import hypergeom
 
-from sweeps.analysis.top_trials import (
+from sweeps.analysis.compared_trials import (
     BY_CHANCE,
     LEAST_BEST,
     SIDES,
-    distributions_of,
+    compared_trials,
     is_bad,
-    ranked,
     trainables,
 )
+from sweeps.analysis.tried_values import distributions_of
 from sweeps.common.param_types import shown
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -84,7 +84,7 @@ class DeadRegion:
 
 def dead_regions_of(record: Record) -> list[DeadRegion]:
     """Those of each trainable of a record."""
-    parts = [ranked(record, name) for name in trainables(record)]
+    parts = [compared_trials(record, name) for name in trainables(record)]
     return [
         region
         for part in parts
@@ -94,7 +94,7 @@ def dead_regions_of(record: Record) -> list[DeadRegion]:
 
 def are_too_few(record: Record) -> bool:
     """Whether no region could be told from chance, not even one that holds all bad trials and no other."""
-    for part in (ranked(record, name) for name in trainables(record)):
+    for part in (compared_trials(record, name) for name in trainables(record)):
         level = _level(distributions_of(part.trials), by_cause(part.trials))
         bad = len(part.bad)
         if bad >= LEAST_BEST and 1 / math.comb(len(part.trials), bad) <= level:

@@ -10,21 +10,22 @@ from typing import Any, NamedTuple
 from optuna.distributions import BaseDistribution
 from scipy.stats import binom, hypergeom
 
-from sweeps.analysis.failure_regions import DeadRegion, dead_regions
-from sweeps.analysis.fidelity import influence
-from sweeps.analysis.top_trials import (
+from sweeps.analysis.compared_trials import (
+    BEST_SHARE,
     BY_CHANCE,
     LEAST_BEST,
     SIDES,
-    Ranked,
-    distributions_of,
-    ranked,
+    ComparedTrials,
+    compared_trials,
     trainables,
-    trials_of,
+    without_influence,
 )
+from sweeps.analysis.failure_regions import DeadRegion, dead_regions
+from sweeps.analysis.tried_values import distributions_of
 from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
 from sweeps.record.record import Record
+from sweeps.record.status import function_of
 from sweeps.record.trials import TrialRow
 from sweeps.space.numeric_range import Range, Side, are_ordered, range_of_grid
 from sweeps.space.optuna_space import choices_of, range_of
@@ -55,7 +56,7 @@ class Edge:
 class Learnt:
     """What all parents together show of one trainable."""
 
-    seen: Sequence[Ranked]
+    seen: Sequence[ComparedTrials]
     best: Sequence[TrialRow]
     """Of each parent with enough trials to judge a range by, the best first."""
     edges: Mapping[tuple[str, Side], Edge]
@@ -69,16 +70,16 @@ class Learnt:
         return [region for name, region in self.dead if name == hyperparameter]
 
 
-def learn(parents: Sequence[Record], name: str, prefix: str, keep: float = 0.2) -> Learnt:
+def learn(parents: Sequence[Record], name: str, prefix: str, keep: float = BEST_SHARE) -> Learnt:
     """What the parents show of a trainable, whose hyperparameters have a prefix in Optuna's names."""
-    seen = [ranked(parent, name, keep) for parent in parents]
+    seen = [compared_trials(parent, name) for parent in parents]
     trials = [trial for part in seen for trial in part.trials]
     distributions = distributions_of(trials)
     good = [trial for part in seen for trial in part.good]
-    best = [trial for part in seen if part.can_judge_ranges for trial in part.best]
+    best = [trial for part in seen if part.can_judge_ranges for trial in part.best(keep)]
     at_edges = edges(best, trials, distributions) if best else []
-    found = [each for parent in parents if (each := influence(parent, name)) is not None]
-    without = set.intersection(*(set(each.without) for each in found)) if found else set()
+    found = [without_influence(parent, name) for parent in parents]
+    without = set.intersection(*map(set, found))
     return Learnt(
         seen,
         best,
@@ -87,7 +88,7 @@ def learn(parents: Sequence[Record], name: str, prefix: str, keep: float = 0.2) 
             (each.hyperparameter.removeprefix(prefix), each)
             for each in dead_regions(trials, good, distributions)
         ],
-        {each.removeprefix(prefix): max(one.at.importances[each] for one in found) for each in without},
+        {each.removeprefix(prefix): max(one[each] for one in found) for each in without},
     )
 
 
@@ -107,15 +108,16 @@ def changes(record: Record) -> list[Change]:
     is_grid = record.info.settings.searcher == "grid"
     for name in names:
         prefix = f"{name}." if len(names) > 1 else ""
-        learnt = learn([record], name, prefix)
-        for asked, drawn_from in distributions_of(trials_of(record, name)).items():
+        file, learnt = function_of(record, name), learn([record], name, prefix)
+        for asked, drawn_from in distributions_of(learnt.seen[0].trials).items():
             old, choices = range_of(drawn_from), choices_of(drawn_from)
             new, why = new_value(asked.removeprefix(prefix), old, choices, learnt, is_grid=is_grid)
             before = _in_words(old or choices)
             before = before.replace("one of", "grid of") if is_grid else before
             after = before if new is None or new == choices else _in_words(new)
             if after != before or why:
-                found.append(Change(asked, before, after if after != before else "as it is", why))
+                where = f"; edit it in {file}" if file else ""
+                found.append(Change(asked, before, after if after != before else "as it is", why + where))
     return found
 
 

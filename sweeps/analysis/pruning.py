@@ -11,7 +11,7 @@ from statistics import median
 import numpy as np
 from scipy.stats import norm, spearmanr
 
-from sweeps.analysis.top_trials import FEW
+from sweeps.analysis.compared_trials import FEW
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow

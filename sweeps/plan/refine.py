@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sweeps.analysis.compared_trials import FEW, SIDES
 from sweeps.analysis.new_ranges import Learnt, learn, new_value
-from sweeps.analysis.top_trials import FEW, SIDES
 from sweeps.common.formatting import short_value
 from sweeps.common.param_types import hints_of, refusal
 from sweeps.common.yaml_values import ParamValue

@@ -95,7 +95,8 @@ class RankedTrials:
 
     def compared_at(self, trainable: str | None = None) -> int:
         """The epoch at which trials are compared, in the report, its figures and its advice, and by a sweep
-        that refines this one: the last one that enough of them have reached; 0 while none has a score.
+        that refines this one: the last one that enough of them have reached; 0 while none has a score that
+        counts.
 
         With pruning few trials reach the last epoch, and these are alike. In a small sweep two thirds are
         enough: one trial that ended early must not decide for all.
@@ -104,8 +105,7 @@ class RankedTrials:
             trainable: of several, the one whose trials are meant; None for all.
         """
         trials = [trial for trial in self.searched if trainable in (None, trial.trainable)]
-        sound = [trial for trial in trials if trial.status not in BAD and trial.epochs] or trials
-        numbers = {trial.number for trial in sound}
+        numbers = {trial.number for trial in trials if trial.status not in BAD}
         reached = {epoch: len(numbers & scores.keys()) for epoch, scores in self._scores.items()}
         most = max(reached.values(), default=0)
         enough = max(LEAST_COMPARED, COMPARED_SHARE * len(trials))

@@ -10,7 +10,7 @@ from optuna.visualization import plot_contour
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.figures import style
-from sweeps.analysis.figures.search import HEIGHT, ranked, shown, take_over, with_enough
+from sweeps.analysis.figures.search import HEIGHT, by_importance, shown, take_over, with_enough
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count
 
@@ -29,7 +29,7 @@ def contour(sweep: Sweep) -> go.Figure:
         return style.blank(title, found)
     study = found.study(MOST_CELLS)
     trials = study.get_trials(deepcopy=False)
-    known = {name: {trial.params.get(name) for trial in trials} for name in ranked(found)}
+    known = {name: {trial.params.get(name) for trial in trials} for name in by_importance(found)}
     hyperparameters = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
     pairs = [
         pair

@@ -10,9 +10,9 @@ from optuna.distributions import CategoricalDistribution
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.failure_regions import DeadRegion, are_too_few, by_cause, dead_regions_of
-from sweeps.analysis.fidelity import Tried, tried
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
+from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count
 from sweeps.common.param_types import shown
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow

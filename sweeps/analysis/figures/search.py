@@ -11,10 +11,9 @@ import plotly.graph_objects as go
 from optuna.visualization import plot_parallel_coordinate, plot_slice
 from plotly.subplots import make_subplots
 
-from sweeps.analysis.fidelity import Fidelity, fidelity
+from sweeps.analysis.compared_trials import ComparedTrials, compared_trials, is_bad, trainables
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
-from sweeps.analysis.top_trials import is_bad, trainables
 from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
 from sweeps.record.trials import TrialRow
@@ -69,7 +68,7 @@ def slices(sweep: Sweep) -> go.Figure:
     title, found = "Score by hyperparameter", with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
-    hyperparameters = ranked(found)[:MOST_HYPERPARAMETERS]
+    hyperparameters = by_importance(found)[:MOST_HYPERPARAMETERS]
     study = found.study(MOST_POINTS)
     rows = math.ceil(len(hyperparameters) / 2)
     figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
@@ -92,17 +91,17 @@ def slices(sweep: Sweep) -> go.Figure:
 
 
 def importance(sweep: Sweep) -> go.Figure:
-    """How much each hyperparameter decided whether a trial was among the best: see `Fidelity.importances`.
+    """How much each hyperparameter decided whether a trial was among the best.
 
-    Not by `plot_param_importances`, which would evaluate them once more.
+    As in `ComparedTrials.importances`, not by `plot_param_importances`, which would evaluate them once more.
     """
     title = "Hyperparameter importance"
-    found: dict[str, Fidelity] = {}
+    found: dict[str, ComparedTrials] = {}
     whys: dict[str, str] = {}
     for name in trainables(sweep.record):  # each is compared at an epoch of its own
-        at = fidelity(sweep.record, name)
-        if at is None or at.why_no_importance:
-            whys[name] = style.NO_EPOCH if at is None else at.why_no_importance
+        at = compared_trials(sweep.record, name)
+        if why := at.why_no_importance:
+            whys[name] = why if at.epoch else _no_score(sweep)
         else:
             found[name] = at
     missing = " ".join(f"{name}: {why[0].lower()}{why[1:]}" for name, why in whys.items())
@@ -129,7 +128,7 @@ def importance(sweep: Sweep) -> go.Figure:
     return style.finish(figure, title, caption, height=150 + 34 * len(bars), legend=False)
 
 
-def _importance_caption(found: Mapping[str, Fidelity], missing: str) -> str:
+def _importance_caption(found: Mapping[str, ComparedTrials], missing: str) -> str:
     """What the bars show, of each trainable; `missing` says of which they show nothing."""
     decided = "How much each hyperparameter decided whether a trial is among the best"
     best = [f"{100 * at.top:.0f} % (PED-ANOVA), by {at.words}." for at in found.values()]
@@ -139,15 +138,15 @@ def _importance_caption(found: Mapping[str, Fidelity], missing: str) -> str:
     return " ".join([f"{decided} of its trainable.", *each, missing]).rstrip()
 
 
-def _with_trials(at: Fidelity, hyperparameter: str) -> str:
+def _with_trials(at: ComparedTrials, hyperparameter: str) -> str:
     """A hyperparameter, and of one that not all trials of its trainable had, how many had it: of few, its
     importance is next to nothing whatever it does."""
     had = sum(hyperparameter in at.tried.params[number] for number in at.scores)
     return hyperparameter if had == len(at.scores) else f"{hyperparameter} ({count(had, 'trial')})"
 
 
-def ranked(found: Fidelity) -> list[str]:
-    """Hyperparameters that trials at this fidelity have, by importance where that is known; else as in the
+def by_importance(found: ComparedTrials) -> list[str]:
+    """Hyperparameters that trials at this epoch have, by importance where that is known; else as in the
     space."""
     there = dict.fromkeys(name for number in found.scores for name in found.tried.params[number])
     hyperparameters = [name for name in there if name in found.tried.ranges]
@@ -216,16 +215,20 @@ def take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None
             )
 
 
-def shown(found: Fidelity, most: int, what: str) -> str:
+def shown(found: ComparedTrials, most: int, what: str) -> str:
     """`; 300 lines of 1,000 are drawn`, where not all are."""
     return f"; {most} {what} of {len(found.scores):,} are drawn" if len(found.scores) > most else ""
 
 
-def with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> Fidelity | str:
+def _no_score(sweep: Sweep) -> str:
+    return "No trial with a score ended well." if sweep.record.has_epochs else style.NO_EPOCH
+
+
+def with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> ComparedTrials | str:
     """The trials at one epoch, or why a figure that needs so many trials and hyperparameters is blank."""
-    found = fidelity(sweep.record)
-    if found is None:
-        return style.NO_EPOCH
+    found = compared_trials(sweep.record)
+    if not found.epoch:
+        return _no_score(sweep)
     if len(found.scores) < trials:
         return f"{count(len(found.scores), 'trial')} with a score; this needs {trials}."
     if len(found.tried.ranges) < hyperparameters:

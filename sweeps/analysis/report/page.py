@@ -13,9 +13,9 @@ import plotly.offline
 
 from sweeps.analysis import advice, figures
 from sweeps.analysis.advice import Step
+from sweeps.analysis.compared_trials import is_bad
 from sweeps.analysis.report import confidence, text
 from sweeps.analysis.sweep import Sweep, load
-from sweeps.analysis.top_trials import is_bad
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import cell, shown_path, size

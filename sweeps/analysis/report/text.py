@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sweeps.analysis import pruning as pruning_analysis
+from sweeps.analysis.compared_trials import is_bad
 from sweeps.analysis.figures import costs
 from sweeps.analysis.figures.failures import causes
 from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.pruning import AtRung
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
-from sweeps.analysis.top_trials import is_bad
 from sweeps.common.formatting import cell, count, duration, short
 from sweeps.record import status as record_status
 from sweeps.record.record import Record

@@ -13,7 +13,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from sweeps.analysis import figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.advice import Advice, advise
-from sweeps.analysis.fidelity import fidelity
+from sweeps.analysis.compared_trials import compared_trials
 from sweeps.analysis.new_ranges import Change
 from sweeps.analysis.sweep import load
 from sweeps.record.record import Record
@@ -124,8 +124,7 @@ def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -
         assert math.fsum(
             share for hyperparameter, share in shares.items() if hyperparameter.startswith(name)
         ) == pytest.approx(100)
-        own = fidelity(sweep.record, name)
-        assert own is not None
+        own = compared_trials(sweep.record, name)
         assert shares[f"{name}.lr"] == pytest.approx(100 * own.importances[f"{name}.lr"])
 
 

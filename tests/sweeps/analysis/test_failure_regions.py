@@ -9,7 +9,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeps.analysis.failure_regions import dead_regions
-from sweeps.analysis.top_trials import distributions_of
+from sweeps.analysis.tried_values import distributions_of
 from sweeps.record.trials import Status, TrialRow
 from sweeps.space.point import OptunaPoint
 

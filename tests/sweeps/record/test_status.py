@@ -33,12 +33,9 @@ def interrupted(at: Path, trials: int) -> Sweep:
 
 def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_path: Path) -> None:
     sweep = interrupted(tmp_path, trials=5)
-    advised = advice.advise(sweep)
-    assert advised.lines[0].startswith(
-        "The sweep is interrupted; 0 trials unfinished, 7 to come: resume it first"
-    )
-    assert "--refine" not in advised.command
-    words = advised.command.split()
+    (step,) = advice.advise(sweep).steps
+    assert step.text == "Resume the sweep: it is interrupted; 0 trials unfinished, 7 to come."
+    words = step.command.split()
     assert cli.parse(words[words.index("run") + 1 :]).resume == str(tmp_path / "s")
     words = " ".join(settings(sweep))
     assert "proposed 5 of 12 trials" in words
@@ -59,9 +56,9 @@ def in_confirmation(folder: Path, **about: Any) -> Record:
 def test_reruns_are_called_no_trials(tmp_path: Path) -> None:
     record = in_confirmation(tmp_path, outcome="interrupted")
     assert status.how_far(record) == " in its confirmation; 2 reruns unfinished, 7 to come"
-    assert advice.advise(load(tmp_path)).lines[0] == (
-        "The sweep is interrupted in its confirmation; 2 reruns unfinished, 7 to come: resume it first. "
-        "This advice is based on the search, which has ended."
+    (step,) = advice.advise(load(tmp_path)).steps
+    assert step.text == (
+        "Resume the sweep: it is interrupted in its confirmation; 2 reruns unfinished, 7 to come."
     )
 
 
@@ -75,9 +72,9 @@ def test_a_search_that_goes_on_is_in_no_confirmation(tmp_path: Path) -> None:
 
 def test_a_sweep_without_a_trial_that_ended_is_gone_on_with_and_not_refined(tmp_path: Path) -> None:
     sweep = interrupted(tmp_path, trials=0)
-    assert "--resume" in advice.advise(sweep).command
+    assert "--resume" in advice.advise(sweep).steps[0].command
     sweep.record.note("outcome", "finished")
-    assert advice.advise(sweep).command == ""
+    assert advice.advise(sweep).steps == ()
 
 
 def conditional(at: Path, **more: Any) -> Sweep:
@@ -92,12 +89,12 @@ def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
     sweep = conditional(tmp_path)
     advised = advice.advise(sweep)
     file = "search_spaces/fashion_cnn_layers.py"
-    (edge,) = [line for line in advised.lines if line.startswith("lr: ")]
-    assert edge.endswith(f", log scale, in {file}.")
+    (edge,) = [each for each in advised.changes if each.hyperparameter == "lr"]
+    assert edge.why.endswith(f"; edit it in {file}")
     assert (
         f"{file} is a function suggest(trial), whose ranges --refine does not change. Edit them there "
         "first; --refine then gives the searcher those of the trials so far that fit."
-    ) in advised.lines
+    ) in advised.basis
     assert (
         f"is the function suggest(trial) in {file}; the table shows ranges of its samples."
         in settings(sweep)[0]
@@ -107,18 +104,18 @@ def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
     pattern = r"within 4 to 16 in steps of 2, depending on other hyperparameters, in \d+ % of points"
     assert re.fullmatch(pattern, shown["width_2"])
     written = advice.advise(conditional(tmp_path / "written", search_space="fashion_cnn"))
-    assert not [line for line in written.lines if "suggest" in line or "search_spaces" in line]
+    assert not [line for line in written.basis if "suggest" in line or "search_spaces" in line]
+    assert not [each for each in written.changes if "edit it" in each.why]
 
 
 def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path: Path) -> None:
     record = begun(tmp_path, outcome="finished", identity={})
     add(record, drawn(0), 3, "failed", "RuntimeError: no")
-    assert advice.advise(load(tmp_path)).command == ""
+    assert [step.command for step in advice.advise(load(tmp_path)).steps] == [""]
     add(record, drawn(1), 3)
-    assert "--num-trials 8" in advice.advise(load(tmp_path)).command
     for number in range(2, 9):
         add(record, drawn(number), 3)
-    assert "--refine" in advice.advise(load(tmp_path)).command
+    assert "--refine" in advice.advise(load(tmp_path)).steps[-1].command
 
 
 def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) -> None:

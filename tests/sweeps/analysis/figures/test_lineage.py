@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.analysis import fidelity
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.compared_trials import compared_trials
 from sweeps.analysis.figures.lineage import ancestors
 from tests.support import kinds
 from tests.support.kinds import add, begun, drawn, rerun
@@ -54,8 +54,7 @@ def test_reruns_show_their_spread_and_stay_out_of_the_search(tmp_path: Path) -> 
     assert list(means.y) == pytest.approx([0.75, 0.65]), "the score that it was chosen for is not in it"
     assert list(means.error_y.array) == pytest.approx([0.0, 0.1 / math.sqrt(2)])
     assert list(search.y) == [0.8, 0.9]
-    found = fidelity.fidelity(sweep.record)
-    assert found is not None
+    found = compared_trials(sweep.record)
     assert sorted(found.scores) == [0, 1]
 
 

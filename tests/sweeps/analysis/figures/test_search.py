@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.analysis import fidelity
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.compared_trials import compared_trials
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.objective import Objective
 from tests.support.kinds import add, begun, drawn
@@ -32,7 +32,7 @@ def test_a_hyperparameter_that_few_trials_had_says_how_many(sweeps: dict[str, Sw
 )
 def test_importance_refuses_what_would_mean_nothing(kind: str, why: str, sweeps: dict[str, Sweep]) -> None:
     assert why in analysis_figures.why_blank(analysis_figures.importance(sweeps[kind]))
-    found = fidelity.fidelity(sweeps[kind].record)
+    found = compared_trials(sweeps[kind].record)
     assert found is None or found.importances == {}
 
 

@@ -1,0 +1,254 @@
+"""The trials of a sweep by their scores at one epoch, and the importance of their hyperparameters there.
+
+Scores of different epochs are never compared. Figures, advice and refined ranges look at the same trials.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import optuna
+from optuna.distributions import CategoricalDistribution
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from scipy.stats import kruskal
+
+from sweeps.analysis.tried_values import Tried, tried
+from sweeps.common.formatting import count
+from sweeps.common.objective import Objective
+from sweeps.common.yaml_values import ParamValue
+from sweeps.record.ranking import LEAST_COMPARED
+from sweeps.record.record import Record
+from sweeps.record.trials import BAD, TrialRow
+from sweeps.space.numeric_range import Side
+
+LEAST_BEST = 3
+"""Trials that count as the best ones, at least."""
+BEST_SHARE = 0.2
+"""Of all, that count as the best ones, unless another share is asked for."""
+FEW = 8
+"""Trials below which no range is judged."""
+SIDES: tuple[Side, ...] = ("high", "low")
+BY_CHANCE = 0.05
+"""Significance level: a pattern that chance makes more often than this is none."""
+TOP_TRIALS = math.ceil(LEAST_COMPARED / 4)
+NO_INFLUENCE = 0.02
+"""Importance below which a hyperparameter counts as one without influence."""
+NEARLY_ALL = 0.9
+"""Of the trials that did not fail or diverge."""
+LEAST_TO_FIX = 100
+"""Trials below which none is reported: in fewer, chance hides an influence."""
+LIKE_CHANCE = 0.5
+"""Scores that differ by a hyperparameter's value more than chance makes them differ so often show some
+influence."""
+MOST_GROUPS = 8
+"""Values of a hyperparameter whose scores are compared one by one; of more, quarters are."""
+
+
+@dataclass(frozen=True)
+class ComparedTrials:
+    """Trials of the search, all or those of one trainable, by their scores at one epoch."""
+
+    epoch: int
+    """0 where none has a score."""
+    trials: tuple[TrialRow, ...]
+    """Whether they reached it or not."""
+    order: tuple[TrialRow, ...]
+    """Those that reached it with a finite score and did not fail or diverge later, the best first."""
+    objective: Objective
+
+    @cached_property
+    def scores(self) -> Mapping[int, float]:
+        """Number of each trial in `order` to its score."""
+        return {trial.number: trial.epochs[self.epoch].score for trial in self.order}
+
+    @cached_property
+    def tried(self) -> Tried:
+        """What all the trials tried."""
+        return tried(self.trials)
+
+    @property
+    def words(self) -> str:
+        """`scores at epoch 3, which 24 of 30 trials reached`."""
+        reached = f"{len(self.order):,} of {count(len(self.trials), 'trial')}"
+        return f"scores at epoch {self.epoch}, which {reached} reached"
+
+    def best(self, share: float = BEST_SHARE) -> tuple[TrialRow, ...]:
+        """The share of the best ones: of all trials that have begun, so many."""
+        begun = sum(trial.status != "unfinished" or bool(trial.epochs) for trial in self.trials)
+        return self.order[: max(LEAST_BEST, math.ceil(share * begun))]
+
+    @property
+    def good(self) -> tuple[TrialRow, ...]:
+        """As many of the ranked ones as half of all; trials that were pruned before are not among them."""
+        return self.order[: max(len(self.best()), math.ceil(len(self.trials) / 2))]
+
+    @property
+    def bad(self) -> list[TrialRow]:
+        """Those that failed, diverged or are infeasible."""
+        return [trial for trial in self.trials if is_bad(trial)]
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether no score differs from another."""
+        return len(set(self.scores.values())) < 2
+
+    @property
+    def can_judge_ranges(self) -> bool:
+        """Whether there are enough scores, and different ones."""
+        return len(self.order) >= FEW and not self.is_constant
+
+    @property
+    def top(self) -> float:
+        """The share of trials that count as the best for importance: a tenth, or more where that is too
+        few."""
+        return max(0.1, TOP_TRIALS / max(1, len(self.order)))
+
+    @property
+    def why_no_importance(self) -> str:
+        """Why importance can't be computed; "" where it can."""
+        if len(self.scores) > 1 and self.is_constant:
+            return f"All {len(self.scores)} trials have the same score: no hyperparameter has any importance."
+        if len(self.scores) < LEAST_COMPARED:
+            return (
+                f"Importance needs {LEAST_COMPARED} trials with a score at the same epoch; "
+                f"{len(self.scores)} reached epoch {self.epoch}. With fewer, importance would be chance."
+            )
+        if len(self.tried.ranges) < 2:
+            return "Importance compares hyperparameters; fewer than two were varied."
+        return ""
+
+    @cached_property
+    def importances(self) -> dict[str, float]:
+        """Hyperparameter to its share of the importance of all, the largest first, by PED-ANOVA: how much it
+        decided whether a trial is in the `top`. {} where it can't be computed.
+
+        Watanabe et al., 2023, https://arxiv.org/abs/2304.10255; with conditional hyperparameters
+        https://arxiv.org/abs/2601.20800.
+        """
+        if self.why_no_importance:
+            return {}
+        with warnings.catch_warnings(action="ignore"):  # of a condition that few trials met
+            evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
+            return get_param_importances(self.study(), evaluator=evaluator)
+
+    def percent(self, hyperparameter: str) -> str:
+        """Importance of a hyperparameter, `12.3 %`."""
+        return f"{100 * self.importances[hyperparameter]:.1f} %"
+
+    def study(self, most: int | None = None) -> optuna.Study:
+        """Trials that reached the epoch, complete, the best one last: it is drawn over the others.
+
+        Args:
+            most: of more, the best quarter of so many is in it, and an even sample of the others.
+        """
+        kept = list(self.scores)
+        if most is not None and len(kept) > most:
+            best, others = kept[: most // 4], kept[most // 4 :]
+            sample = np.arange(most - len(best)) * len(others) // (most - len(best))
+            kept = [*best, *(others[index] for index in sample)]
+        study = optuna.create_study(direction=self.objective.direction)
+        study.add_trials([self._trial(number) for number in reversed(kept)])
+        return study
+
+    def _trial(self, number: int) -> FrozenTrial:
+        params = {name: v for name, v in self.tried.params[number].items() if name in self.tried.ranges}
+        with warnings.catch_warnings(action="ignore"):  # of a value between two steps: it was tried
+            return create_trial(
+                state=TrialState.COMPLETE,
+                value=self.scores[number],
+                params=params,
+                distributions={name: self.tried.ranges[name] for name in params},
+                user_attrs={"number": number},
+            )
+
+
+_FOUND: WeakKeyDictionary[Record, dict[Any, ComparedTrials]] = WeakKeyDictionary()
+"""What was found of each record, by how far it was, the trainable and the epoch: importances take time."""
+
+
+def compared_trials(record: Record, trainable: str | None = None, epoch: int | None = None) -> ComparedTrials:
+    """Trials by their scores at an epoch; computed once.
+
+    Args:
+        record: what was tried.
+        trainable: as it was named to the sweep; None for all.
+        epoch: None for the one at which trials are compared.
+    """
+    only = None if len(trainables(record)) == 1 else trainable
+    at = record.compared_at(only) if epoch is None else epoch
+    known = _FOUND.setdefault(record, {})
+    how_far = len(record.trials), len(record.live), sum(len(trial.epochs) for trial in record.trials)
+    if (key := (how_far, only, at)) not in known:
+        trials = trials_of(record, only)
+        sign, scores = record.objective.sign, record.scores_at(at)
+        there = [trial for trial in trials if trial.number in scores and not is_bad(trial)]
+        there.sort(key=lambda trial: (-sign * scores[trial.number], trial.number))
+        known[key] = ComparedTrials(at, trials, tuple(there), record.objective)
+    return known[key]
+
+
+def trials_of(record: Record, trainable: str | None) -> tuple[TrialRow, ...]:
+    """Trials of the search: of a trainable, as it was named to the sweep, or (None) of all."""
+    return tuple(trial for trial in record.searched if trainable in (None, trial.trainable))
+
+
+def trainables(record: Record) -> list[str]:
+    """What the trials trained, as it was named to the sweep."""
+    return list(dict.fromkeys(trial.trainable for trial in record.searched))
+
+
+def is_bad(trial: TrialRow) -> bool:
+    """Whether it failed, diverged or is infeasible."""
+    return trial.status in BAD
+
+
+def without_influence(record: Record, trainable: str) -> dict[str, float]:
+    """Hyperparameters of a trainable that showed no influence, with their importance; {} where there are too
+    few trials.
+
+    One epoch would not be enough: trials that went far are survivors, whose values of a hyperparameter that
+    decided early are all alike, so that it seems to decide nothing; and the first epochs don't show what
+    matters later. So neither the epoch of the figures nor the last one that nearly all trials reached may
+    show any. Scores must not differ by the values either: importances are shares, so that a weak one is near
+    0 beside a strong one.
+    """
+    at = compared_trials(record, trainable)
+    sound = {trial.number for trial in at.trials if not is_bad(trial)}
+    needed = max(LEAST_TO_FIX, math.ceil(NEARLY_ALL * len(sound)))
+    epochs = {epoch for trial in at.trials for epoch in trial.epochs}
+    common = max((e for e in epochs if len(sound & record.scores_at(e).keys()) >= needed), default=None)
+    if common is None:
+        return {}
+    early = compared_trials(record, trainable, common)
+    return {
+        name: share
+        for name, share in at.importances.items()
+        if max(share, early.importances.get(name, 1.0)) < NO_INFLUENCE
+        and all(name in early.tried.params[number] for number in early.scores)
+        and not any(_scores_differ(there, name) for there in (at, early))
+    }
+
+
+def _scores_differ(there: ComparedTrials, hyperparameter: str) -> bool:
+    """Whether scores differ by a hyperparameter's value (Kruskal-Wallis)."""
+    points = [(there.tried.params[number][hyperparameter], score) for number, score in there.scores.items()]
+    by_value: dict[ParamValue, list[float]] = defaultdict(list)
+    for value, score in points:
+        by_value[value].append(score)
+    groups = list(by_value.values())
+    is_choice = isinstance(there.tried.ranges[hyperparameter], CategoricalDistribution)
+    if len(groups) > MOST_GROUPS and not is_choice:
+        ordered = [score for _, score in sorted(points)]
+        ends = [len(ordered) * quarter // 4 for quarter in range(5)]
+        groups = [ordered[first:last] for first, last in itertools.pairwise(ends)]
+    return len(groups) > 1 and bool(kruskal(*groups).pvalue < LIKE_CHANCE)

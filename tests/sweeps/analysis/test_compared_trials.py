@@ -1,0 +1,99 @@
+"""At which epoch trials are compared, and what decides their scores there."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+from sweeps.analysis import figures as analysis_figures
+from sweeps.analysis.compared_trials import NO_INFLUENCE, compared_trials, without_influence
+from sweeps.analysis.sweep import Sweep, load
+from sweeps.record.record import Record
+from tests.conftest import propose
+from tests.support.kinds import rerun
+from tests.support.searched import by_hand, pruned_by_lr
+
+LR = FloatDistribution(0.001, 1.0, log=True)
+
+
+def test_scores_of_different_epochs_are_never_compared(sweeps: dict[str, Sweep]) -> None:
+    found = compared_trials(sweeps["pruned"].record)
+    assert (found.epoch, len(found.scores)) == (1, 30), "20 are needed, and 10 came to epoch 3"
+    record = sweeps["pruned"].record
+    assert found.scores == {t.number: t.epochs[1].score for t in record.trials}
+    assert found.words == "scores at epoch 1, which 30 of 30 trials reached"
+    said = analysis_figures.slices(sweeps["pruned"]).layout.title.subtitle.text
+    assert found.words in said
+
+
+def test_of_few_trials_the_epoch_is_the_last_that_two_thirds_reached(sweeps: dict[str, Sweep]) -> None:
+    found = compared_trials(sweeps["running"].record)
+    assert (found.epoch, sorted(found.scores)) == (3, [0, 1, 2, 3, 4, 5])
+
+
+def test_importance_finds_the_hyperparameter_that_decides(sweeps: dict[str, Sweep]) -> None:
+    found = compared_trials(sweeps["pruned"].record)
+    shares = found.importances
+    assert next(iter(shares)) == "lr"
+    assert math.isclose(sum(shares.values()), 1)
+
+
+def test_hyperparameters_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) -> None:
+    found = compared_trials(sweeps["several"].record)
+    hyperparameters = [f"{model}.{name}" for model in ("cnn", "mlp") for name in ("lr", "momentum", "width")]
+    assert sorted(found.tried.ranges) == sorted(["trainable", *hyperparameters])
+
+
+@pytest.mark.parametrize(("effect", "without"), [(0.02, []), (0.0, ["act"])])
+def test_a_weak_choice_beside_a_strong_hyperparameter_has_influence(
+    effect: float, without: list[str], tmp_path: Path
+) -> None:
+    """The rate alone decides which are the best; a tenth of them, half of each choice."""
+    words = {"lr": FloatDistribution(0, 1), "act": CategoricalDistribution(["relu", "tanh"])}
+    params = [{"lr": n / 100, "act": ("relu", "tanh")[n % 2]} for n in range(100)]
+    scores = [(0.9 if n >= 90 else 0.5) + effect * (n % 2) for n in range(100)]
+    record = by_hand(tmp_path, scores, words, params).record
+    assert compared_trials(record).importances["act"] < NO_INFLUENCE
+    assert list(without_influence(record, "")) == without
+
+
+def test_a_hyperparameter_that_decided_early_or_late_has_influence(tmp_path: Path) -> None:
+    record = pruned_by_lr(tmp_path, momentum_matters=0.4).record
+    late, early = compared_trials(record, "toy"), compared_trials(record, "toy", 1)
+    assert (late.epoch, len(late.scores)) == (9, 39)
+    assert late.importances["momentum"] > 0.5
+    assert early.importances["lr"] > 0.5
+    assert early.importances["momentum"] < NO_INFLUENCE
+    assert not {"lr", "momentum"} & without_influence(record, "toy").keys()
+
+
+def test_a_trial_that_broke_down_later_is_none_of_the_best(tmp_path: Path) -> None:
+    """However good it was before that: ranges around it would ask for more of the same."""
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "max_epochs": 2})
+    for place in range(12):
+        number = propose(record, {"lr": 0.001 * 1.5**place}, {"lr": LR}).number
+        record.report(number, 1, place, {"acc": place}, 0.1)
+        record.end(number, "finished" if place < 9 else "failed" if place < 11 else "diverged", "broke")
+    seen = compared_trials(load(tmp_path).record)
+    assert [trial.number for trial in seen.best()] == [8, 7, 6]
+    assert [trial.number for trial in seen.bad] == [9, 10, 11]
+
+
+def test_reruns_of_a_trial_are_no_trials_of_their_own(tmp_path: Path) -> None:
+    params = [{"lr": 0.01 * (n + 1)} for n in range(5)]
+    record = by_hand(tmp_path, [n / 10 for n in range(5)], {"lr": LR}, params).record
+    for _ in range(5):
+        rerun(record, 0, 0.9)
+    assert [row.number for row in compared_trials(record).order] == [4, 3, 2, 1, 0]
+
+
+def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "min", {"metric": "loss"})
+    for number in range(10):
+        propose(record, {"lr": 0.01 * (number + 1)}, {"lr": LR})
+        record.report(number, 1, float(number), {"loss": float(number)}, 0.1)
+        record.end(number, "finished")
+    assert [row.number for row in compared_trials(record).best()] == [0, 1, 2]
