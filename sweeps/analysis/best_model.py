@@ -19,7 +19,7 @@ from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import Status, TrialRow
-from sweeps.storage import best_folder
+from sweeps.storage import retention
 from sweeps.storage.open import open_storage_of
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
@@ -82,7 +82,7 @@ class Best:
             ) from None
 
     def _weights(self) -> Path:
-        best = best_folder.folder_of(self.folder, self.number, self.run, self.epoch)
+        best = retention.best_folder_of(self.folder, self.number, self.run, self.epoch)
         if best is not None and (best / WEIGHTS_FILE).is_file():
             return best / WEIGHTS_FILE
         newest, faults = open_storage_of(self.folder).newest(self.run, self.params)
@@ -97,7 +97,7 @@ class Best:
         return newest / WEIGHTS_FILE
 
     def _no_weights(self, faults: list[str]) -> str:
-        of = best_folder.run_in(self.folder / BEST_FOLDER)
+        of = retention.run_of_best_folder(self.folder / BEST_FOLDER)
         there = f"{BEST_FOLDER}/ is of trial {of}" if of is not None else f"it has no {BEST_FOLDER}/"
         there += " in an earlier epoch" if of == self.run else ""
         why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
@@ -124,7 +124,7 @@ def front_of(record: Record) -> list[Best]:
     """The trials that no other one dominates, the knee first; with one objective the best one."""
     if not (numbers := record.front()):
         return []
-    runs = best_folder.runs_of_front(record, open_storage_of(record.folder))
+    runs = retention.runs_of_front(record, open_storage_of(record.folder))
     confirmed = {each.number: each for each in record.confirmed() if each.scores}
     return [
         _best(record, record.trials[number], run, confirmed.get(number))

@@ -21,7 +21,7 @@ from sweeps.plan.run_start import decided_end
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Identity, Outcome
 from sweeps.record.trials import TrialRow
-from sweeps.storage import best_folder
+from sweeps.storage import retention
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def check(plan: Plan, record: Record) -> ResumeState:
     more_trials = (config.num_trials or 0) > before["num_trials"] or plan.new_tries(record)
     has_more = more_trials or confirmation.asked(config) != record.info.confirm
     is_finished = record.info.outcome is Outcome.FINISHED and not has_more
-    if is_finished and not best_folder.is_lost(record, plan.storage):
+    if is_finished and not retention.is_best_folder_lost(record, plan.storage):
         return ResumeState(_finished(plan, record), is_finished=True)
     _refuse_used_up(config, record)
     now, but = identity(plan), frozenset(SETTABLE)

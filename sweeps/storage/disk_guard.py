@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sweeps.common.formatting import GB, size
-from sweeps.storage.time_share import TimeShare
 from sweeps.training import checkpoint_store
 
 CHECK_EVERY_S = 1.0
+
+
+class TimeShare:
+    """When work is due that may take a share of the time, as measured.
+
+    Args:
+        share: of the time, that the work may take.
+        least_s: seconds between two turns of it, at least.
+        first_s: seconds until its first turn.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self, share: float, least_s: float, first_s: float = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._share, self._least_s, self._clock = share, least_s, clock
+        self._due = clock() + first_s
+
+    def is_due(self) -> bool:
+        """Whether the work may be done now."""
+        return self._clock() >= self._due
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Measure the work of a block: the next one is due when this one is the given share of the time."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            now = self._clock()
+            self._due = now + max(self._least_s, (now - began) / self._share)
 
 
 class Disk:
@@ -83,6 +113,6 @@ def _bytes_of(folder: Path) -> int:
     total = 0
     for base, _, names in os.walk(folder):
         for name in names:
-            with suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):
                 total += Path(base, name).lstat().st_size
     return total

@@ -18,7 +18,7 @@ from sweeps.cluster import broadcast
 from sweeps.common import ray_connection
 from sweeps.common.errors import PCUnfit
 from sweeps.storage.data_source import Say
-from sweeps.storage.folder import Folder
+from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
 from sweeps.trial.job import Job
 from sweeps.trial.messages import Unfit, message_of

@@ -28,8 +28,8 @@ from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage import retention
+from sweeps.storage.disk_guard import TimeShare
 from sweeps.storage.protocol import StorageError
-from sweeps.storage.time_share import TimeShare
 from sweeps.trial.messages import (
     Diverged,
     Failed,

@@ -20,7 +20,7 @@ from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import BAD, TrialRow
-from sweeps.storage import best_folder
+from sweeps.storage import retention
 
 INTERRUPTED = 130
 MOST_UNFINISHED = 12
@@ -132,14 +132,14 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
         others = (
             f" (those of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""
         )
-        of_held, held = "", best_folder.run_in(plan.folder / BEST_FOLDER)
+        of_held, held = "", retention.run_of_best_folder(plan.folder / BEST_FOLDER)
         own = (best.number, *(rerun.number for rerun in record.reruns.of(best.number)))
         if held is not None and held not in own:
             best = record.trials[held]
             others, of_held = f" (of trial {held})", f"of trial {held}: "
         elif held is not None:
             best_epoch = record.trials[held].best_epoch(record.objective)
-            if best_folder.run_in(plan.folder / BEST_FOLDER, best_epoch) is None:
+            if retention.run_of_best_folder(plan.folder / BEST_FOLDER, best_epoch) is None:
                 others = " (of an earlier epoch)"
         yield "Weights", shown_path(plan.folder / BEST_FOLDER) + others
         yield "Retrain", of_held + command("fit", *winner.again(plan, best), *parser.machine_given())

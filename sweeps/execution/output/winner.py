@@ -28,7 +28,7 @@ from sweeps.record.record import Record
 from sweeps.record.status import in_words
 from sweeps.record.sweep_info import HeldOutScore, Outcome
 from sweeps.record.trials import TrialRow
-from sweeps.storage import best_folder
+from sweeps.storage import retention
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial.test_score import test_winner
@@ -45,7 +45,7 @@ def keep(driver: RunContext) -> dict[str, float]:
     if end.outcome in (Outcome.ERROR, Outcome.LOST):
         return {}
     try:
-        runs = _with_weights(plan, record, best_folder.runs_of_front(record, plan.storage))
+        runs = _with_weights(plan, record, retention.runs_of_front(record, plan.storage))
         if not runs or not _write(plan, record, runs):
             return {}
         weights = plan.folder / BEST_FOLDER
@@ -131,7 +131,7 @@ def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
     if newest is not None and checkpoint_store.epoch_of(newest) >= best_epoch:
         return newest
-    return best_folder.folder_of(plan.folder, _of_search(run), run.number, best_epoch)
+    return retention.best_folder_of(plan.folder, _of_search(run), run.number, best_epoch)
 
 
 def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best: Path, within: str) -> None:

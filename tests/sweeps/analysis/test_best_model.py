@@ -18,7 +18,7 @@ from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.best_model import Best
 from sweeps.common.errors import UserError
 from sweeps.record.record import Record
-from sweeps.storage import best_folder
+from sweeps.storage import retention
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
@@ -142,8 +142,8 @@ def test_of_a_confirmed_front_each_trial_has_its_rerun_whose_weights_best_holds(
     assert [(each.number, each.run) for each in found] == [(n, held[n]) for n in (first, *others)]
     assert all(each.confirmed is not None and each.confirmed.number == each.number for each in found)
     for number, folder in folders.items():
-        assert best_folder.folder_of(tmp_path, number, held[number], 1) == folder
-        assert best_folder.folder_of(tmp_path, number, number, 2) is None
+        assert retention.best_folder_of(tmp_path, number, held[number], 1) == folder
+        assert retention.best_folder_of(tmp_path, number, number, 2) is None
 
 
 def test_weights_of_an_earlier_epoch_are_said_to_be(sweep: Path) -> None:

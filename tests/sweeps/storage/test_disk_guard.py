@@ -11,8 +11,7 @@ import pytest
 
 from sweeps.common.formatting import size
 from sweeps.storage import disk_guard
-from sweeps.storage.disk_guard import Disk
-from sweeps.storage.time_share import TimeShare
+from sweeps.storage.disk_guard import Disk, TimeShare
 from sweeps.training import checkpoint_store
 
 MB = 10**6

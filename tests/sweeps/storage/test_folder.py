@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.storage.folder import Folder
+from sweeps.storage.open import Folder
 from sweeps.storage.protocol import StorageError
 
 NOT_THERE = "share/mine is missing: all PCs must see that folder"

@@ -11,8 +11,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
-from sweeps.storage.folder import Folder
-from sweeps.storage.open import check_setting
+from sweeps.storage.open import Folder, check_setting
 from sweeps.storage.remote import Remote
 
 

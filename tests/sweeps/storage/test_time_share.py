@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from sweeps.storage.time_share import TimeShare
+from sweeps.storage.disk_guard import TimeShare
 
 
 class Clock:

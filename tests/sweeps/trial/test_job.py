@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sweeps.storage.folder import Folder
+from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
 from sweeps.trial.job import Job
 from tests.support.trainables import as_trainable, described

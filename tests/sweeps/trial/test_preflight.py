@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweeps.common.errors import PCUnfit
-from sweeps.storage.folder import Folder
+from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
 from sweeps.training.profiling import memory
 from sweeps.trial import preflight

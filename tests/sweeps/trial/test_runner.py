@@ -11,7 +11,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from sweeps.storage.folder import Folder
+from sweeps.storage.open import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial import leave_request

@@ -9,7 +9,7 @@ import torch
 
 from sweeps.common.errors import is_out_of_memory
 from sweeps.space.point import Point
-from sweeps.storage.folder import Folder
+from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
 from sweeps.trial import test_score
 from sweeps.trial.job import Job

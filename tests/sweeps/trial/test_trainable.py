@@ -17,8 +17,7 @@ import pytest
 import ray
 import torch
 
-from sweeps.storage.folder import Folder
-from sweeps.storage.open import backend_of
+from sweeps.storage.open import Folder, backend_of
 from sweeps.storage.remote import Remote
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig

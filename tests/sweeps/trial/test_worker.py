@@ -11,8 +11,8 @@ import pytest
 
 from sweeps.common.errors import PCUnfit
 from sweeps.storage import folder_copy, scratch
-from sweeps.storage.folder import Folder
 from sweeps.storage.folder_copy import File
+from sweeps.storage.open import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
