@@ -56,7 +56,7 @@ def test_the_actor_of_a_trial_has_a_name() -> None:
 
 
 @pytest.mark.parametrize("error", [ray.exceptions.RayActorError(), ValueError("a mistake")])
-def test_the_last_error_of_a_trial_is_found(error: Exception, tmp_path: Path) -> None:
+def test_the_last_error_of_a_trial_is_found(gcs: str, error: Exception, tmp_path: Path) -> None:
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="sweep")
     trial: Any = Trial("no_trainable", stub=True, storage=storage)
     trial.init_local_path()
