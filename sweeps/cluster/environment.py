@@ -27,7 +27,7 @@ Facts = Mapping[str, str]
 
 def note(folder: Path, cluster: Cluster, *, in_cluster: bool) -> None:
     """Add this run to environment.txt in the folder of a sweep; warn where the PCs of a cluster differ."""
-    pcs = of_every_pc(cluster.nodes()) if in_cluster else {}
+    pcs = facts_of_every_pc(cluster.nodes()) if in_cluster else {}
     if different := differences(pcs):
         print("warning    PCs differ, so the same params may score differently there:", flush=True)
         print("".join(f"             {line}\n" for line in different), flush=True)
@@ -42,7 +42,7 @@ def note(folder: Path, cluster: Cluster, *, in_cluster: bool) -> None:
         file.write(text + "\n")
 
 
-def of_every_pc(there: Sequence[Node]) -> dict[str, Facts | None]:
+def facts_of_every_pc(there: Sequence[Node]) -> dict[str, Facts | None]:
     """The facts of each PC, by its name; None where it does not answer."""
     before = time.time()
     answers = broadcast.answers(broadcast.begin(there, _with_time), TIMEOUT_S)
@@ -58,12 +58,12 @@ def of_every_pc(there: Sequence[Node]) -> dict[str, Facts | None]:
 
 
 def _with_time() -> tuple[Facts, float]:
-    return of_this_pc(), time.time()
+    return facts_of_this_pc(), time.time()
 
 
-def of_this_pc() -> Facts:
+def facts_of_this_pc() -> Facts:
     """The facts of this PC."""
-    gpus = cluster_gpus.of_this_pc()
+    gpus = cluster_gpus.list_gpus()
     drivers = sorted({card.driver for card in gpus})
     hardware = [_cpus_and_memory(), *sorted({card.name for card in gpus})]
     driver = {DRIVER: " and ".join(drivers)} if drivers else {}
@@ -101,7 +101,7 @@ def describe(cluster: Cluster) -> str:
         ("system", platform.platform()),
         ("this PC", f"{platform.node()}, {_cpus_and_memory()}"),
         ("cluster", cluster.size),
-        *[("gpu", f"{card.words}, driver {card.driver}") for card in cluster_gpus.of_this_pc()],
+        *[("gpu", f"{card.words}, driver {card.driver}") for card in cluster_gpus.list_gpus()],
     ]
     return "".join(f"{title:<10} {text}\n" for title, text in lines)
 

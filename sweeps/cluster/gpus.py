@@ -43,7 +43,7 @@ class Card:
         return self.name if self.memory_bytes is None else f"{self.name} of {size(self.memory_bytes)}"
 
 
-def of_this_pc(nvml: Any = pynvml) -> list[Card]:
+def list_gpus(nvml: Any = pynvml) -> list[Card]:
     """The GPUs of this PC that CUDA_VISIBLE_DEVICES shows; [] where NVIDIA's driver is absent or fails.
 
     Not by PyTorch: Ray hides all GPUs from a task that takes none.
@@ -118,9 +118,9 @@ def _card(nvml: Any, handle: Any, driver: str) -> Card | None:
     return Card(name, driver, int(memory.total), int(memory.used))
 
 
-def of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
+def list_gpus_of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
     """The GPUs of each PC, or why they are not known; without PCs that have left since."""
-    answers = broadcast.answers(broadcast.begin(nodes, of_this_pc), TIMEOUT_S)
+    answers = broadcast.answers(broadcast.begin(nodes, list_gpus), TIMEOUT_S)
     return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
@@ -140,7 +140,7 @@ class GpuCheck:
         if not self._needed:
             return ""
         if node.id not in self._begun:
-            self._begun[node.id] = time.monotonic(), broadcast.begin([node], of_this_pc)
+            self._begun[node.id] = time.monotonic(), broadcast.begin([node], list_gpus)
         since, tasks = self._begun[node.id]
         if ray.wait(list(tasks), timeout=0)[0]:
             answer = broadcast.answers(tasks, TIMEOUT_S)[node]

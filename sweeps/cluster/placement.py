@@ -52,7 +52,7 @@ def _not_on(away: Collection[str]) -> dict[str, str]:
     return {"ray.io/node-id": f"!in({','.join(sorted(away))})"}
 
 
-def of_trial(
+def trial_resources(
     config: SweepConfig, gpus: float, away: Callable[[], Collection[str]] = frozenset
 ) -> PlacementGroupFactory:
     """The resources of a trial: a bundle for each worker, placed all together or not at all.
@@ -68,7 +68,7 @@ def of_trial(
     return Place([bundle] * config.workers_per_trial, away)
 
 
-def of_task(config: SweepConfig, gpus: float, away: Collection[str] = ()) -> dict[str, Any]:
+def task_resources(config: SweepConfig, gpus: float, away: Collection[str] = ()) -> dict[str, Any]:
     """The resources of one worker, as the options of a Ray task that runs on no PC of `away`."""
     return {
         "num_cpus": config.cpus_per_trial,

@@ -108,7 +108,7 @@ class RayWatch:
             raise KeyboardInterrupt  # the only exception that a wait of Ray's lets through
 
 
-def of_this_pc() -> RayWatch:
+def watch_started() -> RayWatch:
     """A watch of the Ray that this process has started."""
     found: dict[str, int] = {}
     for each in psutil.Process().children():

@@ -103,14 +103,14 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     there = cluster_nodes.living()
     gpus = placement.gpus_per_trial(config, [node.offer for node in there])
     needed = cluster_gpus.needed_bytes(config, gpus)
-    found = cluster_gpus.of_every_pc(there) if needed else {}
+    found = cluster_gpus.list_gpus_of_every_pc(there) if needed else {}
     there = [node for node in there if node in found] if needed else there
     small = cluster_gpus.too_small(needed, found)
     card_bytes = cluster_gpus.least_free_bytes(found, small)
     pcs = tuple(node.offer for node in there if node not in small)
     placement.slots(config, pcs)
     if config.address is None:
-        return Cluster(pcs, dashboard_url, (), small, card_bytes, watch=ray_watch.of_this_pc())
+        return Cluster(pcs, dashboard_url, (), small, card_bytes, watch=ray_watch.watch_started())
     if config.trials_per_gpu == "auto":  # a share is measured on the GPUs that are there now
         needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}

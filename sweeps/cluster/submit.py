@@ -238,17 +238,12 @@ def _instructions(config: SweepConfig, name: str, job: str, address: str) -> str
 def _answer(client: JobSubmissionClient, job: str) -> int:
     """Print what a command printed on the head, without Ray's own lines; its exit status."""
     try:
-        while not (status := client.get_job_status(job)).is_terminal():
-            time.sleep(0.2)
-        info, text = client.get_job_info(job), _printed(client, job)
+        status = _exit_status(client, job)
+        if status is not None:
+            print(_printed(client, job), file=sys.stderr if status else sys.stdout)
     except (RuntimeError, OSError) as error:
-        print(f"The cluster does not answer any more ({first_line(error)}).", file=sys.stderr)
-        return 1
-    if info.driver_exit_code is None:
-        print(f"The job ended as {status}: {info.message}", file=sys.stderr)
-        return 1
-    print(text, file=sys.stderr if info.driver_exit_code else sys.stdout)
-    return int(info.driver_exit_code)
+        return _not_answered(error)
+    return 1 if status is None else status
 
 
 def _withdraw(client: JobSubmissionClient, job: str) -> int:
@@ -275,18 +270,28 @@ def _follow(client: JobSubmissionClient, job: str) -> int:
     """Show what the job prints; its exit status, or 130 after Ctrl-C, which leaves it running."""
     try:
         asyncio.run(_show(client, job))
-        while not (status := client.get_job_status(job)).is_terminal():
-            time.sleep(0.5)
-        info = client.get_job_info(job)
+        status = _exit_status(client, job)
     except KeyboardInterrupt:
         print("\nNo longer followed; the sweep continues on the head.", file=sys.stderr)
         return 130
     except (RuntimeError, OSError) as error:
-        print(f"\nThe cluster does not answer any more ({first_line(error)}).", file=sys.stderr)
-        return 1
-    if info.driver_exit_code is not None:
-        return int(info.driver_exit_code)
-    print(f"The job ended as {status}: {info.message}", file=sys.stderr)
+        return _not_answered(error)
+    return 1 if status is None else status
+
+
+def _exit_status(client: JobSubmissionClient, job: str) -> int | None:
+    """The exit status of a job, once it has ended; None where it has none, which is told."""
+    while not (status := client.get_job_status(job)).is_terminal():
+        time.sleep(0.2)
+    info = client.get_job_info(job)
+    if info.driver_exit_code is None:
+        print(f"The job ended as {status}: {info.message}", file=sys.stderr)
+        return None
+    return int(info.driver_exit_code)
+
+
+def _not_answered(error: Exception) -> int:
+    print(f"\nThe cluster does not answer any more ({first_line(error)}).", file=sys.stderr)
     return 1
 
 

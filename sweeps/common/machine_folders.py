@@ -47,7 +47,7 @@ def data_dir() -> Path | None:
     return Path(named) if named else None
 
 
-def of_this_user() -> Path:
+def folder_of_user() -> Path:
     """A folder of this user on this PC, whatever `$TMPDIR` a job has.
 
     Raises:
@@ -74,7 +74,7 @@ def for_sockets() -> Path:
         folder = Path(named or tempfile.gettempdir())
         fault = _socket_fault(folder)
         if fault and not named:
-            folder = of_this_user()
+            folder = folder_of_user()
             fault = _socket_fault(folder)
     except OSError as error:
         folder, fault = Path("/tmp"), error.strerror or str(error)

@@ -50,8 +50,6 @@ def settle(address: str | None) -> None:
         if is_on() and place() is None:
             _make()
         return
-    if _may_be_on():
-        _refuse_empty_file()
     os.environ[MODE] = _mode_of(address)
 
 
@@ -120,19 +118,6 @@ def _failure(status: subprocess.Popen[str]) -> str | None:
     except subprocess.TimeoutExpired:
         return f"no answer within {ANSWERS_S:.0f} s"
     return output if status.returncode else None
-
-
-def _refuse_empty_file() -> None:
-    """Ray ends the process where the token file is empty."""
-    path = os.environ.get(TOKEN_PATH)
-    if not path or os.environ.get(TOKEN):
-        return
-    try:
-        is_empty = not Path(path).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{TOKEN_PATH}={path}: can't be read ({error})") from None
-    if is_empty:
-        raise UserError(f"{TOKEN_PATH}={path}: the file is empty")
 
 
 def _make() -> None:

@@ -79,7 +79,7 @@ class RunContext:
     def resources(self, gpus: float) -> PlacementGroupFactory:
         """The resources of a trial with so many GPUs, never on a PC where nothing may begin."""
         membership = self.cluster.membership
-        return placement.of_trial(
+        return placement.trial_resources(
             self.config, gpus, frozenset if membership is None else lambda: membership.closed
         )
 

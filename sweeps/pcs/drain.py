@@ -21,11 +21,8 @@ from sweeps.pcs import back, status
 
 GRACE_S = 15.0
 """After the deadline, at which a sweep ends what still trains on the PC."""
-PROGRESS_EVERY_S = 5.0
 MARK_S = 20.0
 """For a small task on a PC."""
-OF_RAY = ("raylet", "IDLE", "DashboardAgent", "RuntimeEnvAgent")
-"""Titles of processes that do no work of a program."""
 PROCESSES_S = 15.0
 """For the processes of a Ray that has left; those of another Ray on this PC stay."""
 
@@ -42,17 +39,13 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
         _begin(gcs, node, timeout_s)
     is_here = node.id == here
     began = time.monotonic()
-    say_at = began + PROGRESS_EVERY_S
     while ray_internals.is_in_cluster(gcs, node.id):
         if time.monotonic() > began + timeout_s + GRACE_S:
             print(f"After {_since(began)} the PC is still part of the cluster.")
-            work = _at_work(node, is_here, address)
-            print(f"It runs: {work}." if work else "No trial runs there.")
-            print("Ray stops there once its current work is done.")
+            print(
+                f"Ray stops there once its work is done; on the head, `{command('pcs', 'status')}` shows it."
+            )
             return 1
-        if time.monotonic() > say_at:
-            print(f"{_since(began)}: {_at_work(node, is_here, address) or 'no trial runs there'}", flush=True)
-            say_at += PROGRESS_EVERY_S
         time.sleep(0.3)
     if is_here:
         _wait_for_processes()
@@ -109,35 +102,17 @@ def _done_on(node: Node, action: Callable[[], None]) -> bool:
     return not broadcast.answers(broadcast.begin([node], action), MARK_S)[node].fault
 
 
-def _at_work(node: Node, is_here: bool, address: str) -> str:
-    """What runs on a PC, in words: on this PC by its processes, on the head as Ray lists it."""
-    if is_here:
-        return ", ".join(sorted(title for title in _ray_titles() if title not in OF_RAY))
-    try:
-        pcs = status.look(address).pcs
-    except UserError:  # Ray lists it on the head alone
-        return f"unknown work (see `{command('pcs', 'status')}` on the head)"
-    running = (process for pc in pcs if pc.node.address == node.address for process in pc.processes)
-    return ", ".join(sorted(f"{name} (process {pid})" for name, pid in running))
-
-
 def _wait_for_processes() -> None:
     """The cluster counts this PC as gone some seconds before its last process ends."""
     ends_at = time.monotonic() + PROCESSES_S
-    while time.monotonic() < ends_at and _ray_titles():
+    while time.monotonic() < ends_at and any(map(_is_of_ray, psutil.process_iter(["cmdline"]))):
         time.sleep(0.2)
 
 
-def _ray_titles() -> list[str]:
-    """The titles of Ray's processes on this PC, as `SweepTrial.step`, `IDLE` or `raylet`."""
-    titles = []
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or [""]  # a process that has ended, but was not waited for, has none
-        if words[0].startswith("ray::"):
-            titles.append(words[0].removeprefix("ray::"))
-        elif Path(words[0]).name == "raylet":
-            titles.append("raylet")
-    return titles
+def _is_of_ray(process: psutil.Process) -> bool:
+    """Whether it is Ray's daemon or one of its workers, whose titles are as `ray::IDLE`."""
+    words = process.info["cmdline"] or [""]  # a process that has ended, but was not waited for, has none
+    return words[0].startswith("ray::") or Path(words[0]).name == "raylet"
 
 
 def _since(began: float) -> str:

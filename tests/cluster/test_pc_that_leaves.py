@@ -31,7 +31,7 @@ def there() -> Iterator[list[Node]]:
 
 
 def test_its_cards_are_not_too_small(there: list[Node]) -> None:
-    assert list(gpus.of_every_pc(there)) == there[:1]
+    assert list(gpus.list_gpus_of_every_pc(there)) == there[:1]
 
 
 def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> None:

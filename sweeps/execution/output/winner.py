@@ -166,7 +166,7 @@ def _test(driver: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
         print("The winner could not be tested: no PC of the cluster has room for it now.", flush=True)
         return {}
     closed = cluster.membership.closed if cluster.membership else ()
-    task = ray.remote(test_winner).options(**placement.of_task(config, gpus, closed))
+    task = ray.remote(test_winner).options(**placement.task_resources(config, gpus, closed))
     try:
         job = job_of(driver.plan)
         scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, files))

@@ -25,7 +25,7 @@ def guard(owner: Any) -> None:
 
 def _prepare_alone(owner: Any) -> None:
     kind = type(owner)
-    folder = machine_folders.of_this_user() / "prepare_data"
+    folder = machine_folders.folder_of_user() / "prepare_data"
     folder.mkdir(exist_ok=True)
     name = f"{project.folder()} {kind.__module__} {kind.__qualname__}"
     with filelock.FileLock(folder / f"{hashlib.sha256(name.encode()).hexdigest()}.lock"):

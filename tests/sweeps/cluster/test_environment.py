@@ -48,7 +48,7 @@ def test_a_pc_that_is_silent_is_named() -> None:
 
 
 def test_this_pc_says_what_it_has() -> None:
-    has = environment.of_this_pc()
+    has = environment.facts_of_this_pc()
     assert versions().items() <= has.items()
     assert re.match(r"\d+ CPUs?, \d+\.\d GiB", has["hardware"])
 
@@ -58,7 +58,7 @@ def test_the_gpus_and_their_driver_are_those_that_it_lists(tmp_path: Path) -> No
     code = """
 from sweeps.cluster import environment
 from sweeps.cluster.session import Cluster
-has = environment.of_this_pc()
+has = environment.facts_of_this_pc()
 print(has["gpu driver"], has["hardware"], environment.describe(Cluster((), None)), sep="\\n")
 """
     settings = {**os.environ, "PYTHONPATH": str(FAKE), "GPUS": str(tmp_path / "gpus")}

@@ -48,13 +48,13 @@ def fake_nvml() -> Any:
 def test_gpus_are_read_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvml, listed = fake_nvml(), tmp_path / "gpus"
     monkeypatch.setenv("GPUS", str(listed))
-    assert cluster_gpus.of_this_pc(nvml) == [], "no driver"
+    assert cluster_gpus.list_gpus(nvml) == [], "no driver"
     listed.write_text(SAYS)
-    assert cluster_gpus.of_this_pc(nvml) == [LARGE, SMALL]
+    assert cluster_gpus.list_gpus(nvml) == [LARGE, SMALL]
     listed.write_text("")
-    assert cluster_gpus.of_this_pc(nvml) == [], "the driver fails"
+    assert cluster_gpus.list_gpus(nvml) == [], "the driver fails"
     listed.write_text("NVIDIA Odd, 580.65, [N/A]\n")
-    assert cluster_gpus.of_this_pc(nvml) == [ODD]
+    assert cluster_gpus.list_gpus(nvml) == [ODD]
 
 
 THREE = (
@@ -94,7 +94,7 @@ def test_only_gpus_that_cuda_shows_count(
         monkeypatch.delenv(name, raising=False)
     for name, value in {"GPUS": str(tmp_path / "gpus"), **variables}.items():
         monkeypatch.setenv(name, value)
-    assert [card.name for card in cluster_gpus.of_this_pc(fake_nvml())] == names
+    assert [card.name for card in cluster_gpus.list_gpus(fake_nvml())] == names
 
 
 def test_in_a_task_they_are_those_that_ray_began_with(
@@ -106,7 +106,7 @@ def test_in_a_task_they_are_those_that_ray_began_with(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "CUDA_VISIBLE_DEVICES": "1"}) as raylet:
         monkeypatch.setenv("RAY_RAYLET_PID", str(raylet.pid))
-        assert [card.name for card in cluster_gpus.of_this_pc(fake_nvml())] == ["RTX 2080 Ti"]
+        assert [card.name for card in cluster_gpus.list_gpus(fake_nvml())] == ["RTX 2080 Ti"]
         raylet.kill()
 
 
@@ -114,7 +114,7 @@ def test_memory_that_others_take_is_not_free(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "gpus").write_text(THREE)
     monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    fast, middle, slow = cluster_gpus.of_this_pc(fake_nvml())
+    fast, middle, slow = cluster_gpus.list_gpus(fake_nvml())
     assert cluster_gpus.least_free_bytes(said([fast]), []) == (24576 - 1800) * 2**20
     assert cluster_gpus.least_free_bytes(said([fast, middle], [slow]), [PCS[1]]) == 11264 * 2**20
 
@@ -144,14 +144,14 @@ def test_who_takes_no_gpu_sees_none() -> None:
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="this PC may have a GPU")
 def test_a_pc_without_nvidias_driver_has_no_gpus() -> None:
-    assert cluster_gpus.of_this_pc() == []
+    assert cluster_gpus.list_gpus() == []
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="this PC has no driver of NVIDIA")
 def test_they_are_those_that_nvidia_smi_lists() -> None:
     asked = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     listed = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert [f"{card.name}, {card.driver}" for card in cluster_gpus.of_this_pc()] == listed
+    assert [f"{card.name}, {card.driver}" for card in cluster_gpus.list_gpus()] == listed
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu
 with connect(config, (), None) as offered:
     print(offered.describe())
     away = {node.id for node in offered.too_small}
-    factory = placement.of_trial(config, 0.5, lambda: away)
+    factory = placement.trial_resources(config, 0.5, lambda: away)
     groups = [factory.to_placement_group() for _ in range(placement.slots(config, offered.pcs) + 1)]
     ready, waiting = ray.wait([group.ready() for group in groups], num_returns=len(groups), timeout=15)
     stand = [node for group in groups for node in placement_group_table(group)["bundles_to_node_id"].values()]

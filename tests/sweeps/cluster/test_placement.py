@@ -35,8 +35,8 @@ def test_memory_of_a_gpu_is_asked_for_where_there_is_one() -> None:
 def test_the_memory_of_a_pc_bounds_its_trials() -> None:
     config = cli.parse(["--memory-gb-per-trial", "6"])
     assert placement.slots(config, [PC(8, 0, 20.0), PC(8, 0, 5.0), PC(1, 0, 64.0)]) == 4
-    assert placement.of_trial(config, 0).bundles == [{"CPU": 1, "memory": 6e9}]
-    assert placement.of_task(config, 0)["memory"] == 6_000_000_000
+    assert placement.trial_resources(config, 0).bundles == [{"CPU": 1, "memory": 6e9}]
+    assert placement.task_resources(config, 0)["memory"] == 6_000_000_000
     named = r"6 GB \(--memory-gb-per-trial\); no PC has that: 8 CPUs, 0 GPUs, 5 GB"
     with pytest.raises(UserError, match=named):
         placement.slots(config, [PC(8, 0, 5.0)])
@@ -52,7 +52,9 @@ def test_trials_share_a_gpu() -> None:
 
 def test_pcs_that_may_have_no_trial_are_named_to_ray() -> None:
     config = cli.parse([])
-    assert placement.of_task(config, 0, {"b2", "a1"})["label_selector"] == {"ray.io/node-id": "!in(a1,b2)"}
+    assert placement.task_resources(config, 0, {"b2", "a1"})["label_selector"] == {
+        "ray.io/node-id": "!in(a1,b2)"
+    }
 
 
 def test_a_gpu_is_taken_where_there_is_one() -> None:
@@ -64,13 +66,13 @@ def test_a_gpu_is_taken_where_there_is_one() -> None:
 
 def test_the_resources_of_a_trial_are_one_bundle() -> None:
     config = cli.parse(["--cpus-per-trial", "2"])
-    assert placement.of_trial(config, 1).bundles == [{"CPU": 2, "GPU": 1}]
-    assert placement.of_trial(config, 0).bundles == [{"CPU": 2}]
+    assert placement.trial_resources(config, 1).bundles == [{"CPU": 2, "GPU": 1}]
+    assert placement.trial_resources(config, 0).bundles == [{"CPU": 2}]
 
 
 def test_each_worker_of_a_trial_is_a_bundle_of_one_group() -> None:
     config = cli.parse(["--workers-per-trial", "3"])
-    assert placement.of_trial(config, 1).bundles == [{"CPU": 1, "GPU": 1}] * 3
+    assert placement.trial_resources(config, 1).bundles == [{"CPU": 1, "GPU": 1}] * 3
 
 
 def test_workers_of_a_trial_stand_wherever_there_is_room() -> None:

@@ -187,18 +187,6 @@ def test_a_sweep_with_another_token_ends_in_a_line(
     assert not (stranger / "results").exists()
 
 
-@pytest.mark.parametrize(("content", "why"), [(None, "can't be read"), ("", "the file is empty")])
-def test_a_file_without_a_token_is_refused(
-    content: str | None, why: str, stranger: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = stranger / "token"
-    if content is not None:
-        file.write_text(content)
-    monkeypatch.setenv(ray_auth.TOKEN_PATH, str(file))
-    with pytest.raises(UserError, match=f"RAY_AUTH_TOKEN_PATH={file}: {why}"):
-        ray_auth.settle("127.0.0.1:1")
-
-
 def test_who_turns_it_off_here_keeps_it_off(stranger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ray_auth.MODE, "disabled")
     ray_auth.settle(None)
