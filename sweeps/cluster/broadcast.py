@@ -14,6 +14,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sweeps.cluster import nodes
 from sweeps.cluster.nodes import Node
 
+ANSWER_S = 120.0
+"""For the answer of a PC, by default."""
 PROGRESS_EVERY_S = 10.0
 ENDED_AT_ONCE = "its process ends at once (is the disk full, or the memory?)"
 
@@ -34,8 +36,15 @@ def here() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
+def ask(
+    of: Sequence[Node], function: Callable[..., Any], *arguments: Any, timeout_s: float | None = ANSWER_S
+) -> dict[Node, Answer]:
+    """The results of a function on each PC, without taking any resource."""
+    return answers(begin(of, function, *arguments), timeout_s)
+
+
 def begin(of: Sequence[Node], function: Callable[..., Any], *arguments: Any) -> dict[Any, Node]:
-    """Start a function on each PC, without taking any resource; a Ray reference for each PC."""
+    """Start a function on each PC; a Ray reference for each PC."""
     return {begin_on(node.id, function, *arguments): node for node in of}
 
 
@@ -50,7 +59,7 @@ def on(node: str) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
-def answers(tasks: Mapping[Any, Node], timeout_s: float | None) -> dict[Node, Answer]:
+def answers(tasks: Mapping[Any, Node], timeout_s: float | None = ANSWER_S) -> dict[Node, Answer]:
     """The results of what `begin` started. A wait of more than 10 s names the PCs that have not answered."""
     ends_at = math.inf if timeout_s is None else time.monotonic() + timeout_s
     silent = list(tasks)

@@ -18,8 +18,6 @@ from sweeps.cluster.session import Cluster
 from sweeps.common.formatting import command, count
 
 DRIVER, HARDWARE, CLOCK = "gpu driver", "hardware", "clock"
-TIMEOUT_S = 120
-"""For the answer of a PC."""
 
 Facts = Mapping[str, str]
 """Of a PC: versions of Python, packages and DRIVER; HARDWARE in words; CLOCK in words where it is wrong."""
@@ -45,7 +43,7 @@ def note(folder: Path, cluster: Cluster, *, in_cluster: bool) -> None:
 def facts_of_every_pc(there: Sequence[Node]) -> dict[str, Facts | None]:
     """The facts of each PC, by its name; None where it does not answer."""
     before = time.time()
-    answers = broadcast.answers(broadcast.begin(there, _with_time), TIMEOUT_S)
+    answers = broadcast.ask(there, _with_time)
     asked_between = (before, time.time())
     found: dict[str, Facts | None] = {}
     for node in sorted(answers, key=lambda node: node.name):

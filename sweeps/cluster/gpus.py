@@ -12,7 +12,7 @@ import pynvml
 import ray
 
 from sweeps.cluster import broadcast, ray_internals
-from sweeps.cluster.broadcast import Answer
+from sweeps.cluster.broadcast import ANSWER_S, Answer
 from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
@@ -20,8 +20,6 @@ from sweeps.config.sweep_config import SweepConfig
 
 LEAST_BYTES = 1
 """Any GPU whose memory size is known."""
-TIMEOUT_S = 60
-"""For the answer of a PC."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -120,7 +118,7 @@ def _card(nvml: Any, handle: Any, driver: str) -> Card | None:
 
 def list_gpus_of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
     """The GPUs of each PC, or why they are not known; without PCs that have left since."""
-    answers = broadcast.answers(broadcast.begin(nodes, list_gpus), TIMEOUT_S)
+    answers = broadcast.ask(nodes, list_gpus)
     return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
@@ -143,13 +141,13 @@ class GpuCheck:
             self._begun[node.id] = time.monotonic(), broadcast.begin([node], list_gpus)
         since, tasks = self._begun[node.id]
         if ray.wait(list(tasks), timeout=0)[0]:
-            answer = broadcast.answers(tasks, TIMEOUT_S)[node]
+            answer = broadcast.answers(tasks)[node]
             if not answer.is_there:  # it is asked again when it is back
                 del self._begun[node.id]
                 return None
             return _fault(self._needed, answer)
-        is_late = time.monotonic() > since + TIMEOUT_S
-        return _fault(self._needed, Answer(fault=f"no answer within {TIMEOUT_S:g} s")) if is_late else None
+        is_late = time.monotonic() > since + ANSWER_S
+        return _fault(self._needed, Answer(fault=f"no answer within {ANSWER_S:g} s")) if is_late else None
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:

@@ -89,7 +89,7 @@ def _missing_bytes(
     Raises:
         UserError: the PCs that can't have the data.
     """
-    answers = broadcast.answers(broadcast.begin(there, _look, sources, raw), None)
+    answers = broadcast.ask(there, _look, sources, raw, timeout_s=None)
     if sources:
         _refuse({node: each.fault for node, each in answers.items() if each.is_there})
     found = {node: each.value for node, each in answers.items() if not each.fault}

@@ -15,9 +15,6 @@ from sweeps.execution.faults.quarantine import NOTHING_STARTS
 from sweeps.plan.plan import Plan
 from sweeps.storage.protocol import Storage, StorageError, new_name
 
-TIMEOUT_S = 120
-"""For the answer of a PC."""
-
 
 def on_this_pc(plan: Plan) -> None:
     """Make the sweep's folder in its storage, and check it from here, before anything starts.
@@ -52,7 +49,7 @@ def on_every_pc(plan: Plan, there: Sequence[Node], membership: Membership | None
         storage.write_note(name, text)
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {error}") from None
-    answers = broadcast.answers(broadcast.begin(there, _fault, storage, name, text), TIMEOUT_S)
+    answers = broadcast.ask(there, _fault, storage, name, text)
     faults = {
         node.name: fault
         for node, each in answers.items()

@@ -21,8 +21,6 @@ from sweeps.pcs import back, status
 
 GRACE_S = 15.0
 """After the deadline, at which a sweep ends what still trains on the PC."""
-MARK_S = 20.0
-"""For a small task on a PC."""
 PROCESSES_S = 15.0
 """For the processes of a Ray that has left; those of another Ray on this PC stay."""
 
@@ -99,7 +97,7 @@ def _done_on(node: Node, action: Callable[[], None]) -> bool:
     if node.id == broadcast.here():
         action()
         return True
-    return not broadcast.answers(broadcast.begin([node], action), MARK_S)[node].fault
+    return not broadcast.ask([node], action)[node].fault
 
 
 def _wait_for_processes() -> None:

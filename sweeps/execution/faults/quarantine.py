@@ -81,7 +81,7 @@ class Quarantine(DriverCallback):
         """After the process of a trial did not start: try one on each PC, and leave out those on which none
         starts. None where one starts on each; else why the sweep must end, "" where it goes on."""
         there = [pc for pc in self._membership.there if not self._membership.is_left_out(pc.id)]
-        answers = broadcast.answers(broadcast.begin(there, _do_nothing), START_S)
+        answers = broadcast.ask(there, _do_nothing, timeout_s=START_S)
         faults = {pc: answer.fault for pc, answer in answers.items() if answer.fault and answer.is_there}
         for pc, fault in faults.items():
             if not self._leave_out(pc.id, trial.config["number"], f"{NOTHING_STARTS}: {fault}"):
