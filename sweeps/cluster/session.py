@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +89,7 @@ def connect(config: SweepConfig, code: Sequence[Path], python: str | None) -> It
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     with project.behind():  # Ray imports more of itself
         if config.address is None:
-            context = ray_connection.start(ray, cpus(), config.ray_dashboard, python)
+            context = ray_connection.start(ray, dashboard=config.ray_dashboard, python=python)
         else:
             context = ray_connection.join(ray, config.address, code, ENVIRONMENT)
     try:
@@ -125,9 +124,4 @@ def this_pc() -> PC:
         import torch  # --dry-run on a PC without a GPU does without: a second
 
         gpus = torch.cuda.device_count()
-    return PC(cpus(), gpus)
-
-
-def cpus() -> int:
-    """CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    return PC(ray_connection.cpus(), gpus)

@@ -56,12 +56,16 @@ def quietly() -> Iterator[None]:
         _starts_apart = False
 
 
-def start(ray: Any, num_cpus: int, dashboard: bool, python: str | None = None) -> Any:
+def cpus() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def start(ray: Any, *, dashboard: bool, python: str | None = None) -> Any:
     """Start a Ray on this PC; returns Ray's context.
 
     Args:
         ray: the module, imported after `set_environment`.
-        num_cpus: that it may use.
         dashboard: whether it has one.
         python: command that starts its workers, if that is not this Python.
 
@@ -82,7 +86,7 @@ def start(ray: Any, num_cpus: int, dashboard: bool, python: str | None = None) -
         return ray.init(
             address="local",  # without an address Ray joins the cluster that was last started on this PC
             runtime_env={**started, "env_vars": of_workers, "config": {"eager_install": False}},
-            num_cpus=num_cpus,
+            num_cpus=cpus(),
             include_dashboard=dashboard,
             _temp_dir=str(folder / RAY_FOLDER),
             log_to_driver=False,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import signal
 import sys
 import time
@@ -155,7 +154,7 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     if address:
         ray_connection.join(ray, address, code, ENVIRONMENT)
     else:
-        ray_connection.start(ray, len(os.sched_getaffinity(0)), dashboard=False)
+        ray_connection.start(ray, dashboard=False)
     try:
         yield
     finally:

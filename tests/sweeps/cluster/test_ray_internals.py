@@ -23,7 +23,7 @@ CHANGED = f"Ray {ray.__version__} has changed it"
 @pytest.fixture(scope="module")
 def gcs() -> Iterator[str]:
     """The address of the head of a Ray."""
-    ray_connection.start(ray, 1, dashboard=False)
+    ray_connection.start(ray, dashboard=False)
     yield ray.get_runtime_context().gcs_address
     ray_connection.shut_down(ray)
 

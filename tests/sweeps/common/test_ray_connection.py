@@ -121,7 +121,7 @@ ray_auth.settle(None)
 os.environ["ONE"] = "1"
 with fork_server.started() as python:
     import ray
-    ray_connection.start(ray, num_cpus=2, dashboard=False, python=python)
+    ray_connection.start(ray, dashboard=False, python=python)
     worker = ray.remote(lambda: ("torch" in sys.modules, os.environ.get("ONE"), os.environ.get("TMPDIR")))
     print(*ray.get(worker.remote()), os.environ.get("TMPDIR"), flush=True)
     time.sleep(600)
