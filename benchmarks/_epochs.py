@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from sweeps.kinds import registry
 from sweeps.kinds.lightning import LightningFile
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import run_settings, single_run
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
@@ -109,13 +109,13 @@ def by_command(name: str, epochs: int, clock: Clock) -> None:
 
 
 def timed(
-    trainable: Trainable,
+    trainable: LightningTrainable,
     clock: Clock,
     *,
     model: Change | None = None,
     data: Change | None = None,
     **hyperparameters: Any,
-) -> Trainable:
+) -> LightningTrainable:
     """A trainable whose model tells the clock of its epochs.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sweeps.common import imports
 from sweeps.common.cli.dispatch import status_of
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import run_settings
 from sweeps.training.distributed import launch
 from sweeps.training.run_settings import SingleRun
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _fit(run: SingleRun, trainable: Trainable, resumes: bool) -> int:
+def _fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
     launch.say(f"Loading {run.trainable} ...")
     if run.profile:  # before PyTorch is imported, for its profiler's messages
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")

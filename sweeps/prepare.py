@@ -19,7 +19,7 @@ from sweeps.common.formatting import command, shown_path
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.kinds import registry
 from sweeps.kinds.command import TRAINABLE, Command
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
 
@@ -32,7 +32,7 @@ def _add_settings(parser: cli_parser.Parser) -> None:
     cli_parser.add(group, "check", bool, "Compare prepared data with its checksums.", False)
 
 
-def _find(name: str) -> Trainable:
+def _find(name: str) -> LightningTrainable:
     trainable = registry.find(name, TRAINABLE)
     if trainable.preparation is None:
         known = _with_preparation()
@@ -71,7 +71,7 @@ COMMAND = Command(
 class Asked:
     """The parsed command line."""
 
-    trainable: Trainable
+    trainable: LightningTrainable
     hyperparameters: Mapping[str, ParamValue]
     max_bad_pct: float
     address: str | None

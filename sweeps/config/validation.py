@@ -12,6 +12,17 @@ from sweeps.common.yaml_values import nearest
 from sweeps.config.sweep_config import SweepConfig, flag
 from sweeps.kinds.registry import is_project
 
+NEEDS = {
+    "refine_keep": "refine",
+    "confirm_top": "confirm",
+    "force": "resume",
+    "submit": "address",
+    "data": "address",
+    "cli_config": "lightning_cli",
+    "hydra_overrides": "hydra",
+}
+"""Settings that have an effect with another one alone."""
+
 
 def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
     """The faults of a config, before any plug-in is read.
@@ -21,16 +32,15 @@ def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
         typed: settings that were given as flags. A file of settings holds the defaults, too.
     """
     faults = [*config.out_of_bounds(), *_faults_of_grace(config, typed), *_faults_of_retention(config)]
-    if config.refine is None and config.refine_keep != SweepConfig.refine_keep:
-        faults.append("--refine-keep needs --refine")
+    faults += [
+        f"{flag(name)} needs {flag(needed)}"
+        for name, needed in NEEDS.items()
+        if getattr(config, name) != getattr(SweepConfig, name) and not getattr(config, needed)
+    ]
     faults += [*_faults_of_gpus(config), *_faults_of_address(config), *_faults_of_names(config)]
     faults += [*_faults_of_objectives(config), *_faults_of_constraints(config)]
-    if not config.confirm and "confirm_top" in typed:
-        faults.append("--confirm-top needs --confirm")
-    elif len(config.metrics) > 1 and "confirm_top" in typed:
+    if len(config.metrics) > 1 and "confirm_top" in typed:
         faults.append("--confirm-top: with several objectives --confirm reruns the whole front")
-    if config.force and config.resume is None:
-        faults.append("--force needs --resume")
     is_new = config.resume is None and config.name is not None
     if is_new and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", str(config.name)):
         faults.append(
@@ -75,12 +85,10 @@ def _faults_of_gpus(config: SweepConfig) -> list[str]:
 
 def _faults_of_address(config: SweepConfig) -> list[str]:
     address = config.address or ""
-    if not address and config.data != SweepConfig.data:
-        return ["--data needs --address; a single PC needs no copy"]
     if not config.submit:
         wrong = f"--address {address}: give HOST:6379, or auto (or http://HOST:8265 with --submit)"
         return [wrong] if "://" in address else []
-    faults = [] if address else ["--submit needs --address"]
+    faults = []
     if "://" in address and not address.startswith(("http://", "https://")):
         faults.append(f"--address {address}: give HOST:6379, auto, or http://HOST:8265")
     why = {
@@ -96,19 +104,6 @@ def _faults_of_address(config: SweepConfig) -> list[str]:
     kept = ("params", "ranges") if config.resume is not None else ()
     why_kept = "can't be combined with --submit --resume: the sweep keeps its own"
     return faults + [f"{flag(name)} {why_kept}" for name in kept if getattr(config, name)]
-
-
-def _faults_of_project(config: SweepConfig) -> list[str]:
-    """Of a project in place of a trainable."""
-    given = [name for name in ("lightning_cli", "hydra", "trainable") if getattr(config, name) is not None]
-    if len(given) > 1:
-        return [f"{flag(given[0])} can't be combined with {flag(given[1])}: each is a trainable"]
-    pairs = {"cli_config": "lightning_cli", "hydra_overrides": "hydra"}
-    return [
-        f"{flag(name)} needs {flag(needed)}"
-        for name, needed in pairs.items()
-        if getattr(config, name) is not None and getattr(config, needed) is None
-    ]
 
 
 def _faults_of_objectives(config: SweepConfig) -> list[str]:
@@ -158,10 +153,11 @@ def _faults_of_constraints(config: SweepConfig) -> list[str]:
 
 
 def _faults_of_names(config: SweepConfig) -> list[str]:
+    kinds = [name for name in ("lightning_cli", "hydra", "trainable") if getattr(config, name) is not None]
+    if len(kinds) > 1:
+        return [f"{flag(kinds[0])} can't be combined with {flag(kinds[1])}: each is a trainable"]
     names = config.trainables or [name for name in (config.lightning_cli, config.hydra) if name is not None]
     spaces = config.search_spaces
-    if faults := _faults_of_project(config):
-        return faults
     faults = [] if names or config.trainable is None else ["--trainable: give at least one"]
     for kind, given in (("trainable", names), ("search_space", spaces), ("loggers", config.logger_names)):
         faults += [

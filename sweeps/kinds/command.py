@@ -19,7 +19,7 @@ from sweeps.common.settings import flag
 from sweeps.common.yaml_values import ParamValue, field_docs, hyperparameter
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.params_file import Recipe
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 
 TRAINABLE = "trainable"
 """The first word, for messages."""
@@ -35,7 +35,7 @@ HYPERPARAMETER_PREFIX = "params."
 class Typed:
     """The parsed words of a command; their combination is not checked yet."""
 
-    trainable: Trainable
+    trainable: LightningTrainable
     settings: Any
     """The command's own flags."""
     typed: Mapping[str, ParamValue]
@@ -67,9 +67,9 @@ class Command:
     """Adds them to a parser."""
     choices: Callable[[], Sequence[str]] = registry.choices
     """Trainables that it accepts."""
-    find: Callable[[str], Trainable] = lambda name: registry.find(name, TRAINABLE)
+    find: Callable[[str], LightningTrainable] = lambda name: registry.find(name, TRAINABLE)
     """The trainable of this name, if the command accepts it."""
-    takes: Callable[[Trainable], Collection[str]] | None = None
+    takes: Callable[[LightningTrainable], Collection[str]] | None = None
     """Hyperparameters of a trainable that have an effect here; None: all."""
     hyperparameters_are: str = "Hyperparameters of {name}"
     fit_settings: Collection[str]
@@ -133,7 +133,7 @@ class Command:
         cli_parser.refuse_faults(found.values())
         return found
 
-    def _parser(self, name: str | None, trainable: Trainable | None) -> cli_parser.Parser:
+    def _parser(self, name: str | None, trainable: LightningTrainable | None) -> cli_parser.Parser:
         """The command's flags, and one for each hyperparameter; one with the name of another flag is set by
         --params."""
         choices = f" NAME: {', '.join([*self.choices(), 'or your own'])}." if name is None else ""
@@ -150,7 +150,7 @@ class Command:
             self._add_hyperparameters(group, parser.flags, trainable)
         return parser
 
-    def _add_hyperparameters(self, group: Any, taken: Collection[str], trainable: Trainable) -> None:
+    def _add_hyperparameters(self, group: Any, taken: Collection[str], trainable: LightningTrainable) -> None:
         of = trainable.params_class
         names = param_types.hints_of(of) if self.takes is None else self.takes(trainable)
         docs, defaults = field_docs(of), param_types.defaults_of(of) | param_types.fixed_defaults(of)
@@ -165,7 +165,7 @@ class Command:
                 )
 
 
-def _refuse_types(trainable: Trainable, own: Mapping[str, ParamValue]) -> None:
+def _refuse_types(trainable: LightningTrainable, own: Mapping[str, ParamValue]) -> None:
     """Raises: UserError, with the flags of hyperparameters whose values have a wrong type."""
     hints = param_types.hints_of(trainable.params_class)
     faults = {name: param_types.given_fault(value, hints[name]) for name, value in own.items()}
@@ -174,7 +174,7 @@ def _refuse_types(trainable: Trainable, own: Mapping[str, ParamValue]) -> None:
         raise UserError("\n".join(f"{flag(n)} {shown[n]}: {fault}" for n, fault in faults.items() if fault))
 
 
-def _refuse_other(recipe: Recipe, trainable: Trainable) -> None:
+def _refuse_other(recipe: Recipe, trainable: LightningTrainable) -> None:
     """Refuse a file of another trainable, whose hyperparameters have other meanings."""
     if recipe.trainable in ("", trainable.name):
         return

@@ -19,7 +19,7 @@ from sweeps.common.formatting import short
 from sweeps.common.objective import Objective
 from sweeps.kinds import settings_tree, trainer_options
 from sweeps.kinds.source_files import Source
-from sweeps.kinds.trainable import IN_LIGHTNING, Description, Precision, Trainable
+from sweeps.kinds.trainable import IN_LIGHTNING, Description, LightningTrainable, Precision
 
 SWEPT_OF_TRAINER = (
     "accumulate_grad_batches",
@@ -50,7 +50,7 @@ class Built(NamedTuple):
     """Arguments of Lightning's Trainer, as the project would make it."""
 
 
-class ConfiguredProject(Trainable):
+class ConfiguredProject(LightningTrainable):
     """A project that is configured by files, with its settings.
 
     Args:

@@ -22,7 +22,7 @@ from sweeps.common.project import TRAINABLES
 from sweeps.common.yaml_values import nearest
 from sweeps.kinds import source_files
 from sweeps.kinds.source_files import Source
-from sweeps.kinds.trainable import Description, Preparation, SpaceFile, Trainable
+from sweeps.kinds.trainable import Description, LightningTrainable, Preparation, SpaceFile
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
@@ -35,7 +35,7 @@ STATIC_METRICS = "static_metrics"
 FILES = Kind("trainable", TRAINABLES, DEFINES, "--trainable", marks=("build_model",))
 
 
-class LightningFile(Trainable):
+class LightningFile(LightningTrainable):
     """A file with METRIC, MODE, Params, build_model and build_data, and what it may define beside them.
 
     Args:
@@ -72,7 +72,9 @@ class LightningFile(Trainable):
 
     def describe_data(self, params: Any) -> str:
         own = self._defined.get("describe_data")
-        return super().describe_data(params) if own is None else str(own(params))
+        if own is None:
+            return "" if self.preparation else f"as {self.name}.build_data has it"
+        return str(own(params))
 
     def static_metrics(self, params: Any) -> dict[str, float]:
         own = self._defined.get(STATIC_METRICS)

@@ -72,14 +72,10 @@ class Parsed:
     def _dumped(self, config: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         with self._in_its_main():
             found: Any = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
-        if (
-            "pytorch_lightning.cli" in sys.modules
-        ):  # its own program would refuse classes of the other package
-            own_names = {name: other for other, name in imports.OTHER_NAMES.items()}
-            found = settings_tree.with_other_packages(found, own_names)
-        return dict(
-            settings_tree.with_whole_numbers(found.get(FIT) if self.has_subcommands else found, given)
-        )
+        if "pytorch_lightning.cli" in sys.modules:  # its own program would refuse the other package's classes
+            found = settings_tree.with_other_leaves(found, None, lambda value, _: _renamed(value))
+        found = found.get(FIT) if self.has_subcommands else found
+        return dict(settings_tree.with_whole_numbers(found, given))
 
     @contextmanager
     def _in_its_main(self) -> Iterator[None]:
@@ -88,6 +84,14 @@ class Parsed:
             yield
         finally:
             sys.modules["__main__"] = before
+
+
+def _renamed(value: Any) -> Any:
+    """The path of a class by the project's own name of its package."""
+    for package, other in imports.OTHER_NAMES.items():
+        if isinstance(value, str) and value.startswith(f"{other}."):
+            return f"{package}{value.removeprefix(other)}"
+    return value
 
 
 class _Left(BaseException):

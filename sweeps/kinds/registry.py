@@ -9,20 +9,20 @@ from typing import Protocol
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import UserError
 from sweeps.kinds import hydra, lightning, lightning_cli
-from sweeps.kinds.trainable import Description, Trainable
+from sweeps.kinds.trainable import Description, LightningTrainable
 
 
 class KindModule(Protocol):
     """A module of a kind."""
 
-    def find(self, name: str) -> Trainable:
+    def find(self, name: str) -> LightningTrainable:
         """The trainable of a name.
 
         Raises:
             UserError: there is none.
         """
 
-    def load(self, description: Description) -> Trainable:
+    def load(self, description: Description) -> LightningTrainable:
         """The same in another process, whose PC may not have the files of its settings."""
 
 
@@ -35,7 +35,7 @@ KINDS: Mapping[str, KindModule] = {
 as in `lightning-cli:my_project.cli:config.yaml`."""
 
 
-def find(name: str, flag: str = lightning.FILES.flag) -> Trainable:
+def find(name: str, flag: str = lightning.FILES.flag) -> LightningTrainable:
     """The trainable of a name: of a file, or of a project behind the prefix of its kind.
 
     Raises:
@@ -48,7 +48,7 @@ def find(name: str, flag: str = lightning.FILES.flag) -> Trainable:
         return KINDS[name.partition(":")[0]].find(name)
 
 
-def load(description: Description) -> Trainable:
+def load(description: Description) -> LightningTrainable:
     """A trainable of its description, in any process."""
     with imports.fast():
         return KINDS[description.kind].load(description)

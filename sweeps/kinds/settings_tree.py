@@ -65,6 +65,23 @@ def merged(tree: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def with_other_leaves(tree: Any, other: Any, choose: Callable[[Any, Any], Any]) -> Any:
+    """A tree with other leaves.
+
+    Args:
+        tree: of settings.
+        other: a tree of the same form, in part.
+        choose: gets a leaf, or a part that has another form there, and what is there; what is to be there.
+    """
+    if isinstance(tree, Mapping) and isinstance(other, Mapping | None):
+        return {key: with_other_leaves(value, (other or {}).get(key), choose) for key, value in tree.items()}
+    if isinstance(tree, list) and (other is None or (isinstance(other, list) and len(other) == len(tree))):
+        return [
+            with_other_leaves(*pair, choose) for pair in zip(tree, other or [None] * len(tree), strict=True)
+        ]
+    return choose(tree, other)
+
+
 def with_whole_numbers(tree: Any, before: Any) -> Any:
     """A tree in which a whole number is one again where it was before.
 
@@ -72,30 +89,11 @@ def with_whole_numbers(tree: Any, before: Any) -> Any:
     first in a process (konradhalas/dacite#294 has the same cause), and jsonargparse makes 1.0 of 1 by it. But
     of Lightning's `limit_val_batches`, 1 is a batch, and 1.0 is all of them.
     """
-    if isinstance(tree, Mapping) and isinstance(before, Mapping):
-        return {key: with_whole_numbers(value, before.get(key)) for key, value in tree.items()}
-    if isinstance(tree, list) and isinstance(before, list) and len(tree) == len(before):
-        return [with_whole_numbers(*pair) for pair in zip(tree, before, strict=True)]
-    is_same = isinstance(tree, float) and type(before) is int and tree == before
-    return before if is_same else tree
 
+    def choose(value: Any, own: Any) -> Any:
+        return own if isinstance(value, float) and type(own) is int and value == own else value
 
-def with_other_packages(tree: Any, names: Mapping[str, str]) -> Any:
-    """A tree whose classes are of other packages.
-
-    Args:
-        tree: of settings.
-        names: package to the one that takes its place.
-    """
-    if isinstance(tree, Mapping):
-        return {key: with_other_packages(value, names) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [with_other_packages(value, names) for value in tree]
-    if isinstance(tree, str):
-        for package in names:
-            if tree.startswith(f"{package}."):
-                return f"{names[package]}{tree.removeprefix(package)}"
-    return tree
+    return with_other_leaves(tree, before, choose)
 
 
 def is_reference(value: Any) -> bool:
@@ -110,11 +108,7 @@ def with_references(tree: Any, given: Any) -> Any:
         tree: resolved.
         given: not resolved, in part.
     """
-    if isinstance(tree, Mapping) and isinstance(given, Mapping):
-        return {key: with_references(value, given.get(key)) for key, value in tree.items()}
-    if isinstance(tree, list) and isinstance(given, list) and len(tree) == len(given):
-        return [with_references(*pair) for pair in zip(tree, given, strict=True)]
-    return given if is_reference(given) else tree
+    return with_other_leaves(tree, given, lambda value, own: own if is_reference(own) else value)
 
 
 def resolved(tree: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,21 +55,17 @@ class Preparation:
 
 
 class Trainable(ABC):
-    """What is trained. All that a kind need not have has a default here.
+    """What is trained, of any kind. All that a kind need not have has a default here.
 
     Args:
         description: of it.
-        params_class: a dataclass with a field for each hyperparameter.
+        params_class: a dataclass with a field for each hyperparameter; None: it takes those of its space.
         objective: by which its epochs are compared unless another one is given; None: one must be given.
     """
 
-    precision: Precision = "auto"
-    """That of its own settings."""
     space: SpaceFile | None = None
     """In its own file."""
     preparation: Preparation | None = None
-    build_raw_data: Callable[[Any, int], LightningDataModule] | None = None
-    """Of params and a number of loader workers: the same rows from raw data."""
     rest: str = ""
     """For the plan: where the hyperparameters that are not named have their values."""
 
@@ -98,28 +94,13 @@ class Trainable(ABC):
         """Titled lines for the plan."""
         return ()
 
-    @abstractmethod
-    def build_model(self, params: Any) -> LightningModule: ...
-
-    @abstractmethod
-    def build_data(self, params: Any, prepared: Path | None) -> LightningDataModule:
-        """The data of a trial.
-
-        Args:
-            params: an instance of its Params.
-            prepared: the folder of prepared data, for one with a preparation.
-
-        Raises:
-            CannotTrain: it needs a folder, and there is none.
-        """
-
     def describe_data(self, params: Any) -> str:
-        """Its data in a line; "" for prepared data without a description.
+        """Its data in a line; "" where nothing is known of it.
 
         Raises:
             OSError: the data is missing.
         """
-        return "" if self.preparation else f"as {self.name}.build_data has it"
+        return ""
 
     def static_metrics(self, params: Any) -> dict[str, float]:
         """What is known of a trial before it trains, such as the size of its model.
@@ -127,10 +108,6 @@ class Trainable(ABC):
         Raises:
             CannotTrain: they are not finite numbers by name.
         """
-        return {}
-
-    def trainer_options(self, params: Any) -> Mapping[str, Any]:
-        """Settings of Lightning's Trainer beside those of this program, as they are given."""
         return {}
 
     def why_not(self, path: str) -> str:
@@ -148,7 +125,35 @@ class Trainable(ABC):
         return {}
 
 
-class OtherData(Trainable):
+class LightningTrainable(Trainable):
+    """One that trains a LightningModule, as all kinds do today."""
+
+    precision: Precision = "auto"
+    """That of its own settings."""
+    build_raw_data: Callable[[Any, int], LightningDataModule] | None = None
+    """Of params and a number of loader workers: the same rows from raw data."""
+
+    @abstractmethod
+    def build_model(self, params: Any) -> LightningModule: ...
+
+    @abstractmethod
+    def build_data(self, params: Any, prepared: Path | None) -> LightningDataModule:
+        """The data of a trial.
+
+        Args:
+            params: an instance of its Params.
+            prepared: the folder of prepared data, for one with a preparation.
+
+        Raises:
+            CannotTrain: it needs a folder, and there is none.
+        """
+
+    def trainer_options(self, params: Any) -> Mapping[str, Any]:
+        """Settings of Lightning's Trainer beside those of this program, as they are given."""
+        return {}
+
+
+class OtherData(LightningTrainable):
     """A trainable with other data, and without options of the Trainer.
 
     Args:
@@ -156,7 +161,7 @@ class OtherData(Trainable):
         build: makes the data of params.
     """
 
-    def __init__(self, own: Trainable, build: Callable[[Any], LightningDataModule]) -> None:
+    def __init__(self, own: LightningTrainable, build: Callable[[Any], LightningDataModule]) -> None:
         super().__init__(own.description, own.params_class, own.objective)
         self._own, self._build = own, build
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.yaml_values import nearest
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 
 _DEBUGGING = "it is for debugging; limit_train_batches and limit_val_batches shorten an epoch"
 _EPOCHS = "trials are compared and pruned by epochs; give --max-epochs"
@@ -61,7 +61,7 @@ OWNED_CALLBACKS: Mapping[str, str] = {
 """The same for Lightning's callbacks, by the name of their class or of a class that they extend."""
 
 
-def trainer_options_for(trainable: Trainable, params: Any) -> dict[str, Any]:
+def trainer_options_for(trainable: LightningTrainable, params: Any) -> dict[str, Any]:
     """The options of a trainable for a run, checked.
 
     Raises:
@@ -78,7 +78,7 @@ def trainer_options_for(trainable: Trainable, params: Any) -> dict[str, Any]:
     return {**found, "callbacks": callbacks_of(found)} if "callbacks" in found else found
 
 
-def check_trainer_options(trainable: Trainable, params: Any) -> None:
+def check_trainer_options(trainable: LightningTrainable, params: Any) -> None:
     """Check the options of a trainable for some hyperparameters, before any resource is taken.
 
     Args:

@@ -16,7 +16,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry, trainer_options
 from sweeps.kinds.lightning import STATIC_METRICS
 from sweeps.kinds.registry import is_project
-from sweeps.kinds.trainable import Precision, Trainable
+from sweeps.kinds.trainable import LightningTrainable, Precision
 from sweeps.search.search_method import SearchMethod
 from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
@@ -30,7 +30,7 @@ from sweeps.training.data.dataset import DataSet, describe_data
 class Model:
     """One of the models of a sweep, with its space and its data."""
 
-    trainable: Trainable
+    trainable: LightningTrainable
     space_name: str
     space: OneSpace
     data: str
@@ -190,7 +190,7 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: type[Searc
     return Model(trainable, space_name, space, describe_data(trainable, fixed), prepared)
 
 
-def _refuse_no_hyperparameters(trainable: Trainable, given: Mapping[str, Mapping[str, Any]]) -> None:
+def _refuse_no_hyperparameters(trainable: LightningTrainable, given: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse settings of a project that are no hyperparameters.
 
     Raises:

@@ -19,7 +19,7 @@ from sweeps.common.errors import CannotTrain, UserError, first_line
 from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import OtherData, Trainable
+from sweeps.kinds.trainable import LightningTrainable, OtherData
 from sweeps.training import micro_batches, run_settings, subprocess_run
 from sweeps.training.data import preparation
 from sweeps.training.distributed import launch, strategy
@@ -39,7 +39,7 @@ FOUND = "SWEEPS_FOUND_MICRO_BATCH"
 """Environment variable that gives the rows found by the first worker to those that it starts."""
 
 
-def with_micro_batch(run: SingleRun, trainable: Trainable, prepared: Path | None) -> SingleRun:
+def with_micro_batch(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> SingleRun:
     """The run with the largest micro-batch that fits.
 
     Raises:
@@ -55,7 +55,7 @@ def with_micro_batch(run: SingleRun, trainable: Trainable, prepared: Path | None
     return run.changed(micro_batch=found.rows, find_batch_size=False)
 
 
-def explain(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
+def explain(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> int:
     """Print what fits and which flags to try, after a run ran out of memory; returns the exit status."""
     if not launch.is_first():
         return memory.OUT_OF_MEMORY
@@ -94,7 +94,7 @@ def hints(run: SingleRun, workers: int, device: strategy.Device) -> list[str]:
     return found
 
 
-def find(run: SingleRun, trainable: Trainable, prepared: Path | None) -> MicroBatch:
+def find(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> MicroBatch:
     """The largest micro-batch that fits and divides the batch; prints each try.
 
     Raises:

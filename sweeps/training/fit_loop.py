@@ -23,7 +23,7 @@ from torch import nn
 
 from sweeps.common.errors import CannotTrain
 from sweeps.kinds import trainer_options
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import compile as training_compile
 from sweeps.training import first_steps, micro_batches, trainer
 from sweeps.training import weights as training_weights
@@ -86,7 +86,7 @@ class Fit:
 
     def __init__(
         self,
-        trainable: Trainable,
+        trainable: LightningTrainable,
         params: Any,
         config: FitConfig,
         checkpoint: Path | None = None,

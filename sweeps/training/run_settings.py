@@ -20,7 +20,7 @@ from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
 from sweeps.kinds import registry
 from sweeps.kinds.command import TRAINABLE, Command
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FIT_SETTINGS, FitConfig, precision_of
 from sweeps.training.distributed import launch
 
@@ -65,7 +65,7 @@ class SingleRun(Settings):
     test: bool = False
     """Score the best epoch on the test rows at the end."""
 
-    def fit_config(self, trainable: Trainable) -> FitConfig:
+    def fit_config(self, trainable: LightningTrainable) -> FitConfig:
         """`fit`, with the trainable's metric, mode and precision and this PC's threads filled in."""
         own = trainable.objective
         return dataclasses.replace(
@@ -111,7 +111,7 @@ COMMAND = Command(
 )
 
 
-def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, Trainable, bool]:
+def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningTrainable, bool]:
     """The requested run, its trainable, and whether it resumes an interrupted run.
 
     Raises:
@@ -150,7 +150,7 @@ def read(folder: Path) -> SingleRun:
     return SingleRun.of(**given, name=folder.name, results_dir=str(folder.parent))
 
 
-def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, Trainable, bool]:
+def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable, bool]:
     path = Path(folder).expanduser().resolve()
     # The one setting that changes no result, and that a run without enough memory needs.
     rows, tokens = cli_parser.take_all(tokens, "--micro-batch", "a number of rows")

@@ -15,7 +15,7 @@ from sweeps.common import plugins, stop_signals
 from sweeps.common.errors import UserError, is_out_of_memory
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import batch_size_finder, trained_model
 from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch
@@ -24,7 +24,7 @@ from sweeps.training.run_folder import RunFolder
 from sweeps.training.run_settings import LOGS, SingleRun
 
 
-def fit(run: SingleRun, trainable: Trainable, resumes: bool) -> int:
+def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
     """Train, and if that does not fit in memory, print the largest micro-batch that does; the exit status."""
     run = run.changed(results_dir=str(Path(run.results_dir).expanduser().absolute()))
     os.environ[launch.STARTED_IN] = str(Path.cwd())
@@ -43,7 +43,7 @@ def fit(run: SingleRun, trainable: Trainable, resumes: bool) -> int:
     return batch_size_finder.explain(run, trainable, prepared)
 
 
-def _with_data(run: SingleRun, trainable: Trainable) -> SingleRun:
+def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
     """The run with a description of its data.
 
     Raises:
@@ -62,7 +62,7 @@ def _with_data(run: SingleRun, trainable: Trainable) -> SingleRun:
     return dataclasses.replace(run, data=now)
 
 
-def _train(run: SingleRun, trainable: Trainable, prepared: Path | None, resumes: bool) -> int:
+def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None, resumes: bool) -> int:
     params, config = build_params(trainable.params_class, run.params), run.fit_config(trainable)
     with RunFolder(run, config, resumes) as folder, folder.memory_recorded():
         leaving = Leaving()

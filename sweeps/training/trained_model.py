@@ -18,7 +18,7 @@ import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.formatting import shortest
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.kinds.trainer_options import trainer_options_for
 from sweeps.training import fit_loop, trainer
 from sweeps.training.config import FitConfig
@@ -30,7 +30,7 @@ from sweeps.training.weights import ModelState
 
 
 def score_test_rows(
-    trainable: Trainable,
+    trainable: LightningTrainable,
     params: Any,
     config: FitConfig,
     weights: Path,
@@ -60,7 +60,7 @@ def score_test_rows(
 
 
 def load_model(
-    trainable: Trainable,
+    trainable: LightningTrainable,
     params: Any,
     config: FitConfig,
     weights: Path,
@@ -81,7 +81,7 @@ def load_model(
 
 
 def _load_model(
-    trainable: Trainable,
+    trainable: LightningTrainable,
     params: Any,
     config: FitConfig,
     state: ModelState,
@@ -133,7 +133,7 @@ class _Loaded(pl.Callback):
         raise _WeightsLoaded
 
 
-def _model(trainable: Trainable, params: Any, config: FitConfig) -> pl.LightningModule:
+def _model(trainable: LightningTrainable, params: Any, config: FitConfig) -> pl.LightningModule:
     """The model as `Fit` builds it, before the data."""
     torch.set_num_threads(config.threads or 1)
     pl.seed_everything(config.seed, workers=True, verbose=False)
@@ -144,7 +144,7 @@ def _model(trainable: Trainable, params: Any, config: FitConfig) -> pl.Lightning
     return model
 
 
-def _data(trainable: Trainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
+def _data(trainable: LightningTrainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
     """The data as `Fit` builds it."""
     data: Any = trainable.build_data(params, prepared)
     prepare_data.guard(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import Description, Trainable
+from sweeps.kinds.trainable import Description, LightningTrainable
 from sweeps.training import torch_state
 
 
@@ -18,10 +18,10 @@ class TrainableCache:
 
     def __init__(self, trainables: Mapping[str, Description]) -> None:
         self._descriptions = trainables
-        self._loaded: dict[str, tuple[Trainable, torch_state.Settings]] = {}
+        self._loaded: dict[str, tuple[LightningTrainable, torch_state.Settings]] = {}
         self._bare = torch_state.Settings()
 
-    def load(self, name: str) -> Trainable:
+    def load(self, name: str) -> LightningTrainable:
         """The trainable of a name. Imported for the first trial of it, not when the process begins: a
         trainable that can't be imported is a failed trial with a reason, not a lost process."""
         if name not in self._loaded:

@@ -16,7 +16,7 @@ from sweeps.common.yaml_values import field_docs
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.plan.build import make_plan
 from sweeps.space.multi_model import OneSpace
 from sweeps.training import trained_model
@@ -66,7 +66,7 @@ def points(space: OneSpace) -> list[dict[str, Any]]:
     return [dict(point.params) for point in few]
 
 
-def small_params(trainable: Trainable) -> Any:
+def small_params(trainable: LightningTrainable) -> Any:
     """The defaults, with little data; skips where the data is not here."""
     hyperparameters = {field.name for field in dataclasses.fields(trainable.params_class)}
     params = trainable.params_class(
@@ -83,7 +83,7 @@ def small_params(trainable: Trainable) -> Any:
     return params
 
 
-def fit_config(trainable: Trainable, max_epochs: int = 1) -> FitConfig:
+def fit_config(trainable: LightningTrainable, max_epochs: int = 1) -> FitConfig:
     own = trainable.objective
     assert own is not None
     return FitConfig(max_epochs=max_epochs, metric=own.metric, mode=own.mode, precision="32")

@@ -26,7 +26,7 @@ from sweeps.common.objective import Objective
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import OtherData, Trainable
+from sweeps.kinds.trainable import LightningTrainable, OtherData
 from sweeps.training import subprocess_run
 from sweeps.training.config import FitConfig
 from sweeps.training.data import preparation
@@ -222,7 +222,7 @@ def main(file: Path) -> None:
         atomic_io.write(file.with_name(SPEED_FILE), json.dumps(speed))
 
 
-def _with_data_of(setup: Setup, trainable: Trainable, prepared: Path | None) -> Trainable:
+def _with_data_of(setup: Setup, trainable: LightningTrainable, prepared: Path | None) -> LightningTrainable:
     """The trainable with the data of a setup."""
 
     def build_data(params: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common.yaml_values import ParamValue
-from sweeps.kinds.trainable import Trainable
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FitConfig, Strategy
 
 LARGER = 4
@@ -23,7 +23,7 @@ PLAIN = FitConfig(precision="32", strategy="single")
 class LadderConfig:
     """Settings of a ladder."""
 
-    trainable: Trainable
+    trainable: LightningTrainable
     params: Mapping[str, ParamValue]
     seconds: float
     """Time to measure each rung."""
