@@ -39,9 +39,12 @@ class RunContext:
     def of(cls, plan: Plan, record: Record, cluster: Cluster) -> RunContext:
         """The context of a run that begins now."""
         config = plan.config
-        disk = Disk(plan.folder, config.min_free_gb, placement.slots(config, cluster.pcs))
-        for trial in record.live:
-            disk.measure(trial.number)
+        disk = Disk(
+            plan.folder,
+            config.min_free_gb,
+            placement.slots(config, cluster.pcs),
+            checkpoint_bytes=lambda: record.checkpoint_bytes if config.storage is None else 0,
+        )
         end = End(config.time_budget_hours, lambda: record.elapsed_s)
         return cls(plan, record, cluster, end, disk)
 

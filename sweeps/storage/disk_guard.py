@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sweeps.common.formatting import GB, size
-from sweeps.training import checkpoint_store
 
 CHECK_EVERY_S = 1.0
 
@@ -56,6 +55,7 @@ class Disk:
         min_free_gb: space to leave free.
         slots: trials at a time; each may be about to write a checkpoint.
         free: free bytes on the disk of a folder.
+        checkpoint_bytes: size of the largest checkpoint there so far.
     """
 
     def __init__(
@@ -64,12 +64,13 @@ class Disk:
         min_free_gb: float,
         slots: int,
         free: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+        checkpoint_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._folder = folder
         self._least = min_free_gb * GB
         self._slots = slots
         self._free = free
-        self._largest_checkpoint = 0
+        self._checkpoint_bytes = checkpoint_bytes
         self._taken = 0
         self._measuring = TimeShare(0.01, least_s=10)
 
@@ -88,11 +89,6 @@ class Disk:
                 return
         say(f"Continuing: {size(self._free(self._folder))} free.")
 
-    def measure(self, number: int) -> None:
-        """Update the size of a checkpoint from the newest one of a trial."""
-        for newest in checkpoint_store.all_of(checkpoint_store.folder_of(self._folder, number))[:1]:
-            self._largest_checkpoint = max(self._largest_checkpoint, _bytes_of(newest))
-
     def in_words(self, is_last: bool = False) -> str:
         """`disk 3.4 MB used, 250 GB free`; but for the last time measured rarely enough to take 1 % of the
         time."""
@@ -102,7 +98,7 @@ class Disk:
         return f"disk {size(self._taken)} used, {size(self._free(self._folder))} free"
 
     def _needed(self) -> float:
-        return self._least + self._slots * self._largest_checkpoint
+        return self._least + self._slots * self._checkpoint_bytes()
 
     def _has_room(self) -> bool:
         return self._free(self._folder) >= self._needed()

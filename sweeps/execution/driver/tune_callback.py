@@ -138,7 +138,6 @@ class TuneCallback(DriverCallback):
     def on_trial_save(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Note the size of a checkpoint, or why it could not be written."""
         number, checkpoint = trial.config["number"], trial.latest_checkpoint_result
-        self._driver.disk.measure(number)
         saved = saved_of(checkpoint)
         if isinstance(saved, NotSaved):
             self._save_faults[number] = saved

@@ -12,7 +12,6 @@ import pytest
 from sweeps.common.formatting import size
 from sweeps.storage import disk_guard
 from sweeps.storage.disk_guard import Disk, TimeShare
-from sweeps.training import checkpoint_store
 
 MB = 10**6
 
@@ -48,23 +47,11 @@ def waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Waits:
     ) -> tuple[list[str], int]:
         fake, said = FakeDisk(*free_mb), list[str]()
         monkeypatch.setattr(disk_guard.time, "sleep", fake.sleep)
-        under = Disk(tmp_path, 0.001, slots, fake.free)
-        if checkpoint:
-            written(tmp_path, 3, 1, checkpoint)
-            under.measure(3)
+        under = Disk(tmp_path, 0.001, slots, fake.free, lambda: checkpoint)
         under.wait(said.append, lambda: fake.waited >= over_after)
         return said, fake.waited
 
     return wait
-
-
-def written(sweep: Path, trial: int, epoch: int, bytes_: int) -> None:
-    def fill(folder: Path) -> None:
-        (folder / "shards").mkdir()
-        with (folder / "shards" / "weights.pt").open("wb") as file:
-            file.truncate(bytes_)
-
-    checkpoint_store.write(checkpoint_store.folder_of(sweep, trial), epoch, fill)
 
 
 @pytest.mark.parametrize("free_mb", [1.0, 50.0])
@@ -97,24 +84,6 @@ def test_each_slot_may_be_about_to_write_the_largest_checkpoint(waits: Waits) ->
     assert "1.3 MB is needed" in waits(1.29, over_after=1, checkpoint=150_000)[0][0]
     assert waits(1.31, checkpoint=150_000) == ([], 0)
     assert waits(1.31, over_after=1, checkpoint=150_000, slots=3)[1] == 1
-
-
-def test_the_largest_checkpoint_of_any_trial_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeDisk(0.0)
-    monkeypatch.setattr(disk_guard.time, "sleep", fake.sleep)
-    under = Disk(tmp_path, 0.0, 1, fake.free)
-    for trial, epoch, bytes_ in ((0, 1, 300_000), (1, 1, 800_000), (2, 1, 100_000)):
-        written(tmp_path, trial, epoch, bytes_)
-        under.measure(trial)
-    under.measure(7)  # it has none
-    said: list[str] = []
-    under.wait(said.append, lambda: bool(said))
-    assert "800 kB is needed" in said[0]
-    written(tmp_path, 2, 2, 900_000)
-    under.measure(2)  # the newest one of a trial
-    said.clear()
-    under.wait(said.append, lambda: bool(said))
-    assert "900 kB is needed" in said[0]
 
 
 def test_nothing_left_free_for_others_is_no_pause(tmp_path: Path) -> None:
