@@ -6,7 +6,10 @@ the package that it imports and its name for pip.
 
 from __future__ import annotations
 
-from sweeps.record.trials import TrialRow
+from collections.abc import Iterator
+
+from sweeps.common.objective import Objective
+from sweeps.record.trials import EpochRow, TrialRow
 
 
 class NotWritten(Exception):
@@ -28,3 +31,14 @@ class Logger:
 
     def close(self) -> None:
         """End: nothing more is written."""
+
+
+def epochs_with_best(
+    trial: TrialRow, objective: Objective
+) -> Iterator[tuple[int, EpochRow, dict[str, float]]]:
+    """Each epoch of a trial in order, with its metrics and, as `best`, the best score so far."""
+    best: float | None = None
+    for epoch, row in sorted(trial.epochs.items()):
+        if objective.is_better(row.score, best):
+            best = row.score
+        yield epoch, row, {**row.metrics, **({} if best is None else {"best": best})}

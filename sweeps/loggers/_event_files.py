@@ -18,7 +18,7 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.record_writer import masked_crc32c
 
 from sweeps.common.objective import Objective
-from sweeps.loggers import Logger
+from sweeps.loggers import Logger, epochs_with_best
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
 STATUSES = dict.fromkeys(ENDED_WELL, "STATUS_SUCCESS")
@@ -60,12 +60,8 @@ def _events(trial: TrialRow, objective: Objective, known: int | None) -> Iterato
             kind = {bool: "bool_value", str: "string_value"}.get(type(value), "number_value")
             setattr(begin.hparams[name], kind, value)
         yield Event(wall_time=trial.start, summary=_hparams("session_start_info", session_start_info=begin))
-    best: float | None = None
-    for count, (epoch, row) in enumerate(sorted(trial.epochs.items()), start=1):
-        if objective.is_better(row.score, best):
-            best = row.score
+    for count, (epoch, row, scalars) in enumerate(epochs_with_best(trial, objective), start=1):
         if count > (known or 0):
-            scalars = {**row.metrics, **({} if best is None else {"best": best})}
             values = [Summary.Value(tag=name, simple_value=value) for name, value in scalars.items()]
             yield Event(wall_time=row.time, step=epoch, summary=Summary(value=values))
     if trial.status != "unfinished":

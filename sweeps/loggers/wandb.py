@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common import project
-from sweeps.loggers import Logger, NotWritten
+from sweeps.loggers import Logger, NotWritten, epochs_with_best
 from sweeps.record import sweep_info
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
@@ -99,13 +99,6 @@ class Runs(Logger):
 
     def _run_of(self, trial: TrialRow, is_over: bool) -> dict[str, Any]:
         """A trial in the terms of W&B, its epochs in order."""
-        best: float | None = None
-        epochs = []
-        for epoch, row in sorted(trial.epochs.items()):
-            if self._info.objective.is_better(row.score, best):
-                best = row.score
-            scalars = {**row.metrics, **({} if best is None else {"best": best})}
-            epochs.append((epoch, {**scalars, "_timestamp": row.time}))
         more = {"trainable": trial.trainable, "seed": trial.seed}
         log = {} if trial.log is None else {"log": trial.log}
         return {
@@ -114,7 +107,10 @@ class Runs(Logger):
             "group": self._info.name,
             "job_type": "trial" if trial.confirms is None else "rerun",
             "config": _nested({**trial.fixed, **trial.params, **more}),
-            "epochs": epochs,
+            "epochs": [
+                (epoch, {**scalars, "_timestamp": row.time})
+                for epoch, row, scalars in epochs_with_best(trial, self._info.objective)
+            ],
             "summary": {"status": trial.status, "reason": trial.reason, **log, **trial.place},
             "exit_code": int(trial.status not in (*ENDED_WELL, "unfinished")),
             "is_over": is_over,
