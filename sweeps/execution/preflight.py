@@ -22,7 +22,7 @@ from sweeps.plan import disk
 from sweeps.record.sweep_info import Outcome
 from sweeps.space import largest
 from sweeps.space.point import Point
-from sweeps.trial.messages import Finding
+from sweeps.trial.messages import Failed, Finding, OutOfMemory
 
 KEY = "preflight"
 """Of the record: what was found."""
@@ -66,12 +66,12 @@ class Preflight(DriverCallback):
         process.preflight, process.silent_s, self._asked = None, 0.0, None
         if not found or not self._driver.end.is_running:
             return
-        is_certain = not self._driver.record.has_epochs and not found[-1].is_last
-        if is_certain and all(each.is_broken for each in found):
-            if found[-1].traceback:
-                self._driver.say(found[-1].traceback.rstrip())
+        last, is_certain = found[-1].end, not self._driver.record.has_epochs and not found[-1].is_last
+        if is_certain and isinstance(last, Failed):
+            if not last.is_user_error:
+                self._driver.say(last.traceback.rstrip())
             on = f" on {found[-1].pc}" if self._driver.cluster.membership else ""
-            self._driver.end.stop(Outcome.ERROR, f"preflight{on}: {found[-1].reason}")
+            self._driver.end.stop(Outcome.ERROR, f"preflight{on}: {last.reason}")
             return
         self._driver.record.note(KEY, [asdict(each) for each in found])
         for line in lines(self._driver, found):
@@ -118,11 +118,11 @@ def _shown(finding: Finding, on_pc: bool) -> str:
     """What the first steps of a point have shown."""
     where = f"{finding.device} of {size(finding.device_gb * GB)}" if finding.device else "the CPU"
     where += f" of {finding.pc}" if on_pc else ""
-    if finding.is_out_of_memory:
-        becomes = "is infeasible:" if finding.is_infeasible else "runs"
-        return f"on {where}, such a trial {becomes} {finding.reason}"
-    if finding.is_broken:
-        return f"{f'on {where}, ' if on_pc else ''}such a trial will fail: {finding.reason}"
+    if isinstance(end := finding.end, OutOfMemory):
+        becomes = "is infeasible:" if end.micro_batch is None else "runs"
+        return f"on {where}, such a trial {becomes} {end.reason}{end.caution}"
+    if isinstance(end, Failed):
+        return f"{f'on {where}, ' if on_pc else ''}such a trial will fail: {end.reason}"
     epoch = "" if finding.epoch_s is None else f", about {_seconds(finding.epoch_s)} an epoch"
     return f"{size(finding.memory_gb * GB)} on {where}{epoch}"
 

@@ -94,7 +94,7 @@ class Unfit:
 
 
 Failure = Failed | OutOfMemory | Unfit
-End = Finished | Diverged | Left | Failure
+TrialEnd = Finished | Diverged | Left | Failure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class Message:
 
     report: Report | None = None
     """Of an epoch that has ended."""
-    end: End | None = None
+    end: TrialEnd | None = None
     """None: the trial goes on here."""
     is_to_save: bool = False
     place: Mapping[str, Any] = field(default_factory=dict)
@@ -154,13 +154,8 @@ class Finding:
     """Name of the GPU; "" on a CPU."""
     device_gb: float = 0.0
     """Memory of the GPU; 0 on a CPU."""
-    reason: str = ""
-    """Why it does not train as it is; of one that ran out of memory, how it goes on, or why it can't."""
-    traceback: str = ""
-    """Of an error of the user's code."""
-    is_out_of_memory: bool = False
-    is_infeasible: bool = False
-    """Whether it ran out of memory, and goes on with no smaller part of its batch."""
+    end: TrialEnd | None = None
+    """How it ended before its time."""
     memory_gb: float = 0.0
     """At its peak: of the GPU, else of the process."""
     epoch_s: float | None = None
@@ -172,8 +167,8 @@ class Finding:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it went wrong for another reason than memory."""
-        return bool(self.reason) and not self.is_out_of_memory
+        """Whether it raised an error."""
+        return isinstance(self.end, Failed)
 
 
 def message_of(result: Mapping[str, Any] | None) -> Message:

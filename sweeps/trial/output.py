@@ -1,19 +1,15 @@
 """What the process of a trial prints: its standard output and errors, also those of C code and of processes
 that it starts, go to a file on its PC. With each result the sweep takes what the file holds.
 
-The file is bounded also between two results. One of a process that was killed stays, so that its last words
+The file of a process that was killed stays, so that its last words
 can be read, also from another PC; a process that starts later removes it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sys
 import tempfile
-import threading
-import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,19 +21,13 @@ from sweeps.storage import scratch
 
 MOST_BYTES = 64 * 1024
 """Of one result; of more the middle is left out."""
-MOST_ON_DISK_BYTES = 4 * 2**20
-"""Of the file, which is looked at every `LOOK_EVERY_S`: a model that prints per step would fill the disk."""
-LOOK_EVERY_S = 1.0
-LEFT_S = 60.0
+LEFT_S = 600.0
 """For which the file of a process that was killed is left alone: it may still be read."""
 ANSWER_S = 10.0
 """For the answer of another PC."""
 EXIT = "This process ends itself, with exit status "
 _PREFIX, _SUFFIX = "sweeps-trial-", ".out"
-_LEFT_OUT = re.compile(rb"\n\[([\d,]+) bytes are left out\]\n")
 _file: int | None = None
-_lock = threading.Lock()
-"""Held to shorten the file."""
 
 
 def start() -> str:
@@ -52,8 +42,6 @@ def start() -> str:
     for stream in (1, 2):
         os.dup2(_file, stream)
     _note_exits()
-    in_place = os.open(path, os.O_RDWR)
-    threading.Thread(target=_keep_short, args=(in_place,), daemon=True).start()
     return path
 
 
@@ -62,9 +50,8 @@ def take() -> str:
     if _file is None:
         return ""
     _flush()
-    with _lock:
-        if content := _content(_file):
-            os.ftruncate(_file, 0)
+    if content := _content(_file):
+        os.ftruncate(_file, 0)
     return content.decode(errors="replace")
 
 
@@ -117,27 +104,13 @@ def remove(path: str) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _keep_short(file: int) -> None:
-    """Leave out the middle of the file again and again; what is printed in that very moment may get lost."""
-    while True:
-        time.sleep(LOOK_EVERY_S)
-        with _lock, contextlib.suppress(OSError):  # the disk is full
-            os.utime(file)  # alive: `remove_left` counts from the end of a process, not from what it printed
-            if os.fstat(file).st_size > MOST_ON_DISK_BYTES:
-                content = _content(file)
-                os.pwrite(file, content, 0)  # after a cut to nothing, what is printed now would come first
-                os.ftruncate(file, len(content))
-
-
 def _content(file: int) -> bytes:
     """What a file holds, without its middle where it is too long."""
     size, half = os.fstat(file).st_size, MOST_BYTES // 2
     if size <= MOST_BYTES:
         return os.pread(file, size, 0)
-    head, tail, left_out = os.pread(file, half, 0), os.pread(file, half, size - half), size - 2 * half
-    if before := _LEFT_OUT.match(os.pread(file, 100, half)):  # by `_keep_short`
-        left_out += int(before[1].replace(b",", b"")) - len(before[0])
-    return head + f"\n[{left_out:,} bytes are left out]\n".encode() + tail
+    head, tail = os.pread(file, half, 0), os.pread(file, half, size - half)
+    return head + f"\n[{size - 2 * half:,} bytes are left out]\n".encode() + tail
 
 
 def _flush() -> None:

@@ -15,7 +15,7 @@ import torch
 from sweeps.common.formatting import GB
 from sweeps.training import first_steps
 from sweeps.training.first_steps import FirstSteps
-from sweeps.trial.messages import End, Failed, Finding, Left, OutOfMemory, Unfit
+from sweeps.trial.messages import Failed, Finding, Left, OutOfMemory, Unfit
 from sweeps.trial.runner import NO_TRIAL, TrialRunner, gpu_name
 
 
@@ -61,16 +61,6 @@ def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding | None:
         memory_gb=costs.get("gpu_memory_gb", costs.get("memory_gb", 0.0)),
         checkpoint_bytes=checkpoint_bytes,
         is_last=runner.is_broken,
-        **_shown(message.end, steps),
+        end=message.end,
+        epoch_s=None if isinstance(message.end, Failed | OutOfMemory) else steps.epoch_s,
     )
-
-
-def _shown(end: End | None, steps: FirstSteps) -> dict[str, Any]:
-    """How long an epoch takes, or why a point does not train as it is, as `Finding` has it."""
-    match end:
-        case OutOfMemory(reason=reason, micro_batch=rows, caution=caution):
-            return {"reason": reason + caution, "is_out_of_memory": True, "is_infeasible": rows is None}
-        case Failed(reason=reason, traceback=text, is_user_error=is_user_error):
-            return {"reason": reason, "traceback": "" if is_user_error else text}
-        case _:
-            return {"epoch_s": steps.epoch_s}

@@ -39,7 +39,6 @@ from sweeps.trial.messages import (
     BROKEN,
     UNUSABLE,
     Diverged,
-    End,
     Failed,
     Failure,
     Finished,
@@ -48,6 +47,7 @@ from sweeps.trial.messages import (
     NotSaved,
     OutOfMemory,
     Saved,
+    TrialEnd,
     failure_of,
     give_up,
     remedied,
@@ -251,7 +251,7 @@ class TrialRunner:
         if found.notice:
             self._notices.append(f"epoch {found.epoch}: {found.notice}")
         bad = [name for name, value in judged.items() if not math.isfinite(value)]
-        end: End | None = None
+        end: TrialEnd | None = None
         if bad:
             end = Diverged(why_diverged(bad[0], found.epoch, judged[bad[0]]))
         elif found.epoch >= self._job.fit.max_epochs:
@@ -271,7 +271,7 @@ class TrialRunner:
         return found
 
     def _message(
-        self, report: Report | None = None, end: End | None = None, *, is_to_save: bool = False
+        self, report: Report | None = None, end: TrialEnd | None = None, *, is_to_save: bool = False
     ) -> Message:
         """A message, with what there is to tell besides."""
         self._has_ended = end is not None and not isinstance(end, Left)

@@ -30,10 +30,11 @@ from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.trial import output
-from sweeps.trial.messages import Finding
+from sweeps.trial.messages import Failed, Finding, Finished, OutOfMemory, TrialEnd
 from tests.conftest import propose
 from tests.support.drivers import said
 
+FINISHED = Finished()
 TWO_PCS: Any = SimpleNamespace(pcs=(PC(1, 0), PC(1, 0)))
 """As a membership answers."""
 
@@ -75,10 +76,12 @@ class Trainer:
         self.preflight = SimpleNamespace(remote=lambda config: findings)
 
 
-def found_on(pc: str, reason: str = "", **more: Any) -> list[Finding]:
-    return [
-        Finding(trainable="early", params={"size": 4, "lr": 0.1}, pc=pc, device="", reason=reason, **more)
-    ]
+def found_on(pc: str, end: TrialEnd = FINISHED, **more: Any) -> list[Finding]:
+    return [Finding(trainable="early", params={"size": 4, "lr": 0.1}, pc=pc, device="", end=end, **more)]
+
+
+def failed(reason: str, traceback: str = "Traceback ...\n") -> Failed:
+    return Failed(reason=reason, traceback=traceback)
 
 
 class Sweep:
@@ -134,7 +137,7 @@ class Sweep:
 def test_one_process_is_asked(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
     sweep.start(found_on("pc1", memory_gb=0.5, epoch_s=0.98, checkpoint_bytes=10**6))
-    other = sweep.start(found_on("pc1", "it is not asked"))
+    other = sweep.start(found_on("pc1", failed("it is not asked")))
     assert not sweep.is_asked(other)
     sweep.turn()
     told = said(sweep.driver)
@@ -146,7 +149,7 @@ def test_one_process_is_asked(tmp_path: Path) -> None:
 
 def test_where_no_point_trains_the_sweep_ends(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path)
-    sweep.start(found_on("pc1", "RuntimeError: no", traceback="Traceback ...\n"))
+    sweep.start(found_on("pc1", failed("RuntimeError: no")))
     sweep.turn()
     assert sweep.end == ("error", "preflight: RuntimeError: no")
     assert said(sweep.driver) == ["Traceback ..."]
@@ -157,7 +160,7 @@ def test_where_a_point_leaves_none_of_the_others_a_process_it_is_told_and_the_sw
     tmp_path: Path,
 ) -> None:
     sweep = Sweep(tmp_path)
-    sweep.start(found_on("pc1", "RuntimeError: CUDA error", is_last=True))
+    sweep.start(found_on("pc1", failed("RuntimeError: CUDA error"), is_last=True))
     sweep.turn()
     assert sweep.end == ("running", "")
     assert said(sweep.driver)[0] == "Preflight   size=4: such a trial will fail: RuntimeError: CUDA error"
@@ -165,7 +168,7 @@ def test_where_a_point_leaves_none_of_the_others_a_process_it_is_told_and_the_sw
 
 def test_in_a_cluster_the_pc_is_named(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, TWO_PCS)
-    sweep.start(found_on("pc2", "RuntimeError: no"))
+    sweep.start(found_on("pc2", failed("RuntimeError: no")))
     sweep.turn()
     assert sweep.end == ("error", "preflight on pc2: RuntimeError: no")
 
@@ -181,7 +184,7 @@ def test_where_nothing_was_found_out_it_goes_on(is_lost: bool, lost: Any, tmp_pa
 
 def test_once_a_trial_has_an_epoch_it_is_over(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, TWO_PCS)
-    sweep.start(found_on("pc2", "RuntimeError: no"))
+    sweep.start(found_on("pc2", failed("RuntimeError: no")))
     propose(sweep.record, {"size": 1})
     sweep.record.report(0, 1, 0.5, {}, 1.0)
     sweep.turn()
@@ -222,7 +225,7 @@ def test_the_hours_are_those_of_the_trials_that_run_at_a_time(
 )
 def test_one_that_does_not_fit_says_what_comes_of_it(is_infeasible: bool, told: str, tmp_path: Path) -> None:
     _, _, why = told.partition("infeasible: " if is_infeasible else "runs ")
-    found = found_on("pc1", why, is_out_of_memory=True, is_infeasible=is_infeasible)
+    found = found_on("pc1", OutOfMemory(reason=why, traceback="", micro_batch=None if is_infeasible else 8))
     assert next(lines(Sweep(tmp_path).driver, found)) == f"Preflight   {told}"
 
 

@@ -28,7 +28,6 @@ from sweeps.training.report import Report
 from sweeps.trial.messages import (
     SAVED,
     Diverged,
-    End,
     Failed,
     Finished,
     Left,
@@ -36,6 +35,7 @@ from sweeps.trial.messages import (
     NotSaved,
     OutOfMemory,
     Saved,
+    TrialEnd,
     Unfit,
 )
 from tests.conftest import propose
@@ -78,7 +78,7 @@ class Keeping:
         score: float,
         save: Callable[[Path], None] | None = None,
         fault: str = "",
-        end: End = FINISHED,
+        end: TrialEnd = FINISHED,
         output: str = "",
     ) -> bool:
         """A trial from its first epoch to its end; whether its weights were asked for at the end."""

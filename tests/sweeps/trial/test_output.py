@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.trial import output
-from sweeps.trial.output import EXIT, LEFT_S, MOST_BYTES, MOST_ON_DISK_BYTES
+from sweeps.trial.output import EXIT, LEFT_S, MOST_BYTES
 
 PRINTS = """
 import os, subprocess, sys
@@ -59,38 +58,6 @@ def test_nothing_is_taken_where_nothing_is_kept() -> None:
 def test_each_line_names_the_worker_that_printed_it() -> None:
     assert output.marked("one\ntwo", 3) == "[worker 3] one\n[worker 3] two\n"
     assert output.marked("", 3) == ""
-
-
-PRINTS_MUCH = """
-import os, sys, time
-from sweeps.trial import output
-before = os.dup(1)
-path = output.start()
-os.write(1, b"first\\n")
-for turn in range(2):
-    os.write(1, b"x" * (output.MOST_ON_DISK_BYTES + 1))
-    while os.stat(path).st_size > output.MOST_ON_DISK_BYTES:
-        time.sleep(0.01)
-os.write(1, b"\\nlast\\n")
-if sys.argv[1] == "take":
-    os.write(before, output.take().encode())
-    output.remove(path)
-else:
-    os.write(before, path.encode())
-"""
-
-
-@pytest.mark.parametrize("reader", ["take", "last_words"])
-def test_the_file_is_bounded_between_two_results(reader: str) -> None:
-    """It is shortened twice before it is read, and the bytes that are left out are counted rightly."""
-    command = [sys.executable, "-c", PRINTS_MUCH, reader]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    text = done.stdout if reader == "take" else output.last_words(done.stdout)
-    assert text.startswith("first\nxxx")
-    assert text.endswith("xxx\nlast\n")
-    ((left_out,),) = [re.findall(r"\n\[([\d,]+) bytes are left out\]\n", text)]
-    printed = 2 * (MOST_ON_DISK_BYTES + 1) + len("first\n\nlast\n")
-    assert int(left_out.replace(",", "")) == printed - MOST_BYTES
 
 
 WAITS = """

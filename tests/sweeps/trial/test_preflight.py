@@ -17,7 +17,17 @@ from sweeps.training.config import FitConfig
 from sweeps.training.profiling import memory
 from sweeps.trial import preflight
 from sweeps.trial.job import Job
-from sweeps.trial.messages import Failed, Failure, Finding, Left, WorkerFailed, WorkerUnfit, message_of, unfit
+from sweeps.trial.messages import (
+    Failed,
+    Failure,
+    Finding,
+    Left,
+    OutOfMemory,
+    WorkerFailed,
+    WorkerUnfit,
+    message_of,
+    unfit,
+)
 from sweeps.trial.runner import TrialRunner
 from sweeps.trial.trainable import SweepTrial
 from sweeps.trial.worker_group import WorkerGroup
@@ -66,7 +76,7 @@ def test_a_point_that_trains_says_what_it_takes_also_on_a_full_disk(
     monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
     runner = TrialRunner(job_of("trainables.digits_mlp", "val_acc", tmp_path))
     one = the_one(found_of(runner, lr=0.1, momentum=0.9, hidden=512))
-    assert (one.reason, one.is_broken, one.device) == ("", False, "")
+    assert (one.end, one.device) == (None, "")
     assert one.epoch_s is not None
     assert one.epoch_s > 0
     assert one.memory_gb > 0
@@ -103,15 +113,15 @@ def test_nor_where_the_pc_of_another_worker_can_train_none(tmp_path: Path) -> No
 def test_a_point_that_raises_is_broken_and_not_retried(tmp_path: Path) -> None:
     runner = TrialRunner(job_of("tests.faulty.early", "score", tmp_path))
     one = the_one(found_of(runner, fault="step"))
-    assert one.is_broken
-    assert one.reason == "RuntimeError: the toy can't take a step"
-    assert one.traceback.count("the toy can't take a step") == 2, "its line, and its text"
+    assert isinstance(one.end, Failed)
+    assert one.end.reason == "RuntimeError: the toy can't take a step"
+    assert one.end.traceback.count("the toy can't take a step") == 2, "its line, and its text"
 
 
-def test_a_user_s_mistake_has_no_traceback(tmp_path: Path) -> None:
+def test_a_user_s_mistake_is_known_as_such(tmp_path: Path) -> None:
     one = the_one(found_of(TrialRunner(job_of("tests.faulty.early", "score", tmp_path)), fault="mute"))
-    assert one.is_broken
-    assert one.traceback == ""
+    assert isinstance(one.end, Failed)
+    assert one.end.is_user_error
 
 
 def test_the_trial_s_own_point_is_tried_where_one_is_broken(tmp_path: Path) -> None:
@@ -140,7 +150,7 @@ def test_what_was_copied_for_the_first_steps_is_told_by_the_trial_after_them(tmp
     data: Any = Copied(prepare_small(stepwise, stepwise.Params(), tmp_path / "prepared"))
     job = job_of("tests.faulty.stepwise", "val_loss", tmp_path)
     runner = TrialRunner(replace(job, prepared={("net", ()): data}))
-    assert the_one(found_of(runner)).reason == ""
+    assert the_one(found_of(runner)).end is None
     runner.begin(config())
     assert runner.step().notices == ("64 MB of prepared data copied to pc1 first, in 9 s",)
     assert runner.step().notices == ()
@@ -160,8 +170,9 @@ def test_one_out_of_memory_says_how_it_goes_on_or_why_it_can_not(
     case: str, is_infeasible: bool, why: str, tmp_path: Path
 ) -> None:
     one = the_one(found_of(TrialRunner(job_of("tests.faulty.hungry", "val_loss", tmp_path)), case=case))
-    assert (one.is_out_of_memory, one.is_infeasible, one.is_broken) == (True, is_infeasible, False)
-    assert why in one.reason
+    assert isinstance(one.end, OutOfMemory)
+    assert (one.end.micro_batch is None, one.is_broken) == (is_infeasible, False)
+    assert why in one.end.reason + one.end.caution
 
 
 def trial_of(job: Job, **params: Any) -> Any:
@@ -190,7 +201,7 @@ def test_behind_one_that_spoils_the_process_no_other_is_tried_and_the_trial_does
     answers = itertools.chain([True], itertools.repeat(False))  # before the point, and behind it
     monkeypatch.setattr(memory, "free", lambda: next(answers))
     found = trial.preflight(config(fault="step"))
-    assert [each.reason for each in found] == ["RuntimeError: the toy can't take a step"]
+    assert [each.is_broken for each in found] == [True]
     assert found[0].is_last
     assert not trial._waits
 
@@ -202,5 +213,5 @@ def test_the_failure_of_another_worker_is_told_as_its_own(tmp_path: Path) -> Non
         job, Failed(reason="RuntimeError: no GPU (in another worker, on pc2)", traceback="")
     )
     one = the_one(found_of(runner))
-    assert one.is_broken
-    assert one.reason == "RuntimeError: no GPU (in another worker, on pc2)"
+    assert isinstance(one.end, Failed)
+    assert one.end.reason == "RuntimeError: no GPU (in another worker, on pc2)"
