@@ -7,16 +7,15 @@ had. A later point is valid only if it follows the same rules.
 from __future__ import annotations
 
 import dataclasses
-import math
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.trial import FixedTrial
 
 from sweeps.common.errors import UserError
@@ -37,15 +36,27 @@ from sweeps.space.domain import Form
 from sweeps.space.flat import SWEPT_AND_FIXED
 from sweeps.space.numeric_range import Range, Suggests
 from sweeps.space.optuna_space import choices_of, range_of
-from sweeps.space.point import InvalidPoint, Point, TrialProxy
+from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
 SAMPLES = 200
 """Points that are sampled before the start."""
 
 Define = Callable[[Any], object]
 """A user's `suggest`."""
-Kind = tuple[str, bool, tuple[Any, ...]]
-"""float, int or categorical, whether on a log scale, and the choices: Optuna needs these to stay the same."""
+
+
+class Kind(NamedTuple):
+    """What of a hyperparameter must be the same in all points: Optuna can't model it otherwise."""
+
+    name: str
+    """float, int or choice."""
+    is_log: bool = False
+    choices: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}{', log' if self.is_log else ''}{f' of {[*self.choices]}' if self.choices else ''}"
+        )
 
 
 class _RecordingTrial(TrialProxy):
@@ -70,7 +81,7 @@ class _RecordingTrial(TrialProxy):
     def _number(self, name: str, asked: Range) -> float:
         call = f"suggest_{'int' if asked.is_whole else 'float'}({name!r}, {asked.low!r}, {asked.high!r})"
         value = self._answered(name, call, lambda: asked.suggested(self._trial, name))
-        self.kinds[name] = "int" if asked.is_whole else "float", asked.is_log, ()
+        self.kinds[name] = Kind("int" if asked.is_whole else "float", asked.is_log)
         return float(value)
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
@@ -82,7 +93,7 @@ class _RecordingTrial(TrialProxy):
             of_sweep = [held(value, self._hints[name]) for value in choices]
         call = f"suggest_categorical({name!r}, {of_sweep!r})"
         value = self._answered(name, call, lambda: self._trial.suggest_categorical(name, of_sweep))
-        self.kinds[name] = "categorical", False, tuple(of_sweep)
+        self.kinds[name] = Kind("choice", choices=tuple(of_sweep))
         return choices[of_sweep.index(value)]
 
     def _answered(self, name: str, call: str, ask: Callable[[], Any]) -> Any:
@@ -114,7 +125,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class ConditionalSpace:
+class ConditionalSpace(Space):
     """The `suggest` of a file, what its samples had, and the fixed hyperparameters."""
 
     define: Define
@@ -126,6 +137,8 @@ class ConditionalSpace:
     """Params of the trainable."""
     trainable: str = ""
     """Its name, as it was given to the sweep."""
+    kinds: dict[str, Kind] = dataclasses.field(default_factory=dict)
+    """Of each hyperparameter in the first point that had it."""
     seen: Mapping[str, Seen] = dataclasses.field(default_factory=dict)
     dimensions: int = 0
 
@@ -134,12 +147,6 @@ class ConditionalSpace:
 
     def draw(self, seeds: tuple[int, ...]) -> Point:
         return self.suggest(random_trial(seeds))
-
-    def grid(self) -> Iterator[Point]:
-        return iter(())
-
-    def size(self) -> float:
-        return math.inf
 
     def suggest(self, trial: Suggests) -> Point:
         asked = _RecordingTrial(trial, hints_of(self.params_class))
@@ -156,9 +163,6 @@ class ConditionalSpace:
             )
             raise InvalidPoint({"returned": f"suggest returned {returned!r}; {text}"})
         return self._point(asked)
-
-    def names(self, point: Point) -> dict[str, ParamValue]:
-        return dict(point.params)
 
     def describe(self) -> dict[str, str]:
         """Hyperparameter to the range that the samples had, and how many of them had it."""
@@ -178,8 +182,11 @@ class ConditionalSpace:
                 faults[name] = f"{name}: {SWEPT_AND_FIXED}"
             elif fault := type_fault(value, hints[name]):
                 faults[name] = f"{name}: {value!r}: {fault}"
-            elif name in self.seen and asked.kinds[name] != _kind(self.seen[name].distributions[0]):
-                faults[name] = f"{name}: its kind or its choices differ from the samples before the start"
+            elif (kind := asked.kinds[name]) != (first := self.kinds.setdefault(name, kind)):
+                faults[name] = (
+                    f"{name}: it changes from point to point: {first}, then {kind}. Only a range may change; "
+                    "take a hyperparameter for each kind or list of choices"
+                )
         if faults:
             raise InvalidPoint(faults)
         params = {name: held(value, hints[name]) for name, value in values.items()}
@@ -246,9 +253,6 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
             found.setdefault(name, []).append(distribution)
         if fault := _fault_of_replay(space, point, trial):
             faults.setdefault("again", fault)
-    for name, distributions in found.items():
-        if fault := _fault_of_change(distributions):
-            faults.setdefault(name, f"{name}: {fault}")
     if not found and not faults:
         call = "trial.suggest_float('lr', 1e-3, 0.1)"
         faults["nothing"] = f"suggest: it must suggest at least one hyperparameter, such as {call}"
@@ -270,27 +274,6 @@ def _fault_of_replay(space: ConditionalSpace, point: Point, asked: optuna.Trial)
     if again == first:
         return ""
     return f"suggest: the same values gave {first}, then {again}; it must depend on the trial's values alone"
-
-
-def _fault_of_change(distributions: Sequence[BaseDistribution]) -> str:
-    """What of a hyperparameter changes between points and must not; "" when nothing does."""
-    kinds = list(dict.fromkeys(map(_kind, distributions)))
-    if len(kinds) == 1:
-        return ""
-    if all(name == "categorical" for name, _, _ in kinds):
-        first, second = ([*choices] for _, _, choices in kinds[:2])
-        return (
-            f"its choices change from point to point: {first}, then {second}. Optuna can't model "
-            "that: take a range, or a hyperparameter for each list of choices"
-        )
-    named = dict.fromkeys(name + (", log" if log else "") for name, log, _ in kinds)
-    return f"its kind changes from point to point: {', then '.join(named)}. Only a range may change"
-
-
-def _kind(distribution: BaseDistribution) -> Kind:
-    name = type(distribution).__name__.removesuffix("Distribution").lower()
-    choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
-    return name, bool(getattr(distribution, "log", False)), tuple(choices)
 
 
 def _line(error: BaseException) -> str:

@@ -29,13 +29,13 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.space import overrides
 from sweeps.space.domain import Domain, Form, converted
 from sweeps.space.numeric_range import Suggests, clean
-from sweeps.space.point import InvalidPoint, Point
+from sweeps.space.point import InvalidPoint, Point, Space
 
 SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 
 
 @dataclass(frozen=True)
-class FlatSpace:
+class FlatSpace(Space):
     """A checked SPACE and the fixed hyperparameters: every point has the same hyperparameters."""
 
     domains: Mapping[str, Domain]

@@ -12,14 +12,14 @@ import numpy as np
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space import conditional, flat
 from sweeps.space.numeric_range import Range, Suggests
-from sweeps.space.point import Point, TrialProxy
+from sweeps.space.point import Point, Space, TrialProxy
 
 OneSpace = flat.FlatSpace | conditional.ConditionalSpace
 """The space of one model."""
 
 
 @dataclass(frozen=True)
-class SeveralSpaces:
+class SeveralSpaces(Space):
     """The spaces of several models: first which model, then its point.
 
     Hyperparameters of the same name mean different things in different models, so Optuna has each as

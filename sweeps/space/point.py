@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space.numeric_range import Range, Suggests
@@ -67,17 +68,18 @@ class TrialProxy(ABC):
         """Answer with one of the choices."""
 
 
-class Space(Protocol):
+class Space(ABC):
     """What searchers use of a space, whichever way it is written."""
 
+    is_conditional: ClassVar[bool]
+    """Whether points differ in which hyperparameters they have."""
+
     @property
+    @abstractmethod
     def dimensions(self) -> int:
         """Most hyperparameters that a point has."""
 
-    @property
-    def is_conditional(self) -> bool:
-        """Whether points differ in which hyperparameters they have."""
-
+    @abstractmethod
     def draw(self, seeds: tuple[int, ...]) -> Point:
         """One random point; the same seeds draw the same point.
 
@@ -85,12 +87,7 @@ class Space(Protocol):
             InvalidPoint: the drawn values are not a point of the space.
         """
 
-    def grid(self) -> Iterator[Point]:
-        """Every point of a finite space; none where points can't be listed."""
-
-    def size(self) -> float:
-        """Number of points; infinite where they can't be listed."""
-
+    @abstractmethod
     def suggest(self, trial: Suggests) -> Point:
         """The point of the values that a trial suggests.
 
@@ -98,12 +95,21 @@ class Space(Protocol):
             InvalidPoint: the values are not a point of the space.
         """
 
+    def grid(self) -> Iterator[Point]:
+        """Every point of a finite space; none where points can't be listed."""
+        return iter(())
+
+    def size(self) -> float:
+        """Number of points; infinite where they can't be listed."""
+        return math.inf
+
     def names(self, point: Point) -> dict[str, ParamValue]:
         """A point's hyperparameters by the names that `suggest` asks for.
 
         Raises:
             KeyError: the point is of another space.
         """
+        return dict(point.params)
 
 
 class InvalidPoint(ValueError):

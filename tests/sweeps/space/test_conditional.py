@@ -172,8 +172,8 @@ MISTAKES: list[tuple[Any, str]] = [
     (none_as_a_choice, "kind: None: must be text"),
     (refused_by_params, "suggest gave width_2=13: width_2 13: brings bad luck"),
     (of_nothing, "suggest: it must suggest at least one hyperparameter"),
-    (with_changing_choices, "kind: its choices change from point to point: ['relu'"),
-    (of_a_changing_kind, "lr: its kind changes from point to point: float"),
+    (with_changing_choices, "kind: it changes from point to point: choice of ['relu'"),
+    (of_a_changing_kind, "lr: it changes from point to point: float"),
     (by_chance, "suggest: the same values gave {"),
     (that_raises, "suggest: KeyError: 'no such layer' ("),
     (that_raises_now_and_then, "suggest: ValueError: math domain error ("),
@@ -274,7 +274,7 @@ def test_choices_that_change_after_the_samples_are_no_point(monkeypatch: pytest.
     drawn = [(0, number, 0) for number in range(SAMPLES)]
     refused = [seeds for seeds in drawn if _refuses(space, seeds)]
     assert 0 < len(refused) < SAMPLES / 10
-    with pytest.raises(InvalidPoint, match="kind: its kind or its choices differ from the samples"):
+    with pytest.raises(InvalidPoint, match="kind: it changes from point to point"):
         space.draw(refused[0])
 
 
