@@ -18,7 +18,7 @@ from sweeps.common.errors import reason_of
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.loggers import Logger, NotWritten
-from sweeps.record.journal_reader import ReadOnlyJournal
+from sweeps.record.journal import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.trials import row_of
 

@@ -9,7 +9,7 @@ from sweeps.cluster import placement, session
 from sweeps.common.formatting import count, pairs, shown_path
 from sweeps.common.param_types import shown
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import confirmation, disk
+from sweeps.plan import disk
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.space.point import Point
@@ -30,7 +30,7 @@ def describe(plan: Plan) -> str:
         *_wrapped("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, each of at most {count(config.max_epochs, 'epoch')}"),
         ("epochs", _epochs(plan)),
-        *(_wrapped("confirm", confirmation.describe(config)) if config.confirm else []),
+        *(_wrapped("confirm", describe_confirmation(config)) if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", shown_path(plan.folder)),
         *(_wrapped("disk", _disk(plan)) if config.resume is None else []),
@@ -119,3 +119,25 @@ def _describe_trial(config: SweepConfig, gpus: float | None) -> str:
     each = count(config.cpus_per_trial, "CPU") + ("" if gpus is None else f" and {count(gpus, 'GPU')}")
     workers = config.workers_per_trial
     return each if workers == 1 else f"{workers} workers ({each} per worker)"
+
+
+def describe_confirmation(config: SweepConfig) -> str:
+    """The reruns and their cost, for the plan."""
+    if config.objectives.are_several:
+        seeds = count(config.confirm, "new seed")
+        text = f"train each trial of the front again with {seeds}, {config.max_epochs} epochs each"
+        return text + _in_budget(config)
+    top, epochs = min(config.confirm_top, config.num_trials or config.confirm_top), config.max_epochs
+    runs = top * config.confirm
+    which = f"the best {count(top, 'trial')}" if top > 1 else "the best trial"
+    each = " each" if top > 1 else ""
+    text = (
+        f"train {which} again with {count(config.confirm, 'new seed')}{each}: "
+        f"{runs} x {epochs} = {runs * epochs:,} more epochs"
+    )
+    return text + _in_budget(config)
+
+
+def _in_budget(config: SweepConfig) -> str:
+    budget = config.time_budget_hours
+    return "" if budget is None else f"; --time-budget-hours {budget:g} includes them"

@@ -16,6 +16,7 @@ from sweeps.kinds.lightning import STATIC_METRICS
 from sweeps.plan.models import Model
 from sweeps.record.constraints import why_missed
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Confirmation
 from sweeps.record.trials import Earlier, Ending, TrialRow, Waits
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
@@ -74,6 +75,12 @@ class Plan:
             return Ending("failed", f"{STATIC_METRICS} raises {reason_of(error)}")
         why = why_missed(self.config.objectives, metrics)
         return Ending("infeasible", why, metrics) if why else None
+
+    @property
+    def confirmation(self) -> Confirmation | None:
+        """The reruns that are asked for."""
+        config = self.config
+        return Confirmation(config.confirm_top, config.confirm) if config.confirm else None
 
     def new_tries(self, record: Record) -> list[Point]:
         """The points of --try that the record does not have yet."""

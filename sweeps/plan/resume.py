@@ -14,7 +14,8 @@ from sweeps.config.control_commands import SETTABLE
 from sweeps.config.next_commands import control_command, repeat_command, resume_command
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.yaml_files import refuse_other
-from sweeps.plan import confirmation, disk
+from sweeps.plan import disk
+from sweeps.plan.describe import describe_confirmation
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.plan.run_start import decided_end
@@ -41,7 +42,7 @@ def check(plan: Plan, record: Record) -> ResumeState:
     before, config = record.info.identity["settings"], plan.config
     refuse_other(config.flat(), before)
     more_trials = (config.num_trials or 0) > before["num_trials"] or plan.new_tries(record)
-    has_more = more_trials or confirmation.asked(config) != record.info.confirm
+    has_more = more_trials or plan.confirmation != record.info.confirm
     is_finished = record.info.outcome is Outcome.FINISHED and not has_more
     if is_finished and not retention.is_best_folder_lost(record, plan.storage):
         return ResumeState(_finished(plan, record), is_finished=True)
@@ -97,7 +98,7 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
     to_come = round(wanted - len(record.searched))
     lines = [f"\nResuming {plan.config.name}: {ended} ended, {searched} unfinished, {to_come} to come"]
     if plan.config.confirm:
-        lines.append(f"  then {confirmation.describe(plan.config)}")
+        lines.append(f"  then {describe_confirmation(plan.config)}")
     lines.append(f"  disk: {disk.describe(plan, record.checkpoint_bytes)}")
     if record.cut_bytes:
         lines.append(f"  the last {record.cut_bytes:,} bytes of the record are incomplete and are removed")

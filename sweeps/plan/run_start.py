@@ -10,7 +10,7 @@ from sweeps.common import atomic_io
 from sweeps.common.param_types import shown
 from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
-from sweeps.plan import confirmation, models
+from sweeps.plan import models
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
@@ -34,7 +34,7 @@ def begin_run(plan: Plan, record: Record) -> None:
         record.note("sampled_space", sampled)
     atomic_io.write(plan.folder / SWEEP_FILE, to_yaml(plan.config))
     record.note("outcome", Outcome.RUNNING)
-    if (asked := confirmation.asked(plan.config)) != record.info.confirm:
+    if (asked := plan.confirmation) != record.info.confirm:
         record.note("confirm", None if asked is None else dataclasses.asdict(asked))
     record.start_clock()
     settle(plan, record)

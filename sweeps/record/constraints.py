@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from sweeps.common.formatting import short
@@ -13,15 +12,13 @@ from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 MISSES = "misses the constraint"
 FIRST = 10
 """Trials after which it is told that none has met the constraints."""
-MOST_DIGITS = 17
-"""That tell any number from any other."""
 
 
 def why_missed(objectives: Objectives, metrics: Mapping[str, float]) -> str:
     """`params_m 7.2 misses the constraint params_m<=5`, of each that is missed by metrics; "" where none is.
     One whose metric is not among them is not judged."""
     return "; ".join(
-        f"{each.metric} {_in_digits(metrics[each.metric], each)} {MISSES} {each}"
+        f"{each.metric} {_shown(metrics[each.metric], each)} {MISSES} {each}"
         for each in objectives.constraints
         if _is_missed_by(each, metrics)
     )
@@ -95,13 +92,10 @@ def _nearest(constraint: Constraint, missed: list[TrialRow], objectives: Objecti
     if not found:
         return ""
     nearest = min(found, key=constraint.excess)[constraint.metric]
-    return f"{constraint} (the nearest was {_in_digits(nearest, constraint)})"
+    return f"{constraint} (the nearest was {_shown(nearest, constraint)})"
 
 
-def _in_digits(value: float, constraint: Constraint) -> str:
+def _shown(value: float, constraint: Constraint) -> str:
     """A value that misses a constraint, in as many digits as show that."""
-    if not math.isfinite(value):
-        return str(value)
-    texts = (short(value), *(f"{value:.{digits}g}" for digits in range(5, MOST_DIGITS)))
-    shows = (text for text in texts if constraint.excess({constraint.metric: float(text)}))
-    return next(shows, f"{value:.{MOST_DIGITS}g}")
+    text = short(value)
+    return text if constraint.excess({constraint.metric: float(text)}) else str(value)

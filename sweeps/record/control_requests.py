@@ -171,13 +171,19 @@ def _withdraw(sent: Path) -> bool:
 
 def fault_of(folder: Path) -> str:
     """Why a folder of requests is not this user's alone; "" where it is."""
+    shown = shown_path(folder)
     try:
         found = folder.lstat()
     except OSError as error:
-        return f"{shown_path(folder)}: {error.strerror}"
+        return f"{shown}: {error.strerror}"
     if not stat.S_ISDIR(found.st_mode):
-        return f"{shown_path(folder)}: must be a folder"
-    return _fault(found, shown_path(folder), "700")
+        return f"{shown}: must be a folder"
+    if found.st_uid != os.geteuid():
+        return f"{shown}: belongs to user {found.st_uid}; it must belong to the user that runs the sweep"
+    if found.st_mode & _OTHERS:
+        now = f"{stat.S_IMODE(found.st_mode):o}"
+        return f"{shown}: others can use it (mode {now}), so no command is taken: chmod 700 {shown}"
+    return ""
 
 
 def _refuse_others(folder: Path) -> None:
@@ -185,23 +191,8 @@ def _refuse_others(folder: Path) -> None:
         raise UserError(f"{shown_path(folder)}: belongs to user {owner}; only its owner can steer the sweep")
 
 
-def _fault(found: os.stat_result, shown: str, mode: str) -> str:
-    if found.st_uid != os.geteuid():
-        return f"{shown}: belongs to user {found.st_uid}; it must belong to the user that runs the sweep"
-    if found.st_mode & _OTHERS:
-        now = f"{stat.S_IMODE(found.st_mode):o}"
-        return f"{shown}: others can use it (mode {now}), so no command is taken: chmod {mode} {shown}"
-    return ""
-
-
 def _words(path: Path) -> tuple[str, ...]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("not a file")
-        if fault := _fault(found, "this request", "600"):
-            raise ValueError(fault)
+    with path.open("rb") as file:
         content = json.loads(file.read(MOST_BYTES))
     words = content.get("words") if isinstance(content, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):

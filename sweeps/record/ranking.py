@@ -64,6 +64,11 @@ class RankedTrials:
         return list(self.info.planned)
 
     @property
+    def most_trials(self) -> int:
+        """The number of trials asked for in all, as of now; 0 before it is written."""
+        return next(reversed(self.info.planned), 0)
+
+    @property
     def checkpoint_bytes(self) -> int:
         """Size of the largest checkpoint; 0 where none was written."""
         return max((trial.checkpoint_bytes for trial in self.trials), default=0)

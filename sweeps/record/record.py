@@ -160,7 +160,7 @@ class Record(RankedTrials):
     def plan_chosen_points(self) -> None:
         """Plan as many more trials as the points that the user has chosen need."""
         needed = len(self.searched) + len(self.points_to_try())
-        if needed > next(reversed(self.planned_trials), 0):
+        if needed > self.most_trials:
             self.plan_trials(needed)
 
     def start_clock(self) -> None:
@@ -297,6 +297,17 @@ class Record(RankedTrials):
             self._storage.set_trial_state_values(self._ids[number], state, values)
         trial.status, trial.end = status, time.time()
         self._settle(trial)
+
+    def give_up_reruns(self) -> list[int]:
+        """End the reruns that are no longer asked for, as other trials lead after more search; their
+        numbers."""
+        top, seeds = self.wanted_reruns()
+        others = [
+            each for each in self.unfinished_reruns if each.confirms not in top or each.seed not in seeds
+        ]
+        for rerun in others:
+            self.end(rerun.number, "pruned", f"trial {rerun.confirms} is no longer to be confirmed")
+        return [rerun.number for rerun in others]
 
     def note_run(self, run: Run) -> None:
         """Write a start or a resume of the sweep."""

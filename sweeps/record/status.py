@@ -78,7 +78,7 @@ def _sets_trials(steered: Steered) -> bool:
 
 def _to_come(record: Record) -> int:
     """Trials that the search has still to propose."""
-    return max(0, (record.planned_trials or [0])[-1] - len(record.searched))
+    return max(0, record.most_trials - len(record.searched))
 
 
 def flags_of_resume(record: Record) -> list[str]:

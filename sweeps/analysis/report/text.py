@@ -135,7 +135,7 @@ def settings(sweep: Sweep) -> list[str]:
         number = sum(trial.status == "pruned" for trial in sweep.record.searched)
         by_scheduler = f"the scheduler {asked.scheduler} pruned {number:,} of them"
         pruned = by_scheduler if number else "no trial was pruned"
-        wanted, started = (sweep.record.planned_trials or [0])[-1], len(sweep.record.searched)
+        wanted, started = sweep.record.most_trials, len(sweep.record.searched)
         trials = count(started, "trial") if started >= wanted else f"{started:,} of {count(wanted, 'trial')}"
         first.append(
             f"The searcher {asked.searcher} proposed {trials} of at most "

@@ -74,7 +74,7 @@ def _try(driver: RunContext, order: Command) -> Done:
     waiting = record.points_to_try()
     if any(each.key == point.key for each in waiting):
         raise UserError("try: these hyperparameters are waiting to be tried already")
-    number, planned = len(record.trials) + len(waiting), next(reversed(record.planned_trials), 0)
+    number, planned = len(record.trials) + len(waiting), record.most_trials
     text = f"Trial {number} will have these hyperparameters; it begins when a trial has ended"
     if len(record.searched) + len(waiting) >= planned:
         text += f". It comes on top: {planned + 1:,} trials in all"

@@ -31,7 +31,7 @@ from sweeps.execution.preflight import Preflight
 from sweeps.execution.run_context import RunContext, job_of
 from sweeps.execution.stopping import stops_on_signals
 from sweeps.execution.trial_actors import TrialActors
-from sweeps.plan import confirmation
+from sweeps.plan.describe import describe_confirmation
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
@@ -84,7 +84,7 @@ def _slots(searcher: RecordSearcher) -> Callable[[], int]:
 def _has_search(record: Record) -> bool:
     """Whether trials are to come or unfinished."""
     ended = sum(trial.status != "unfinished" for trial in record.searched)
-    return ended < next(reversed(record.planned_trials), 0)
+    return ended < record.most_trials
 
 
 def _search(driver: RunContext, steering: Steering) -> bool:
@@ -101,7 +101,7 @@ def _search(driver: RunContext, steering: Steering) -> bool:
             driver.end.stop(Outcome.OUT_OF_TIME)
         return driver.end.outcome is Outcome.PAUSED
     _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver, _slots(searcher))), steering)
-    was_raised = len(record.searched) < record.planned_trials[-1]  # when Tune had asked for the last one
+    was_raised = len(record.searched) < record.most_trials  # when Tune had asked for the last one
     return driver.end.outcome is Outcome.PAUSED or was_raised
 
 
@@ -121,11 +121,12 @@ def _say_why_none_trains(driver: RunContext, begun: int) -> None:
 
 
 def _confirm(driver: RunContext, steering: Steering) -> None:
-    """Rerun the best trials of the search with new seeds, where that was asked for."""
-    for number in confirmation.give_up_others(driver.record):
+    """Rerun the best trials of the search with new seeds, where that was asked for. Reruns are trials of the
+    record, but not of the search: rungs, searchers and leaders ignore them."""
+    for number in driver.record.give_up_reruns():
         driver.plan.storage.remove(number)
     while steering.wait_for_go() and driver.record.is_to_be_confirmed:
-        driver.say(f"\nConfirmation: {confirmation.describe(driver.config)}")
+        driver.say(f"\nConfirmation: {describe_confirmation(driver.config)}")
         searcher = RerunSearcher(driver.config, driver.plan.space, driver.record)
         _run(driver, Phase(searcher, none.Scheduler, RerunReporter(driver, _slots(searcher))), steering)
         if driver.end.outcome is not Outcome.PAUSED:

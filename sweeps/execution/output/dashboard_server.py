@@ -162,7 +162,7 @@ class ReadOnly:
     def _open(self) -> None:
         from optuna_dashboard import wsgi  # with Optuna, heavy: `beside` is imported by every sweep
 
-        from sweeps.record.journal_reader import DashboardStorage, ReadOnlyJournal
+        from sweeps.record.journal import DashboardStorage, ReadOnlyJournal
 
         self._journal = ReadOnlyJournal(self._path)
         self._dashboard: Callable[..., Reply] = wsgi(DashboardStorage(self._journal))

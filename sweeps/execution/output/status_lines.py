@@ -28,7 +28,7 @@ def progress(trial: TrialRow, waits: Waits | None) -> str:
 
 def planned(record: Record, config: SweepConfig) -> int:
     """Trials of the whole search, as of now."""
-    return record.planned_trials[-1] if record.planned_trials else config.num_trials or len(record.searched)
+    return record.most_trials or config.num_trials or len(record.searched)
 
 
 def ended(record: Record, trial: TrialRow) -> str:

@@ -18,7 +18,7 @@ from optuna.storages import JournalStorage
 
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record.journal_reader import ReadOnlyJournal
+from sweeps.record.journal import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow, row_of
 from tests import ROOT

@@ -22,7 +22,7 @@ from sweeps.common.objective import Objective
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import params_file
-from sweeps.plan import confirmation, folder, resume, run_start
+from sweeps.plan import folder, resume, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.record.record import Record
@@ -85,9 +85,9 @@ def test_reruns_of_a_trial_that_leads_no_more_are_given_up(tmp_path: Path) -> No
     record = searched(tmp_path, 0.1, 0.9, 0.8)
     record.note("confirm", {"top": 1, "seeds": 1})
     left = rerun(record, 1, seeds(0, 1)[0], 0.5, "unfinished")
-    assert not confirmation.give_up_others(record)
+    assert not record.give_up_reruns()
     add(record, 0.95)
-    assert confirmation.give_up_others(record) == [left.number]
+    assert record.give_up_reruns() == [left.number]
     assert (left.status, left.reason) == ("pruned", "trial 1 is no longer to be confirmed")
     assert record.reruns_to_come() == [(4, seeds(0, 1)[0])]
 
@@ -97,7 +97,7 @@ def test_reruns_that_are_asked_for_no_more_are_given_up(tmp_path: Path) -> None:
     record.note("confirm", ASKED)
     left = rerun(record, 1, seeds(0, 1)[0], 0.5, "unfinished")
     record.note("confirm", None)
-    assert confirmation.give_up_others(record) == [left.number]
+    assert record.give_up_reruns() == [left.number]
     assert not record.is_to_be_confirmed
     assert not record.live
 

@@ -45,7 +45,7 @@ def test_a_record_that_was_cut_and_has_grown_since_is_read_anew(tmp_path: Path) 
 def test_what_would_write_on_another_way_is_refused_by_the_file(tmp_path: Path) -> None:
     from optuna.storages import JournalStorage
 
-    from sweeps.record.journal_reader import ReadOnlyJournal
+    from sweeps.record.journal import ReadOnlyJournal
 
     sweep(tmp_path)
     storage = JournalStorage(ReadOnlyJournal(tmp_path / JOURNAL))
