@@ -12,20 +12,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.utilities import rank_zero_only
-
 from sweeps.common import atomic_io, project
-from sweeps.common.errors import CannotTrain, UserError, first_line
-from sweeps.common.formatting import command, count, duration, shown_path
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.formatting import count, duration
 from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable, OtherData
 from sweeps.training import micro_batches, run_settings, subprocess_run
 from sweeps.training.data import preparation
-from sweeps.training.distributed import launch, strategy
+from sweeps.training.distributed import launch
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatch
-from sweeps.training.profiling import memory
 from sweeps.training.run_settings import FIT_FILE, SingleRun
 from sweeps.training.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
 
@@ -53,45 +50,6 @@ def with_micro_batch(run: SingleRun, trainable: LightningTrainable, prepared: Pa
         raise UserError(f"--find-batch-size: {error}") from None
     os.environ[FOUND] = str(found.rows)
     return run.changed(micro_batch=found.rows, find_batch_size=False)
-
-
-def explain(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> int:
-    """Print what fits and which flags to try, after a run ran out of memory; returns the exit status."""
-    if not launch.is_first():
-        return memory.OUT_OF_MEMORY
-    memory.free()
-    micro_batch = f" with micro-batches of {count(run.fit.micro_batch, 'row')}" if run.fit.micro_batch else ""
-    launch.say(f"Out of memory: the run does not fit{micro_batch}.")
-    workers = run.fit.workers
-    if workers == 1:
-        try:
-            rows = find(run, trainable, prepared).rows
-            again = command("fit", "--resume", shown_path(run.folder), "--micro-batch", str(rows))
-            launch.say(f"Resume with the same effective batch:\n  {again}")
-        except (MemoryError, CannotTrain, UserError) as error:
-            launch.say(f"No micro-batch was found: {error}")
-    found = hints(run, workers, strategy.Device.here())
-    launch.say("\n".join(["For a new run, try one of:", *(f"  {hint}" for hint in found)]))
-    return memory.OUT_OF_MEMORY
-
-
-def in_a_line(error: Exception) -> str:
-    """The line to print for an out-of-memory error; a worker other than the first prints its own, since
-    Lightning then kills the first one."""
-    if launch.is_first():
-        return first_line(error) if str(error).strip() else OUT_OF_MEMORY
-    number = getattr(rank_zero_only, "rank", 0)
-    return f"worker {number} is {OUT_OF_MEMORY}: try --find-batch-size"
-
-
-def hints(run: SingleRun, workers: int, device: strategy.Device) -> list[str]:
-    """Flags of a new run that take less memory than this one did."""
-    found = ["--find-batch-size"] if workers > 1 else []
-    if strategy.choose_precision(run.fit.precision, device)[0] == "32-true":
-        found.append(f"--precision {'bf16' if device.has_bf16 else '16'}-mixed")
-    if "offload" not in run.fit.strategy:
-        found.append("--strategy deepspeed_stage_2_offload, on a GPU")
-    return found
 
 
 def find(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> MicroBatch:

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+from lightning.pytorch.utilities import rank_zero_only
 
 from sweeps.common import plugins, stop_signals
-from sweeps.common.errors import UserError, is_out_of_memory
-from sweeps.common.formatting import shown_path
+from sweeps.common.errors import CannotTrain, UserError, first_line, is_out_of_memory
+from sweeps.common.formatting import command, count, shown_path
 from sweeps.common.param_types import build_params
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import batch_size_finder, trained_model
 from sweeps.training.data import dataset, preparation
-from sweeps.training.distributed import cluster_environment, launch
+from sweeps.training.distributed import cluster_environment, launch, strategy
 from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling.memory import OUT_OF_MEMORY
 from sweeps.training.run_folder import RunFolder
 from sweeps.training.run_settings import LOGS, SingleRun
 
 
 def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
-    """Train, and if that does not fit in memory, print the largest micro-batch that does; the exit status."""
+    """Train, and where that does not fit in memory, print what takes less; the exit status."""
     run = run.changed(results_dir=str(Path(run.results_dir).expanduser().absolute()))
     os.environ[launch.STARTED_IN] = str(Path.cwd())
     plugins.enter_folder_of(trainable.description.content)
@@ -33,14 +36,7 @@ def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
     prepared = preparation.prepare_for_run(trainable, run.params)
     if run.find_batch_size:
         run = batch_size_finder.with_micro_batch(run, trainable, prepared)
-    try:
-        return _train(run, trainable, prepared, resumes)
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        print(f"error: {batch_size_finder.in_a_line(error)}", file=sys.stderr, flush=True)
-    # Not within the except: there the traceback holds the model's memory.
-    return batch_size_finder.explain(run, trainable, prepared)
+    return _train(run, trainable, prepared, resumes)
 
 
 def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
@@ -65,26 +61,31 @@ def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
 def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None, resumes: bool) -> int:
     params, config = build_params(trainable.params_class, run.params), run.fit_config(trainable)
     with RunFolder(run, config, resumes) as folder, folder.memory_recorded():
-        leaving = Leaving()
-        training = Fit(
-            trainable,
-            params,
-            config,
-            folder.checkpoint,
-            prepared=prepared,
-            is_to_leave=leaving.is_asked,
-            log_dir=run.folder / LOGS,
-        )
-        folder.begin(training)
+        leaving, training = Leaving(), None
         try:
+            training = Fit(
+                trainable,
+                params,
+                config,
+                folder.checkpoint,
+                prepared=prepared,
+                is_to_leave=leaving.is_asked,
+                log_dir=run.folder / LOGS,
+            )
+            folder.begin(training)
             training.run(
-                lambda found: folder.note(found, training),
+                functools.partial(folder.note, training=training),
                 leaving,
                 *folder.profilers(training),
                 progress_bar=sys.stderr.isatty(),
             )
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return _explain(run, training, error)
         finally:
-            training.release()  # what follows needs the memory: the test, or tries of a batch that fits
+            if training is not None:
+                training.release()  # what follows needs the memory
         if folder.has_left and launch.is_first():
             raise KeyboardInterrupt
         if folder.has_left:
@@ -95,6 +96,39 @@ def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None,
         if run.test and launch.is_first() and not (test := training.why_no_test):
             test = trained_model.score_test_rows(trainable, params, config, folder.best, prepared=prepared)
         return folder.say_end(test, is_prepared=prepared is not None)
+
+
+def _explain(run: SingleRun, training: Fit | None, error: Exception) -> int:
+    """Print why the run ran out of memory and which flags take less; returns the exit status."""
+    if not launch.is_first():  # it prints its own line, since Lightning then kills the first worker
+        number = getattr(rank_zero_only, "rank", 0)
+        print(f"error: worker {number} is out of memory: try --find-batch-size", file=sys.stderr, flush=True)
+        return OUT_OF_MEMORY
+    print(
+        f"error: {first_line(error) if str(error).strip() else 'out of memory'}", file=sys.stderr, flush=True
+    )
+    micro_batch = f" with micro-batches of {count(run.fit.micro_batch, 'row')}" if run.fit.micro_batch else ""
+    launch.say(f"Out of memory: the run does not fit{micro_batch}.")
+    if training is not None:
+        try:
+            rows = training.smaller_batch(None).rows
+            again = command("fit", "--resume", shown_path(run.folder), "--micro-batch", str(rows))
+            launch.say(f"Resume with the same effective batch:\n  {again}")
+        except CannotTrain as fault:
+            launch.say(f"A smaller micro-batch is of no use: {fault}")
+    found = smaller_settings(run, strategy.Device.here())
+    launch.say("\n".join(["For a new run, try one of:", *(f"  {hint}" for hint in found)]))
+    return OUT_OF_MEMORY
+
+
+def smaller_settings(run: SingleRun, device: strategy.Device) -> list[str]:
+    """Flags of a new run that take less memory than this one did."""
+    found = ["--find-batch-size"]
+    if strategy.choose_precision(run.fit.precision, device)[0] == "32-true":
+        found.append(f"--precision {'bf16' if device.has_bf16 else '16'}-mixed")
+    if "offload" not in run.fit.strategy:
+        found.append("--strategy deepspeed_stage_2_offload, on a GPU")
+    return found
 
 
 class Leaving(pl.Callback):

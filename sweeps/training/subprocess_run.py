@@ -1,4 +1,4 @@
-"""Trainings in processes of their own, and why they failed. Imports nothing heavy."""
+"""Trainings in processes of their own, and why they failed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from sweeps.common import atomic_io
+from sweeps.common import atomic_io, stop_signals
 from sweeps.common.errors import CannotTrain, UserError, is_out_of_memory
 from sweeps.training.distributed import launch
+from sweeps.training.distributed.cluster_environment import is_lost_connection
 
 OUT_OF_MEMORY = "out of memory"
 TIMED_OUT = "timed out"
-STOPS = (signal.SIGTERM, signal.SIGHUP)
-"""Sent by `kill`, `timeout` and a system that shuts down; by a terminal that closes."""
 LINES = 12
 """Last lines of an error that are shown, at most."""
 _REASON = "reason-"
@@ -31,9 +28,6 @@ _OF_A_RUN = (
     *("GROUP_RANK", "SLURM_NTASKS"),
 )
 """Variables that make a process a worker of a run; this process may still listen at their port."""
-_LOST = ("Connection closed by peer", "Connection reset by peer", "remote process exited")
-"""Errors of gloo and NCCL in a worker when another one is lost: a consequence, not the reason. A timeout of a
-connection is a reason here, unlike in a worker group, whose processes have met before."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,7 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
     """Run a command until it ends or times out, then kill all processes that it has started.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C, or another of `STOPS`.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or a closed terminal.
     """
     environment = {
         name: value
@@ -59,7 +53,8 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
         if name not in _OF_A_RUN and not name.startswith("TORCHELASTIC_")
     }
     # A file, not a pipe: a pipe would stay open until the last worker ends, and workers may wait for ever.
-    with tempfile.TemporaryFile() as output, _stops_as_ctrl_c_does():
+    # A session of its own, so that all of them are killed at the end: no signal reaches it by itself.
+    with tempfile.TemporaryFile() as output, stop_signals.handled(_interrupt):
         child = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=environment
         )
@@ -76,28 +71,8 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
         return Ended(child.returncode, output.read().decode(errors="replace"), timed_out)
 
 
-@contextlib.contextmanager
-def _stops_as_ctrl_c_does() -> Iterator[None]:
-    """Raise KeyboardInterrupt at each of `STOPS`: a child in its own session does not receive them."""
-
-    def on_signal(number: int, frame: Any) -> None:
-        for name in before:  # `timeout` sends its signal twice; the second must not interrupt the clean-up
-            signal.signal(name, signal.SIG_IGN)
-        if number == signal.SIGHUP:  # writing to the closed terminal would raise
-            for terminal in filter(os.isatty, (1, 2)):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
-        raise KeyboardInterrupt
-
-    is_main = threading.current_thread() is threading.main_thread()  # only it may set a handler
-    heard = [name for name in STOPS if is_main and signal.getsignal(name) != signal.SIG_IGN]  # nohup's stay
-    before = {name: signal.getsignal(name) for name in heard}
-    try:
-        for name in heard:
-            signal.signal(name, on_signal)
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(name, handler)
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
@@ -128,7 +103,7 @@ def failure_of(ended: Ended, folder: Path) -> str:
     """
     files = sorted(folder.glob(f"{_REASON}*"), key=lambda file: file.stat().st_mtime_ns)
     reasons = [file.read_text(encoding="utf-8") for file in files]
-    causes = [reason for reason in reasons if not any(words in reason for words in _LOST)]
+    causes = [reason for reason in reasons if not is_lost_connection(reason)]
     if OUT_OF_MEMORY in causes:
         return OUT_OF_MEMORY
     if causes:

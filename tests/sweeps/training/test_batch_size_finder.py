@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
 from sweeps.common.errors import UserError
-from sweeps.training import batch_size_finder, subprocess_run
+from sweeps.training import batch_size_finder, single_run, subprocess_run
 from sweeps.training.config import Precision
 from sweeps.training.distributed.strategy import Device
 from sweeps.training.run_settings import SingleRun
@@ -131,26 +130,6 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
 
 
 @pytest.mark.slow
-def test_tries_behind_a_run_that_shares_meet_at_a_port_of_their_own(project: Path) -> None:
-    done = fit(project, "--strategy", "ddp", "--batch-size", "3", "--threads", "1", most_rows=1)
-    assert done.returncode == 3
-    assert re.findall(r"(\d+) rows? +(fits|out of)", done.stdout) == [("4", "out of"), ("1", "fits")]
-    assert "--resume results/it --micro-batch 1" in done.stdout
-
-
-@pytest.mark.slow
-def test_tries_that_fail_say_why(project: Path) -> None:
-    text = MODEL.replace("def run_out(by):", "def run_out(by):\n    by = 'bug' if is_a_try else by")
-    (project / "hungry.py").write_text(
-        "import sys\nis_a_try = 'sweeps.training.batch_size_finder' in sys.orig_argv\n" + text
-    )
-    done = fit(project, "--batch-size", "3", most_rows=1)
-    assert done.returncode == 3, done.stderr
-    assert "No micro-batch was found: a try with 4 rows failed:" in done.stdout
-    assert "ValueError: rows of another shape" in done.stdout
-
-
-@pytest.mark.slow
 def test_all_workers_of_a_strategy_try_together(project: Path) -> None:
     flags = ("--find-batch-size", "--batch-size", "12", "--devices", "2", "--threads", "1")
     done = fit(project, *flags, "--strategy", "deepspeed_stage_2", most_rows=4)
@@ -234,16 +213,7 @@ def test_a_lower_precision_is_a_hint_where_there_is_one(
     precision: Precision, device: Device, hint: list[str]
 ) -> None:
     run = SingleRun.of(trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload")
-    assert batch_size_finder.hints(run, 1, device) == hint
-    assert batch_size_finder.hints(run, 2, device) == ["--find-batch-size", *hint]
-
-
-def test_an_error_without_words_is_told() -> None:
-    assert batch_size_finder.in_a_line(MemoryError()) == "out of memory"
-    assert (
-        batch_size_finder.in_a_line(torch.OutOfMemoryError("CUDA out of memory.\nmore"))
-        == "CUDA out of memory."
-    )
+    assert single_run.smaller_settings(run, device) == ["--find-batch-size", *hint]
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def program():
 
 CHILD = "import os, pathlib, time; pathlib.Path('child').write_text(f'{os.getpid()} '); time.sleep(60)"
 status = status_of(program)
-handlers = [signal.getsignal(name) for name in children.STOPS]
+handlers = [signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)]
 print("as before" if set(handlers) == {signal.SIG_DFL} else handlers)
 sys.exit(status)
 """
@@ -99,14 +98,6 @@ def test_a_stop_that_is_ignored_stays_ignored() -> None:
         assert run_python(asks).status == 0
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_a_thread_runs_one_too() -> None:
-    found: list[Ended] = []
-    thread = threading.Thread(target=lambda: found.append(run_python("print('here')")))
-    thread.start()
-    thread.join()
-    assert found == [Ended(0, "here\n", timed_out=False)]
 
 
 def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(
