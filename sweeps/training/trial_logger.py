@@ -36,12 +36,11 @@ class TrialLogger(Logger):
         super().__init__()
         self._folder, self._is_temporary, self._say = folder, folder is None, say
         self._scalars: dict[str, float] = {}
-        self._experiment = self._called("experiment")
 
     @property
     def experiment(self) -> Any:
         """What a library of experiment tracking would have here."""
-        return self._experiment
+        return self._called("experiment")
 
     @property
     def name(self) -> str:
@@ -66,7 +65,7 @@ class TrialLogger(Logger):
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Note the numbers; not what Lightning gives, which are those of `self.log`."""
         if not is_called_by_lightning():
-            self._note("self.logger.log_metrics", metrics)
+            self.note("self.logger.log_metrics", metrics)
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
         """Drop them: the record has those of the trial."""
@@ -91,7 +90,8 @@ class TrialLogger(Logger):
         """Tell that something is dropped."""
         self._say(f"{call} is dropped: of what a model logs, a trial keeps the numbers, as metrics")
 
-    def _note(self, call: str, values: Mapping[str, Any]) -> None:
+    def note(self, call: str, values: Mapping[str, Any]) -> None:
+        """Keep numbers by their names."""
         for name in values.keys() - set(COUNTERS):
             value = values[name]
             try:
@@ -112,63 +112,51 @@ class TrialLogger(Logger):
         return self._called(name)
 
     def _called(self, name: str) -> Experiment:
-        return Experiment(f"self.logger.{name}", self._note, self.dropped, lambda: self.save_dir)
+        return Experiment(self, f"self.logger.{name}")
 
 
 class Experiment:
     """Has every attribute, and takes every call, of any library of experiment tracking. As a text it is "".
 
     Args:
+        logger: takes numbers, and the calls whose arguments are dropped.
         path: by which the model has reached it.
-        note: takes the path of a call, and numbers by their names.
-        drop: takes the path of a call whose arguments are dropped.
-        folder: the folder for files.
         key: of the last `[...]` in the path, which is the name of what is given to it.
     """
 
-    def __init__(
-        self,
-        path: str,
-        note: Callable[[str, Mapping[str, Any]], None],
-        drop: Callable[[str], None],
-        folder: Callable[[], str],
-        key: str = "",
-    ) -> None:
-        self._path, self._note, self._drop, self._folder, self._key = path, note, drop, folder, key
-
-    def _at(self, path: str, key: str) -> Experiment:
-        return Experiment(path, self._note, self._drop, self._folder, key)
+    def __init__(self, logger: TrialLogger, path: str, key: str = "") -> None:
+        self._logger, self._path, self._key = logger, path, key
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in ("log_dir", "dir"):
-            return self._folder()
-        return self._at(f"{self._path}.{name}", self._key)
+            return self._logger.save_dir
+        return Experiment(self._logger, f"{self._path}.{name}", self._key)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         method = self._path.rpartition(".")[2]
         if method == "get_logdir":
-            return self._folder()
+            return self._logger.save_dir
         values = {}
         if self._key and method in ("append", "log"):
             values = {self._key: arguments[0]} if arguments and _is_number(arguments[0]) else {}
         elif method in SCALAR_METHODS:
             values = _numbers(method, arguments, named)
         if values:
-            self._note(self._path, values)
+            self._logger.note(self._path, values)
         else:
-            self._drop(self._path)
+            self._logger.dropped(self._path)
         return self
 
     def __getitem__(self, key: object) -> Experiment:
-        return self._at(f"{self._path}[...]", str(key))
+        return Experiment(self._logger, f"{self._path}[...]", str(key))
 
     def __setitem__(self, key: object, value: object) -> None:
         if _is_number(value) and not self._path.endswith(".config"):
-            self._note(self._path, {str(key): value})
+            self._logger.note(self._path, {str(key): value})
         else:
-            self._drop(f"{self._path}[...]")
+            self._logger.dropped(f"{self._path}[...]")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())

@@ -7,13 +7,13 @@ time, and GPU utilization comes from NVML.
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 import psutil
-import pynvml
 import torch
 from lightning.pytorch.profilers import Profiler
 from torch.profiler import record_function
@@ -21,8 +21,8 @@ from torch.profiler import record_function
 from sweeps.training.lightning_internals import NEXT_BATCH, part_of_step
 from sweeps.training.profiling.time_breakdown import PARTS
 
-LOOK_EVERY_S = 4.0
-"""Between two looks at NVML's samples; NVML keeps about 14 s of them."""
+LOOK_EVERY_S = 1.0
+"""Between two looks at the GPU's utilization, which is that of the last second or less."""
 
 
 class StepTimes(Profiler):
@@ -71,26 +71,23 @@ class Meter:
     def __init__(self, threads: int) -> None:
         self.step_times = StepTimes()
         self._threads, self._process = threads, psutil.Process()
-        self._has_gpu, self._util = torch.cuda.is_available(), None
-        with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver
-            if self._has_gpu:
-                pynvml.nvmlInit()
-                uuid = f"GPU-{torch.cuda.get_device_properties(torch.cuda.current_device()).uuid}"
-                self._util = GpuUtil(pynvml, pynvml.nvmlDeviceGetHandleByUUID(uuid))
+        self._has_gpu, self._looks_at = torch.cuda.is_available(), 0.0
+        self._gpu_util_pcts: list[float] = []
         self._began, self._cpu_s = 0.0, 0.0
 
     def begin(self) -> None:
         """Begin an epoch."""
         self._began, self._cpu_s = time.perf_counter(), time.process_time()
-        if self._util is not None:
-            self._util.begin()
+        self._gpu_util_pcts, self._looks_at = [], self._began + LOOK_EVERY_S
         if self._has_gpu:
             torch.cuda.reset_peak_memory_stats()
 
     def look(self) -> None:
-        """Fetch NVML's samples before they expire; call it after each batch."""
-        if self._util is not None:
-            self._util.look()
+        """Look at the GPU's utilization from time to time; call it after each batch."""
+        if self._has_gpu and time.perf_counter() >= self._looks_at:
+            self._looks_at = time.perf_counter() + LOOK_EVERY_S
+            with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver
+                self._gpu_util_pcts.append(torch.cuda.utilization())
 
     def end(self) -> tuple[float, dict[str, float]]:
         """The epoch's seconds, and some of `COSTS`."""
@@ -102,50 +99,8 @@ class Meter:
         costs["memory_gb"] = (memory.rss - getattr(memory, "shared", 0)) / 1e9  # without mapped files
         if self._has_gpu:
             costs["gpu_memory_gb"] = torch.cuda.max_memory_allocated() / 1e9
-        if self._util is not None and (busy_pct := self._util.mean_pct()) is not None:
-            costs["gpu_util_pct"] = busy_pct
+        self._looks_at = self._looks_at if self._gpu_util_pcts else 0.0  # of a short epoch: at its end
+        self.look()
+        if self._gpu_util_pcts:
+            costs["gpu_util_pct"] = statistics.mean(self._gpu_util_pcts)
         return seconds, {name: round(value, 3) for name, value in costs.items()}
-
-
-class GpuUtil:
-    """Mean utilization of a GPU, by NVML's samples, which are fetched before they expire.
-
-    Args:
-        nvml: the module pynvml.
-        gpu: NVML's handle.
-        clock: seconds since 1970, as in the samples.
-    """
-
-    def __init__(self, nvml: Any, gpu: Any, clock: Callable[[], float] = time.time) -> None:
-        self._nvml, self._gpu, self._clock = nvml, gpu, clock
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin anew."""
-        self._looks_at_s = self._clock() + LOOK_EVERY_S
-        self._seen_us = int(self._clock() * 1e6)
-        self._sum_pct, self._samples = 0.0, 0
-
-    def look(self) -> None:
-        """Fetch new samples every `LOOK_EVERY_S`."""
-        if (now_s := self._clock()) >= self._looks_at_s:
-            self._looks_at_s = now_s + LOOK_EVERY_S
-            self._fetch()
-
-    def mean_pct(self) -> float | None:
-        """Percent since `begin`; None where the driver reports no utilization."""
-        self._fetch()
-        if self._samples:
-            return self._sum_pct / self._samples
-        with contextlib.suppress(self._nvml.NVMLError):
-            return float(self._nvml.nvmlDeviceGetUtilizationRates(self._gpu).gpu)
-        return None
-
-    def _fetch(self) -> None:
-        kind = self._nvml.NVML_GPU_UTILIZATION_SAMPLES
-        with contextlib.suppress(self._nvml.NVMLError):  # not supported by every card, or no new sample
-            _, samples = self._nvml.nvmlDeviceGetSamples(self._gpu, kind, self._seen_us)
-            new = [sample for sample in samples if sample.timeStamp > self._seen_us]
-            self._sum_pct += sum(sample.sampleValue.uiVal for sample in new)
-            self._samples += len(new)
-            self._seen_us = max((sample.timeStamp for sample in new), default=self._seen_us)

@@ -5,19 +5,22 @@ https://docs.pytorch.org/docs/stable/profiler.html
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from sweeps.common.formatting import count
 from sweeps.training.profiling.step_profiler import StepTimes
-from sweeps.training.profiling.timeline import Step, Timeline
 
 TRACE_FILE = "steps.pt.trace.json.gz"
 """For https://ui.perfetto.dev, chrome://tracing or TensorBoard's profile plugin."""
@@ -27,6 +30,62 @@ MOST_EXPENSIVE = 10
 """Operations shown."""
 DRAWN = 200
 """Steps of the timeline, at most."""
+TIMELINE_FILE = "timeline.png"
+LOADER_LIMIT_S = 20.0
+"""Seconds that the loader is run alone, at most."""
+LOADED, COMPUTED = "#D55E00", "#0072B2"
+"""Okabe and Ito's colours, distinct also for colour-blind readers."""
+
+
+@dataclass
+class Timeline:
+    """The first steps of an epoch, and the same batches prepared by themselves."""
+
+    is_undisturbed: bool = False
+    """Whether the trace's recording was over."""
+    steps: list[float] = field(default_factory=list)
+    """Seconds of each, without the wait for its batch."""
+    prepared: list[float] = field(default_factory=list)
+    """Seconds after which each batch was ready when the loader ran alone."""
+
+    def run_loader_alone(self, loader: Iterable[Any]) -> None:
+        """Take as many batches as there are steps, without training."""
+        start = time.perf_counter()
+        for _ in itertools.islice(loader, len(self.steps)):
+            self.prepared.append(time.perf_counter() - start)
+            if self.prepared[-1] > LOADER_LIMIT_S:
+                break
+
+    @property
+    def computed(self) -> npt.NDArray[np.float64]:
+        """Seconds after which each step would have ended without waiting for data."""
+        return np.cumsum(self.steps)
+
+    @property
+    def in_words(self) -> str:
+        """Rates of loader and training, and which one is slower."""
+        if not self.prepared:
+            return "no step was recorded"
+        batches_s, steps_s = len(self.prepared) / self.prepared[-1], len(self.steps) / self.computed[-1]
+        rates = [f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}" for rate in (batches_s, steps_s)]
+        verdict = "training waits for data" if batches_s < steps_s else "batches are ready in time"
+        return f"the loader prepares {rates[0]} batches/s, training uses {rates[1]}: {verdict}"
+
+    def draw(self, folder: Path) -> Path:
+        """Draw the figure into a folder; returns its path."""
+        from matplotlib.figure import Figure  # heavy, and only `--profile` needs it
+
+        figure = Figure(figsize=(9, 5), layout="constrained")
+        axes = figure.subplots()
+        numbers = np.arange(1, len(self.steps) + 1)
+        loaded = numbers[: len(self.prepared)]
+        axes.plot(self.prepared, loaded, color=LOADED, label="batches prepared, loader alone")
+        axes.plot(self.computed, numbers, color=COMPUTED, ls="--", label="steps, without waiting for data")
+        axes.set(xlabel="time [s]", ylabel="batches", title=self.in_words)
+        axes.legend()
+        path = folder / TIMELINE_FILE
+        figure.savefig(path, dpi=110)
+        return path
 
 
 class Trace(pl.Callback):
@@ -44,7 +103,7 @@ class Trace(pl.Callback):
         self._is_recorded = False
         self._steps = 0  # finished ones, until the trace is recorded
         self._timeline = Timeline()
-        self._asked_at = self._began_at = 0.0
+        self._began_at = 0.0
 
     def on_train_start(self, *_: Any) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +125,6 @@ class Trace(pl.Callback):
         """Draw an epoch from its first step on: the first one after the recording, else the last one."""
         if not self._timeline.steps or not self._timeline.is_undisturbed:
             self._timeline = Timeline(is_undisturbed=self._is_recorded)
-        self._asked_at = time.perf_counter()
 
     def on_train_batch_start(self, *_: Any) -> None:
         """The first point where a step, and not a validation, is certain to follow."""
@@ -78,10 +136,8 @@ class Trace(pl.Callback):
     def on_train_batch_end(self, *_: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # else the times would be those of queueing
-        ended_at = time.perf_counter()
         if len(self._timeline.steps) < DRAWN:
-            self._timeline.steps.append(Step(self._asked_at, self._began_at, ended_at))
-        self._asked_at = ended_at
+            self._timeline.steps.append(time.perf_counter() - self._began_at)
         if not self._is_recorded:
             self._steps += 1
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -13,7 +12,7 @@ import torch
 
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
-from sweeps.training.profiling.step_profiler import LOOK_EVERY_S, GpuUtil, Meter
+from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.profiling.time_breakdown import COSTS, PARTS
 from sweeps.training.report import Report
 from tests.support.trainables import as_trainable
@@ -89,58 +88,34 @@ def test_a_gpu_is_watched_too() -> None:
     assert costs["gpu_memory_gb"] > 0
 
 
-class FakeNvml:
-    """Has a sample of each second, and forgets those older than its buffer; on a clock of its own."""
-
-    NVMLError = RuntimeError
-    NVML_GPU_UTILIZATION_SAMPLES = 1
-    BUFFER_S = 14
-
-    def __init__(self, has_samples: bool = True) -> None:
-        self.now_s, self.has_samples, self.calls = 1000.0, has_samples, 0
-        self.samples: list[Any] = []
-
-    def run(self, seconds: int, busy_pct: int) -> Iterator[None]:
-        """As many seconds of so much work; a batch is half a second."""
-        for half in range(2 * seconds):
-            self.now_s += 0.5
-            if half % 2:
-                value = SimpleNamespace(uiVal=busy_pct)
-                sample = SimpleNamespace(timeStamp=int(self.now_s * 1e6), sampleValue=value)
-                self.samples = [*self.samples, sample][-self.BUFFER_S :]
-            yield
-
-    def nvmlDeviceGetSamples(self, gpu: Any, kind: int, since_us: int) -> tuple[int, list[Any]]:
-        self.calls += 1
-        found = [sample for sample in self.samples if sample.timeStamp > since_us]
-        if not self.has_samples or not found:
-            raise self.NVMLError("not found")
-        return 1, [*found, SimpleNamespace(timeStamp=0, sampleValue=SimpleNamespace(uiVal=99))]
-
-    def nvmlDeviceGetUtilizationRates(self, gpu: Any) -> Any:
-        return SimpleNamespace(gpu=7)
+def test_the_utilization_of_a_gpu_is_the_mean_of_an_epochs_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, busy = 100.0, [10]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "utilization", lambda: busy[-1])
+    for name in ("reset_peak_memory_stats", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda: 0)
+    monkeypatch.setattr(time, "perf_counter", lambda: now_s)
+    meter = Meter(threads=1)
+    for busy_pct, seconds, mean_pct in ((90, 60, 90.0), (20, 30, 20.0), (70, 0.25, 70.0)):
+        busy.append(busy_pct)
+        meter.begin()
+        for _ in range(int(4 * seconds)):
+            now_s += 0.25
+            meter.look()
+        assert meter.end()[1]["gpu_util_pct"] == mean_pct
 
 
-def test_gpu_util_is_of_the_whole_epoch_and_not_of_what_nvml_still_remembers() -> None:
-    nvml = FakeNvml()
-    util = GpuUtil(nvml, "gpu", lambda: nvml.now_s)
-    for _ in nvml.run(60, busy_pct=10):
-        util.look()
-    util.begin()  # what was before does not count
-    calls = nvml.calls
-    for busy_pct, seconds in ((90, 60), (20, 30), (100, 10)):
-        for _ in nvml.run(seconds, busy_pct):
-            util.look()
-    assert nvml.calls - calls <= 100 / LOOK_EVERY_S
-    assert util.mean_pct() == pytest.approx((90 * 60 + 20 * 30 + 100 * 10) / 100)
+def test_without_nvml_the_utilization_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def utilization() -> int:
+        raise ModuleNotFoundError("nvidia-ml-py does not seem to be installed")
 
-
-def test_a_card_without_samples_tells_what_it_does_just_now() -> None:
-    nvml = FakeNvml(has_samples=False)
-    util = GpuUtil(nvml, "gpu", lambda: nvml.now_s)
-    for _ in nvml.run(10, busy_pct=50):
-        util.look()
-    assert util.mean_pct() == 7.0
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "utilization", utilization)
+    for name in ("reset_peak_memory_stats", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda: 0)
+    meter = Meter(threads=1)
+    meter.begin()
+    assert "gpu_util_pct" not in meter.end()[1]
 
 
 def test_an_epoch_is_looked_at_behind_each_of_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,14 @@ from torch.autograd.profiler_util import EventList, FunctionEvent, Kernel
 
 from sweeps import fit
 from sweeps.training.profiling import torch_trace
-from sweeps.training.profiling.timeline import TIMELINE_FILE
-from sweeps.training.profiling.torch_trace import MOST_EXPENSIVE, RECORDED, TRACE_FILE, most_expensive
+from sweeps.training.profiling.torch_trace import (
+    MOST_EXPENSIVE,
+    RECORDED,
+    TIMELINE_FILE,
+    TRACE_FILE,
+    Timeline,
+    most_expensive,
+)
 
 PNG = b"\x89PNG"
 
@@ -137,3 +145,19 @@ def test_a_kernel_counts_once_by_the_name_of_the_operation_that_launched_it() ->
         ["60.0%", "0.300", "0.5", "aten::mm"],
         ["20.0%", "0.100", "0.5", "aten::relu"],
     ]
+
+
+def slow_batches(seconds: float) -> Iterator[Any]:
+    while True:
+        time.sleep(seconds)
+        yield object()
+
+
+@pytest.mark.parametrize(
+    ("loader_s", "words"), [(0.02, "training waits for data"), (0.0, "batches are ready in time")]
+)
+def test_it_is_said_who_waits_for_whom(loader_s: float, words: str) -> None:
+    timeline = Timeline(steps=[0.008] * 10)
+    timeline.run_loader_alone(slow_batches(loader_s))
+    assert len(timeline.prepared) == 10
+    assert timeline.in_words.endswith(words)
