@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import greenlet
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
@@ -32,6 +33,7 @@ from sweeps.training.data import loader_workers, prepare_data
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside, OnEpoch, ScoredWeights
+from sweeps.training.epoch_position import Position
 from sweeps.training.micro_batches import MicroBatch, MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
@@ -115,6 +117,10 @@ class Fit:
         self.held_bytes: int | None = None
         """GPU memory that is taken whatever the batch; None before the first step."""
         self.meter = Meter(config.threads or 1)
+        self.callbacks: list[pl.Callback] = []
+        """Further ones of Lightning, for `advance`; complete before it is called."""
+        self._greenlet: greenlet.greenlet | None = None
+        self._is_released = False
         self._checkpoint, self._environment = checkpoint, environment
         self._written_by = ("single", 1)
         """Strategy and workers of the checkpoint."""
@@ -162,6 +168,39 @@ class Fit:
         if self._trainer is None or not self.best.weights:
             return 0
         return training_weights.checkpoint_bytes(self._trainer, self.best)
+
+    def advance(self) -> Report | Position | None:
+        """Train to the end of the next epoch, or to the position inside it where the run is left; None where
+        the training has ended.
+
+        Lightning's one `fit()` runs in a greenlet, on the same thread (PyTorch with two threads is 2 to 2.5
+        times slower on another one). Several short `fit()` calls would lose the optimizer's state.
+
+        Raises:
+            Exception: as `run` does.
+        """
+        if self._greenlet is None:
+            self._greenlet = greenlet.greenlet(self._run_in_greenlet)
+        found: Report | Position | None = self._greenlet.switch(True)
+        return found
+
+    @property
+    def is_training(self) -> bool:
+        """Whether `advance` has begun a training that has not ended."""
+        return self._greenlet is not None and not self._greenlet.dead
+
+    def close(self) -> None:
+        """Let Lightning end the training in order (hooks, teardown, worker processes), then `release` it."""
+        try:
+            if self._greenlet is not None and self.is_training:
+                self._greenlet.switch(False)
+        finally:
+            self.release()
+
+    def _run_in_greenlet(self, _trains_on: bool) -> None:
+        caller = greenlet.getcurrent().parent
+        assert caller is not None
+        self.run(lambda found: bool(caller.switch(found)), *self.callbacks)
 
     def run(self, on_epoch: OnEpoch, *callbacks: pl.Callback, progress_bar: bool = False) -> None:
         """Train until `max_epochs`, until `on_epoch` returns False, or until the run is left inside an epoch.
@@ -229,10 +268,13 @@ class Fit:
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
     def release(self) -> None:
-        """Give back memory that the strategy would keep with the process. The run can't be saved after it."""
-        self._logger.close()
-        if self._trainer is not None:
+        """Drop the training as it is, and give back memory that the strategy would keep with the process. The
+        run can't be saved after it."""
+        self._greenlet = None
+        if not self._is_released and self._trainer is not None:
             strategy.release(self._trainer.strategy)
+        self._is_released = True
+        self._logger.close()
 
     def smaller_batch(self, need: memory.Need | None) -> MicroBatch:
         """The split of the batch to go on with, after this training ran out of memory.

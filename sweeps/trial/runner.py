@@ -1,9 +1,4 @@
-"""Trains one trial after another in a warm process.
-
-Lightning's one `fit()` runs in a greenlet on the main thread (PyTorch with two threads is 2 to 2.5 times
-slower on another one): it is left at the end of each epoch, and entered again by the next step. Several short
-`fit()` calls would lose the optimizer's state. Where it is asked to leave, it is left inside an epoch too.
-"""
+"""Trains one trial after another in a warm process."""
 
 from __future__ import annotations
 
@@ -13,10 +8,8 @@ import os
 import platform
 import time
 import traceback
-from pathlib import Path
 from typing import Any
 
-import greenlet
 import lightning.pytorch as pl
 import ray
 import torch
@@ -54,6 +47,7 @@ from sweeps.trial.messages import (
     unfit,
 )
 from sweeps.trial.trainable_cache import TrainableCache
+from sweeps.trial.worker import Listening
 from sweeps.trial.worker_group import WorkerGroup
 
 NO_TRIAL = -1
@@ -77,7 +71,6 @@ class TrialRunner:
             memory.keep_to_share(share, int(CONTEXT_GB * GB))
         gpu = f"{gpu_name()} #{','.join(map(str, ids))}" if (ids := ray.get_gpu_ids()) else ""
         self._place: dict[str, Any] = {"pc": platform.node(), "pid": os.getpid(), "gpu": gpu}
-        self._run: greenlet.greenlet | None = None
         self._fit: Fit | None = None
         self._copied: list[str] = []
         """Data that was copied to this PC, until a trial has told it."""
@@ -181,9 +174,9 @@ class TrialRunner:
 
     def end(self) -> None:
         """Let Lightning end an unfinished `fit()` in order: hooks, teardown, worker processes."""
-        if self._run is not None and not self._run.dead:
+        if self._fit is not None:
             try:
-                self._run.switch(False)
+                self._group.close(self._fit)
             except (Exception, SystemExit):  # the trial has ended; how it closes is not its result
                 traceback.print_exc()
         self._abandon_run()
@@ -195,31 +188,27 @@ class TrialRunner:
     def _next_epoch(self) -> Report | Position | None:
         """The next epoch (after a retry some are trained and reported again), the position where the run was
         left, or None when the training ended by itself."""
-        if self._run is None:
-            self._run = greenlet.greenlet(self._train)
-        found: Report | Position | None = self._run.switch(True)
-        return found
+        fit = self._fit
+        if fit is None:
+            fit = self._begun()
+            if (known := fit.last_epoch) is not None:
+                return known
+        if fit.has_ended:
+            return None
+        try:
+            return self._group.advance(fit)
+        except CannotContinue:
+            self._job.storage.remove(self._number, fit.first_epoch)
+            raise
 
-    def _train(self, _go_on: bool) -> None:
-        """The greenlet: one whole `fit()`, left at each epoch's end."""
+    def _begun(self) -> Fit:
+        """The training of the trial, on all its workers, which goes on from its newest checkpoint."""
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         faults, self._unusable = [*self._unusable, *faults], []
         if faults:
             epoch = checkpoint_store.epoch_of(checkpoint) if checkpoint else None
             then = "starts again from epoch 1" if epoch is None else f"resumes after epoch {epoch}"
             self._notices.append(f"{'; '.join(faults)}: the trial {then}")
-        fit = self._made(checkpoint)
-        step = greenlet.getcurrent().parent
-        known = fit.last_epoch
-        if known is None or (step.switch(known) and not fit.has_ended):
-            try:
-                self._group.train(fit, lambda found: bool(step.switch(found)), *self._callbacks)
-            except CannotContinue:
-                self._job.storage.remove(self._number, fit.first_epoch)
-                raise
-
-    def _made(self, checkpoint: Path | None) -> Fit:
-        """The training of the trial, on all its workers, which goes on from a checkpoint."""
         trainable = self._trainables.load(self._config["trainable"])
         params = build_params(trainable.params_class, self._params)
         data = self._job.data_of(trainable, params, self._copied.append)
@@ -233,6 +222,7 @@ class TrialRunner:
             environment=environment,
             is_to_leave=leave_request.is_asked,
         )
+        self._fit.callbacks += [Listening(), *self._callbacks]
         if others := self._group.wait_until_ready():
             self._place = {**self._place, "others": others}
         return self._fit
@@ -296,7 +286,6 @@ class TrialRunner:
         return memory.need(error, (self._fit and self._fit.held_bytes) or 0) if is_here else None
 
     def _abandon_run(self) -> None:
-        self._run = None
         if self._fit is not None:
             self._fit.release()
         self._fit = None

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
-import greenlet
 import lightning.pytorch as pl
 import ray
 
@@ -20,9 +19,7 @@ from sweeps.common.param_types import build_params
 from sweeps.storage import folder_reader
 from sweeps.storage.folder_copy import File, Original
 from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
-from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
-from sweeps.training.report import Report
 from sweeps.trial import checkpoint_copy, leave_request, output
 from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.job import Job
@@ -82,7 +79,6 @@ class Worker:
         self._job, self._rank = job, rank
         self._environment: WorkerGroupEnvironment | None = None
         self._fit: Fit | None = None
-        self._run = greenlet.greenlet(self._train)
         self._folders = Folders()
 
     def introduce(self) -> Introduction:
@@ -127,12 +123,21 @@ class Worker:
             prepared=self._job.data_of(trainable, params),
             environment=self._environment,
         )
+        self._fit.callbacks.append(Listening())
         return platform.node()
 
     @_answered
     def train(self, trains_on: bool) -> None:
         """Train to the end of the next epoch, or let Lightning end the training in order."""
-        self._run.switch(trains_on)
+        assert self._fit is not None
+        assert self._environment is not None
+        if not trains_on:
+            self._fit.close()
+            return
+        if not self._fit.is_training:
+            self._environment.join(ray.util.get_node_ip_address())
+        self._fit.advance()
+        self._folders.clear()  # the copy of the checkpoint that it went on from
 
     @_answered
     def lack_of_room(self, folder: Path, size_bytes: int) -> Failure | None:
@@ -166,20 +171,6 @@ class Worker:
     def clear(self) -> None:
         """Remove what was written here for the first worker."""
         self._folders.clear()
-
-    def _train(self, _trains_on: bool) -> None:
-        """The greenlet: one whole `fit()`, left at each epoch's end."""
-        assert self._environment is not None
-        assert self._fit is not None
-        caller = greenlet.getcurrent().parent
-        assert caller is not None
-
-        def on_epoch(_found: Report | Position) -> bool:
-            self._folders.clear()  # the copy of the checkpoint that it went on from
-            return bool(caller.switch())
-
-        self._environment.join(ray.util.get_node_ip_address())
-        self._fit.run(on_epoch, Listening())
 
 
 def _located(failure: Failure) -> Failure:

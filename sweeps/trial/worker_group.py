@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import lightning.pytorch as pl
 import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -33,14 +32,13 @@ from sweeps.common.errors import first_line
 from sweeps.storage import folder_copy, folder_reader
 from sweeps.storage.folder_copy import File
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment, is_lost_connection
-from sweeps.training.epoch_callback import OnEpoch
 from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from sweeps.trial import checkpoint_copy, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import Failure, Unfit, WorkerFailed, WorkerUnfit, give_up
-from sweeps.trial.worker import Answer, Listening, Worker
+from sweeps.trial.worker import Answer, Worker
 
 COLLECTIVE = ("train", "save")
 """Methods of a worker with collective operations, in which each worker waits for the others."""
@@ -105,26 +103,29 @@ class WorkerGroup:
         """
         return self._results()
 
-    def train(self, fit: Fit, on_epoch: OnEpoch, *callbacks: pl.Callback) -> None:
-        """Run a fit on all workers, as `Fit.run` has it; the callbacks are those of this worker.
+    def advance(self, fit: Fit) -> Report | Position | None:
+        """Advance a training on all workers, as `Fit.advance` does.
 
         Raises:
             WorkerFailed: another worker failed.
             Exception: this worker failed.
         """
         if self._environment is None:
-            fit.run(on_epoch, Listening(), *callbacks)
-            return
-
-        def each(found: Report | Position) -> bool:
-            self._results()
-            trains_on = on_epoch(found)
-            self._call("train", trains_on)
-            return trains_on
-
+            return fit.advance()
         self._call("train", True)
-        self._environment.join(ray.util.get_node_ip_address())
-        fit.run(each, Listening(), *callbacks)
+        if not fit.is_training:
+            self._environment.join(ray.util.get_node_ip_address())
+        found = fit.advance()
+        self._results()
+        return found
+
+    def close(self, fit: Fit) -> None:
+        """Let Lightning end a training in order, on all workers."""
+        if self._environment is None or not fit.is_training:
+            fit.close()
+            return
+        self._call("train", False)
+        fit.close()
         self._results()
 
     def save(self, fit: Fit, folder: Path) -> None:

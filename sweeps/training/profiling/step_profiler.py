@@ -86,8 +86,7 @@ class Meter:
         """Look at the GPU's utilization from time to time; call it after each batch."""
         if self._has_gpu and time.perf_counter() >= self._looks_at:
             self._looks_at = time.perf_counter() + LOOK_EVERY_S
-            with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver
-                self._gpu_util_pcts.append(torch.cuda.utilization())
+            self._note_utilization()
 
     def end(self) -> tuple[float, dict[str, float]]:
         """The epoch's seconds, and some of `COSTS`."""
@@ -99,8 +98,12 @@ class Meter:
         costs["memory_gb"] = (memory.rss - getattr(memory, "shared", 0)) / 1e9  # without mapped files
         if self._has_gpu:
             costs["gpu_memory_gb"] = torch.cuda.max_memory_allocated() / 1e9
-        self._looks_at = self._looks_at if self._gpu_util_pcts else 0.0  # of a short epoch: at its end
-        self.look()
+        if self._has_gpu and not self._gpu_util_pcts:  # a short epoch
+            self._note_utilization()
         if self._gpu_util_pcts:
             costs["gpu_util_pct"] = statistics.mean(self._gpu_util_pcts)
         return seconds, {name: round(value, 3) for name, value in costs.items()}
+
+    def _note_utilization(self) -> None:
+        with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver
+            self._gpu_util_pcts.append(torch.cuda.utilization())
