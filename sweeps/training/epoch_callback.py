@@ -18,7 +18,6 @@ from sweeps.training import epoch_position, lightning_internals
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.epoch_position import Position
-from sweeps.training.profiling import memory
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.report import Report
@@ -49,7 +48,7 @@ class Fit(Protocol):
     epochs: int
     last_metrics: Mapping[str, float]
     static_metrics: Mapping[str, float]
-    held_bytes: int | None
+    has_begun: bool
     is_to_leave: Callable[[], bool]
 
     def agree(self, answer: _Answer) -> _Answer: ...
@@ -94,8 +93,6 @@ class EpochEnd(Checkpoint):
         self._batches = 0
         """Of this epoch, so far."""
         self._val_batches = 0
-        self._has_stepped = False
-        """Whether a step of the optimizer was taken since this run began."""
         self._seconds_before = 0.0
         """Of this epoch, before the position where it was left."""
         self._is_continued = False
@@ -133,7 +130,7 @@ class EpochEnd(Checkpoint):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._fit.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
-        self._fit.held_bytes = memory.held_bytes()
+        self._fit.has_begun = True
         if self._left is not None:
             epoch_position.restore_loaders(trainer, self._loaders)
             self._continue()
@@ -161,8 +158,6 @@ class EpochEnd(Checkpoint):
                 f"{_no_end('training')}. Give --epoch-steps, the steps of an epoch (for data that ends: as "
                 "many as it has, or more)"
             )
-        if not self._has_stepped and trainer.global_step:  # the optimizer's state is there now
-            self._has_stepped, self._fit.held_bytes = True, memory.held_bytes()
 
     def on_validation_batch_end(
         self,

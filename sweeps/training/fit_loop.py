@@ -114,8 +114,8 @@ class Fit:
         self.has_ended = False
         """Whether the checkpoint's training ended by itself, for example by EarlyStopping."""
         self.first_epoch = 0
-        self.held_bytes: int | None = None
-        """GPU memory that is taken whatever the batch; None before the first step."""
+        self.has_begun = False
+        """Whether the model has been built and is on its device."""
         self.meter = Meter(config.threads or 1)
         self.callbacks: list[pl.Callback] = []
         """Further ones of Lightning, for `advance`; complete before it is called."""
@@ -276,26 +276,23 @@ class Fit:
         self._is_released = True
         self._logger.close()
 
-    def smaller_batch(self, need: memory.Need | None) -> MicroBatch:
+    def smaller_batch(self) -> MicroBatch:
         """The split of the batch to go on with, after this training ran out of memory.
-
-        Args:
-            need: as it was measured.
 
         Raises:
             CannotTrain: no smaller part of the batch would do; the text says why.
         """
-        if self.held_bytes is None:
+        if not self.has_begun:
             raise CannotTrain("memory ran out before the first step: the model itself does not fit")
         if not self._model.automatic_optimization:
             raise CannotTrain("the batch can't be split: the model optimizes by itself, step by step")
-        workers, may_fit = self.config.workers, 1.0 if need is None else need.share_that_may_fit
+        workers = self.config.workers
         if self._split is not None:
             whole, rows = self._split.share * workers, self._split.rows
         else:
             whole = rows = micro_batches.batch_rows_of(self._data)
         try:
-            return micro_batches.smaller(whole, workers, rows, may_fit)
+            return micro_batches.halve(whole, workers, rows)
         except MemoryError as error:
             raise CannotTrain(str(error)) from None
 

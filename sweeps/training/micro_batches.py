@@ -95,21 +95,20 @@ def split(effective_rows: int, workers: int, fitting_rows: int) -> MicroBatch:
     return MicroBatch(share // accumulation, accumulation)
 
 
-def smaller(effective_rows: int, workers: int, rows: int, share_that_may_fit: float = 1.0) -> MicroBatch:
-    """The split to go on with where micro-batches of `rows` did not fit: half of them, or less.
+def halve(effective_rows: int, workers: int, rows: int) -> MicroBatch:
+    """The split to go on with where micro-batches of `rows` did not fit: half of them at most.
 
     Args:
         effective_rows: rows of a batch of all workers.
         workers: number of workers that share the batch.
         rows: rows of a micro-batch that did not fit.
-        share_that_may_fit: as it was measured.
 
     Raises:
         MemoryError: it had one row.
     """
     if rows == 1:
         raise MemoryError("not even a micro-batch of one row fits")
-    return split(effective_rows, workers, max(1, int(rows * min(0.5, share_that_may_fit))))
+    return split(effective_rows, workers, rows // 2)
 
 
 def with_margin(rows: int) -> int:

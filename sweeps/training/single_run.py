@@ -111,7 +111,7 @@ def _explain(run: SingleRun, training: Fit | None, error: Exception) -> int:
     launch.say(f"Out of memory: the run does not fit{micro_batch}.")
     if training is not None:
         try:
-            rows = training.smaller_batch(None).rows
+            rows = training.smaller_batch().rows
             again = command("fit", "--resume", shown_path(run.folder), "--micro-batch", str(rows))
             launch.say(f"Resume with the same effective batch:\n  {again}")
         except CannotTrain as fault:

@@ -23,7 +23,6 @@ from sweeps.training.report import REPORT, Report
 
 if TYPE_CHECKING:
     from sweeps.training.fit_loop import Fit
-    from sweeps.training.profiling.memory import Need
 
 MESSAGE, SAVED = "message", "saved"
 """Keys of a result of Tune's. What is saved is known only after the step, and a trial that is done has no
@@ -217,24 +216,22 @@ def unfit(error: Exception) -> Unfit:
     return Unfit(reason=str(error), pc=platform.node(), node=broadcast.here())
 
 
-def remedied(failure: OutOfMemory, fit: Fit | None, need: Need | None) -> OutOfMemory:
+def remedied(failure: OutOfMemory, fit: Fit | None) -> OutOfMemory:
     """How a trial that ran out of memory goes on, or why it can't.
 
     Args:
         failure: as it was raised.
         fit: the training; None where it could not be built.
-        need: as it was measured, where there is a GPU.
     """
-    measured = "" if need is None else f" ({need})"
     if fit is None:
-        return replace(failure, reason=f"out of memory{measured}: the model and its data can't be built")
+        return replace(failure, reason="out of memory: the model and its data can't be built")
     try:
-        found = fit.smaller_batch(need)
+        found = fit.smaller_batch()
     except CannotTrain as error:
-        return replace(failure, reason=f"out of memory{measured}: {error}")
+        return replace(failure, reason=f"out of memory: {error}")
     rows, whole = count(found.rows, "row"), found.share * fit.config.workers
     reason = (
-        f"out of memory{measured}: it goes on with micro-batches of {rows}, {found.accumulation} for each "
+        f"out of memory: it goes on with micro-batches of {rows}, {found.accumulation} for each "
         f"step, so that its batch is {count(whole, 'row')} as before"
     )
     caution = NORMS if fit.depends_on_batch else ""

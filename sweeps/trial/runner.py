@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from threadpoolctl import threadpool_limits
 
-from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, is_out_of_memory, reason_of
+from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, reason_of
 from sweeps.common.formatting import GB
 from sweeps.common.param_types import build_params
 from sweeps.record.trials import why_diverged
@@ -130,7 +130,7 @@ class TrialRunner:
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 failure = self._group.why(failure_of(error), error)
                 if isinstance(failure, OutOfMemory):  # no failure of the trial: it is requeued, or infeasible
-                    failure = remedied(failure, self._fit, self._need(error))
+                    failure = remedied(failure, self._fit)
                 else:
                     self._failures += 1
             # Behind the except: until there the traceback holds the model, and its memory.
@@ -279,11 +279,6 @@ class TrialRunner:
             notices=notices,
             output=output.take() + of_others,
         )
-
-    def _need(self, error: BaseException) -> memory.Need | None:
-        """What the training needs of this process's GPU; None where that of another worker was too small."""
-        is_here = is_out_of_memory(error)
-        return memory.need(error, (self._fit and self._fit.held_bytes) or 0) if is_here else None
 
     def _abandon_run(self) -> None:
         if self._fit is not None:

@@ -90,7 +90,7 @@ def test_its_result_is_that_of_whole_batches(by_case: dict[str, TrialRow]) -> No
 def test_it_is_split_again_where_half_does_not_fit(by_case: dict[str, TrialRow]) -> None:
     trial = by_case["quarter"]
     assert trial.status == "finished"
-    assert trial.micro_batches == ([4] if ON_GPU else [8, 4]), "on a GPU the first size is measured"
+    assert trial.micro_batches == [8, 4]
 
 
 def test_it_goes_on_from_its_last_checkpoint(
@@ -110,10 +110,7 @@ def test_what_does_not_fit_is_infeasible_with_its_reason(by_case: dict[str, Tria
     assert {by_case[case].status for case in reasons} == {"infeasible"}
     assert "the model itself does not fit" in reasons["model"]
     assert "Rows has no attribute batch_size" in reasons["unsplit"]
-    if ON_GPU:
-        assert "not even a micro-batch of one row fits" in reasons["never"]
-    else:
-        assert reasons["never"] == "out of memory with micro-batches of 8, 4 and 2 rows"
+    assert reasons["never"] == "out of memory with micro-batches of 8, 4 and 2 rows"
     assert "5 finished, 3 infeasible" in output
     assert f"Trial {by_case['model'].number} is infeasible: {reasons['model']}" in output
     assert "\nInfeasible 3 trials. Most common reason: " in output

@@ -1,5 +1,4 @@
-"""Memory: the GPU's allocator and its snapshots, what a training takes of a GPU, and memory that grows from
-epoch to epoch."""
+"""Memory: the GPU's allocator and its snapshots, and memory that grows from epoch to epoch."""
 
 from __future__ import annotations
 
@@ -8,12 +7,10 @@ import gc
 import itertools
 import os
 import platform
-import re
 import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -30,11 +27,6 @@ GROWING_EPOCHS = 5
 """Consecutive epochs of growth that count as a leak."""
 LEAST_GROWTH_GB = 0.002
 """Per epoch; less is noise of the allocator."""
-FILLED = 0.9
-"""Share of a GPU's memory that a batch may fill: an allocator rounds up, and keeps what is freed."""
-_REQUEST = re.compile(r"Tried to allocate ([\d.]+) (bytes|[KMGT]iB)")
-"""Of the text of torch.OutOfMemoryError, which has no attribute for it."""
-_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _WATCHED = {"memory_gb": "the process", "gpu_memory_gb": "the GPU"}
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
@@ -81,49 +73,6 @@ def keep_to_share(share: float, beside_bytes: int) -> None:
     if share < 1 and torch.cuda.is_available():
         whole = torch.cuda.mem_get_info()[1]
         torch.cuda.set_per_process_memory_fraction(max(0.0, share - beside_bytes / whole))
-
-
-def held_bytes() -> int:
-    """GPU memory that the tensors of this process take now; 0 without a GPU."""
-    return torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
-
-
-@dataclass(frozen=True)
-class Need:
-    """What a training needs of the GPU that it ran out of."""
-
-    held_bytes: int
-    """Whatever the batch: weights and, after a step, gradients and the optimizer's state."""
-    needed_bytes: int
-    """With the batch that did not fit, at least: what it had at the peak, and what it asked for then."""
-    limit_bytes: int
-    """That this process can have."""
-
-    @property
-    def share_that_may_fit(self) -> float:
-        """At most this share of the batch fits: what a batch takes grows with its rows."""
-        of_batch = max(1, self.needed_bytes - self.held_bytes)
-        return max(0.0, (FILLED * self.limit_bytes - self.held_bytes) / of_batch)
-
-    def __str__(self) -> str:
-        return f"it needs at least {size(self.needed_bytes)} of {size(self.limit_bytes)}"
-
-
-def need(error: BaseException, held: int) -> Need | None:
-    """What a training needs that has just run out of a GPU's memory; None where there is no GPU.
-
-    Args:
-        error: that it raised; its traceback must still hold the tensors.
-        held: bytes that it has whatever the batch.
-    """
-    if not torch.cuda.is_available():
-        return None
-    asked = _REQUEST.search(str(error))
-    request = float(asked[1]) * _UNITS[asked[2]] if asked else 0
-    free, whole = torch.cuda.mem_get_info()
-    may_have = torch.cuda.get_per_process_memory_fraction() * whole
-    limit = min(may_have, free + torch.cuda.memory_reserved())
-    return Need(held, int(torch.cuda.max_memory_allocated() + request), int(limit))
 
 
 class Growth:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sweeps.common.errors import CannotTrain
 from sweeps.training.micro_batches import (
     MicroBatch,
+    halve,
     largest_that_fits,
-    smaller,
     split,
     with_margin,
 )
@@ -59,20 +59,13 @@ def test_some_room_is_left(rows: int, fitting: int) -> None:
     assert with_margin(rows) == fitting
 
 
-@given(
-    per_worker=st.integers(2, 2000),
-    workers=st.integers(1, 4),
-    divisor=st.integers(1, 50),
-    may_fit=st.floats(0, 2),
-)
-def test_smaller_is_half_at_most_and_the_same_batch(
-    per_worker: int, workers: int, divisor: int, may_fit: float
-) -> None:
+@given(per_worker=st.integers(2, 2000), workers=st.integers(1, 4), divisor=st.integers(1, 50))
+def test_half_is_of_the_same_batch(per_worker: int, workers: int, divisor: int) -> None:
     rows = split(per_worker * workers, workers, max(2, per_worker // divisor)).rows
     if rows == 1:
         with pytest.raises(MemoryError, match="not even a micro-batch of one row fits"):
-            smaller(per_worker * workers, workers, rows, may_fit)
+            halve(per_worker * workers, workers, rows)
         return
-    found = smaller(per_worker * workers, workers, rows, may_fit)
+    found = halve(per_worker * workers, workers, rows)
     assert found.share == per_worker
-    assert 1 <= found.rows <= max(1, rows * min(0.5, may_fit))
+    assert 1 <= found.rows <= rows / 2

@@ -20,6 +20,7 @@ from sweeps.trial.messages import UNUSABLE, Failed, Left, Message
 from sweeps.trial.runner import TrialRunner
 from tests.faulty import stepwise
 from tests.support.prepared import prepare_small
+from tests.support.trainables import described
 
 pytestmark = pytest.mark.usefixtures("ray_session", "handlers_as_before")
 
@@ -58,7 +59,7 @@ def test_it_leaves_in_an_epoch_that_a_retry_trains_again(
     data: Any = Data(prepare_small(stepwise, stepwise.Params(), tmp_path / "prepared"))
     fit = FitConfig(max_epochs=4, metric="val_loss", mode="min")
     job = Job(
-        trainables={"net": "tests.faulty.stepwise"},
+        trainables={"net": described("tests.faulty.stepwise", "net")},
         storage=Folder(tmp_path),
         fit=fit,
         max_failures=1,
@@ -90,7 +91,7 @@ def test_a_position_that_another_micro_batch_can_not_continue_is_left_for_the_ch
     """It was left inside an epoch, and ran out of memory when it went on."""
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     job = Job(
-        trainables={"net": "tests.faulty.positioned"},
+        trainables={"net": described("tests.faulty.positioned", "net")},
         storage=Folder(tmp_path),
         fit=FitConfig(max_epochs=4, metric="val_loss", mode="min", precision="32"),
         max_failures=0,
@@ -140,7 +141,7 @@ def test_a_gpu_that_computes_no_more_hides_no_reason_and_ends_the_process_of_the
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     monkeypatch.setattr(os, "_exit", ends)
     job = Job(
-        trainables={"toy": "tests.faulty.toy"},
+        trainables={"toy": described("tests.faulty.toy", "toy")},
         storage=Folder(tmp_path),
         fit=FitConfig(max_epochs=4, metric="score", mode="max"),
         max_failures=max_failures,
@@ -172,7 +173,7 @@ def test_epochs_that_a_retry_trains_again_are_reported_again(
     """A trial that reported nothing for so long would be taken to hang."""
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     job = Job(
-        trainables={"net": "tests.faulty.toy"},
+        trainables={"net": described("tests.faulty.toy", "net")},
         storage=Folder(tmp_path),
         fit=FitConfig(max_epochs=3, metric="score", mode="max"),
         max_failures=1,

@@ -37,6 +37,7 @@ from sweeps.trial.messages import (
 from sweeps.trial.trainable import SweepTrial
 from tests.conftest import fill_up
 from tests.support.servers import sshd
+from tests.support.trainables import described
 
 EPOCHS = 3
 NAME = "net"
@@ -56,7 +57,7 @@ def _job(trainable: str = "trainables.digits_mlp", folder: Path = READ_ONLY, **c
     metric = "val_acc" if trainable.endswith("digits_mlp") else "score"
     fit = FitConfig(max_epochs=EPOCHS, metric=metric, mode="max", seed=99)
     settings: dict[str, Any] = {"fit": fit, "max_failures": 0, "checkpoint_epochs": None, **changes}
-    return Job(trainables={NAME: trainable}, storage=Folder(folder), **settings)
+    return Job(trainables={NAME: described(trainable, NAME)}, storage=Folder(folder), **settings)
 
 
 Start = Callable[..., SweepTrial]
@@ -157,7 +158,11 @@ def test_a_trial_trains_alike_after_one_of_another_model(
     (tmp_path / f"untidy_{tmp_path.name}" / "model.py").write_text(UNTIDY)
     monkeypatch.syspath_prepend(tmp_path)
     job = dataclasses.replace(
-        _job(), trainables={NAME: "trainables.digits_mlp", "other": f"untidy_{tmp_path.name}.model"}
+        _job(),
+        trainables={
+            NAME: described("trainables.digits_mlp", NAME),
+            "other": described(f"untidy_{tmp_path.name}.model", "other"),
+        },
     )
     trial = start(job, FIRST)
     _train(trial, 1)
@@ -172,7 +177,13 @@ def test_a_trial_trains_alike_after_one_of_another_model(
 def test_a_model_that_can_not_be_imported_fails_its_trials_and_no_others(
     start: Start, alone: list[dict[str, float]]
 ) -> None:
-    job = dataclasses.replace(_job(), trainables={NAME: "trainables.digits_mlp", "gone": "no_such_package"})
+    job = dataclasses.replace(
+        _job(),
+        trainables={
+            NAME: described("trainables.digits_mlp", NAME),
+            "gone": described("no_such_package", "gone"),
+        },
+    )
     trial = start(job, SECOND)
     end = _step(_then(trial, {}, trainable="gone")).end
     assert isinstance(end, Failed)

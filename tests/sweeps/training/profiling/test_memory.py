@@ -14,7 +14,7 @@ import torch
 
 from sweeps.common.errors import CannotTrain
 from sweeps.training.profiling import memory
-from sweeps.training.profiling.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth, Need
+from sweeps.training.profiling.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
 from tests.conftest import ROOT
 
 
@@ -53,34 +53,12 @@ def test_what_does_not_leak_is_not_named(epochs: list[float]) -> None:
     assert set(notes(epochs)) == {""}
 
 
-@pytest.mark.parametrize(
-    ("held_gb", "needed_gb", "limit_gb", "share"),
-    [(0, 8, 8, 0.9), (0, 16, 8, 0.45), (2, 10, 8, 0.65), (7.5, 9, 8, 0.0), (0, 0, 8, 7.2e9)],
-    ids=["just not", "double", "with a model", "a model that fills it", "nothing was measured"],
-)
-def test_the_share_of_a_batch_that_may_fit_is_what_the_model_leaves(
-    held_gb: float, needed_gb: float, limit_gb: float, share: float
-) -> None:
-    need = Need(int(held_gb * 1e9), int(needed_gb * 1e9), int(limit_gb * 1e9))
-    assert need.share_that_may_fit == pytest.approx(share)
-
-
-def test_what_is_needed_is_said_in_units() -> None:
-    assert str(Need(0, 9_200_000_000, 8_000_000_000)) == "it needs at least 9.2 GB of 8 GB"
-
-
 def test_under_windows_the_allocator_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
     memory.use_expandable_segments()
     assert "PYTORCH_ALLOC_CONF" not in os.environ
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_nothing_is_known() -> None:
-    assert memory.need(RuntimeError("can't allocate memory"), 0) is None
-    assert memory.held_bytes() == 0
 
 
 LEAKY = """
