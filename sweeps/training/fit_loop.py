@@ -29,7 +29,7 @@ from sweeps.training import compile as training_compile
 from sweeps.training import first_steps, micro_batches, trainer
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig
-from sweeps.training.data import loader_workers, prepare_data
+from sweeps.training.data import loader_workers
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside, OnEpoch, ScoredWeights
@@ -126,16 +126,10 @@ class Fit:
         """Strategy and workers of the checkpoint."""
         if checkpoint is not None:
             self._read(checkpoint)
-        torch.set_num_threads(config.threads or 1)
-        pl.seed_everything(config.seed, workers=True, verbose=False)
         self.static_metrics: Mapping[str, float] = trainable.static_metrics(params)
         self.params = params
-        self._model = trainable.build_model(params)
-        self._data: Any = trainable.build_data(params, prepared)
-        for owner in (self._model, self._data):
-            prepare_data.guard(owner)
-            trainer.seed_hooks(owner, config.seed)
-        trainer.keep_callbacks(self._model, self._notices.append)
+        self._model = trainer.build_model(trainable, params, config, self._notices.append)
+        self._data = trainer.build_data(trainable, params, config, prepared)
         self._options = trainer_options.trainer_options_for(trainable, params)
         self._split = self._split_batch()
         self._trainer: Trainer | None = None

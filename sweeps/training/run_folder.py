@@ -40,8 +40,6 @@ PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
 """Written by `--profile` and `--memory-snapshot`."""
 EPOCHS_FILE = "epochs.jsonl"
 """A line per epoch: metrics, seconds, time breakdown."""
-CHECKPOINT_WEIGHTS = 4
-"""Size of a checkpoint in sizes of the weights, about: last weights, best weights, two moments of Adam."""
 
 
 class RunFolder:
@@ -229,7 +227,7 @@ class RunFolder:
                 training.save(self._checkpoints)  # into the first worker's folder
 
         # If one of several workers failed to save, the others would wait for ever: they agree before.
-        fits = not is_shared or training.agree(is_first() and self._has_room(training))
+        fits = not is_shared or training.agree(is_first() and self._free_bytes > training.checkpoint_bytes)
         if fits and not self._fits(write):
             if is_shared:
                 raise self._no_room(f"the checkpoint of epoch {epoch}")
@@ -239,21 +237,12 @@ class RunFolder:
         self._pace.cost(time.perf_counter() - began)
         return fits
 
-    def _has_room(self, training: Fit) -> bool:
-        """Whether a checkpoint will fit, estimated by the last one, or by the weights."""
-        needed = CHECKPOINT_WEIGHTS * training.best.size_bytes
-        for newest in checkpoint_store.all_of(self._checkpoints)[:1]:
-            needed = sum(file.stat().st_size for file in newest.rglob("*") if file.is_file())
-        return shutil.disk_usage(self._run.folder).free > needed
-
     def _write(self, what: str, size_bytes: int, write: Callable[[], object]) -> None:
-        """Write what the run needs; on a full disk first remove checkpoints but the newest complete one."""
-        if self._fits(write):
-            return
-        whole, _ = checkpoint_store.newest(self._checkpoints)
-        for other in checkpoint_store.all_of(self._checkpoints):
-            if other != whole:
-                checkpoint_store.remove(other)
+        """Write what the run needs.
+
+        Raises:
+            DiskIsFull: there is no room for it.
+        """
         if not self._fits(write):
             raise self._no_room(f"{what} ({size(size_bytes)})")
 
@@ -268,11 +257,15 @@ class RunFolder:
         return True
 
     def _no_room(self, what: str) -> DiskIsFull:
-        left = size(shutil.disk_usage(self._run.folder).free)
+        left = size(self._free_bytes)
         return DiskIsFull(
             f"{shown_path(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Free "
             f"some space; {self._resumes_after}:\n  {self._resume_command}"
         )
+
+    @property
+    def _free_bytes(self) -> int:
+        return shutil.disk_usage(self._run.folder).free
 
     @property
     def _resumes_after(self) -> str:

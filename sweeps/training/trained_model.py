@@ -22,7 +22,6 @@ from sweeps.kinds.trainable import LightningTrainable
 from sweeps.kinds.trainer_options import trainer_options_for
 from sweeps.training import fit_loop, trainer
 from sweeps.training.config import FitConfig
-from sweeps.training.data import prepare_data
 from sweeps.training.distributed import strategy
 from sweeps.training.torch_state import random_states, restore_random_states
 from sweeps.training.trial_logger import TrialLogger
@@ -43,8 +42,8 @@ def score_test_rows(
         weights: a folder written by `Fit.save`.
         prepared: as `Fit` has it.
     """
-    model = _model(trainable, params, config)
-    data = _data(trainable, params, config, prepared)
+    model = trainer.build_model(trainable, params, config, _ignore)
+    data = trainer.build_data(trainable, params, config, prepared)
     if fit_loop.why_no_test(model, data):
         return {}
     if config.micro_batch is not None:
@@ -87,9 +86,9 @@ def _load_model(
     state: ModelState,
     prepared: Callable[[], Path | None],
 ) -> pl.LightningModule:
-    model = _model(trainable, params, config)
+    model = trainer.build_model(trainable, params, config, _ignore)
     if any(is_overridden(hook, model) for hook in ("setup", "configure_model")):
-        data = _data(trainable, params, config, prepared())
+        data = trainer.build_data(trainable, params, config, prepared())
         options = {**fit_loop.lean(devices=1), "accelerator": "cpu", "enable_checkpointing": False}
         options["max_epochs"] = config.max_epochs
         # Lightning asks its callbacks where the checkpoint holds states of some.
@@ -131,25 +130,6 @@ class _WeightsLoaded(BaseException):
 class _Loaded(pl.Callback):
     def on_load_checkpoint(self, *_: Any) -> None:
         raise _WeightsLoaded
-
-
-def _model(trainable: LightningTrainable, params: Any, config: FitConfig) -> pl.LightningModule:
-    """The model as `Fit` builds it, before the data."""
-    torch.set_num_threads(config.threads or 1)
-    pl.seed_everything(config.seed, workers=True, verbose=False)
-    model = trainable.build_model(params)
-    prepare_data.guard(model)
-    trainer.seed_hooks(model, config.seed)
-    trainer.keep_callbacks(model, _ignore)
-    return model
-
-
-def _data(trainable: LightningTrainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
-    """The data as `Fit` builds it."""
-    data: Any = trainable.build_data(params, prepared)
-    prepare_data.guard(data)
-    trainer.seed_hooks(data, config.seed)
-    return data
 
 
 @contextmanager

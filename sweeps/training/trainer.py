@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
+import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain
 from sweeps.kinds import trainer_options
+from sweeps.kinds.trainable import LightningTrainable
+from sweeps.training.config import FitConfig
+from sweeps.training.data import prepare_data
 from sweeps.training.lightning_internals import is_called_by_lightning
 from sweeps.training.torch_state import random_states, restore_random_states, seed_again, seed_epoch
 
@@ -84,6 +89,27 @@ class Trainer(pl.Trainer):
                 "long it is. Give --epoch-steps, the steps of an epoch"
             )
         return steps
+
+
+def build_model(
+    trainable: LightningTrainable, params: Any, config: FitConfig, say: Callable[[str], None]
+) -> pl.LightningModule:
+    """The model, with the seed and the threads of a run. It is built before the data."""
+    torch.set_num_threads(config.threads or 1)
+    pl.seed_everything(config.seed, workers=True, verbose=False)
+    model = trainable.build_model(params)
+    prepare_data.guard(model)
+    seed_hooks(model, config.seed)
+    keep_callbacks(model, say)
+    return model
+
+
+def build_data(trainable: LightningTrainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
+    """The data module; None where the model has its own loaders."""
+    data: Any = trainable.build_data(params, prepared)
+    prepare_data.guard(data)
+    seed_hooks(data, config.seed)
+    return data
 
 
 def seed_hooks(owner: object, seed: int) -> None:

@@ -44,8 +44,6 @@ COLLECTIVE = ("train", "save")
 """Methods of a worker with collective operations, in which each worker waits for the others."""
 LOST_S = 120
 """Seconds in which Ray finds that a PC is lost: 65 by default, 8 with ray_cluster.yaml."""
-CHECKPOINT_WEIGHTS = 4
-"""Size of a checkpoint in sizes of the weights: the last and the best ones, two moments of Adam."""
 END_S = 3
 """Seconds in which all workers may fail by an error that they have in common."""
 STUCK_S = 300
@@ -134,7 +132,7 @@ class WorkerGroup:
             fit.save(folder)
             return
         # If one worker fails while all save, the others wait for it for ever: check for room first.
-        needed = CHECKPOINT_WEIGHTS * fit.best.size_bytes
+        needed = fit.checkpoint_bytes
         if shutil.disk_usage(folder).free < needed:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
         self._call("lack_of_room", folder, needed)

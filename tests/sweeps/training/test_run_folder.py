@@ -130,30 +130,6 @@ def test_weights_that_have_no_room_end_the_run_in_order_and_it_goes_on(
     assert (small_disk / "it/best/weights.pt").is_file()
 
 
-def test_on_a_full_disk_the_older_checkpoint_makes_room_for_what_the_run_needs(
-    crowded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FILLS_IN", "3")
-    assert run(crowded, "crowded", "--checkpoint-epochs", "1") == 0, capsys.readouterr().err
-    assert epochs(crowded) == [1, 2, 3]
-    assert (crowded / "it/best/weights.pt").stat().st_size > 240 * KB
-
-
-def test_on_a_full_disk_a_run_keeps_the_checkpoint_that_it_goes_on_from(
-    crowded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FILLS_IN", "0")
-    monkeypatch.setenv("STOPS_IN", "3")
-    assert run(crowded, "crowded", "--checkpoint-epochs", "1") == 130
-    newest, older = checkpoint_store.all_of(checkpoint_store.folder_of(crowded / "it", 0))
-    next(file for file in newest.iterdir() if file.stat().st_size > KB).write_bytes(b"broken")
-    fill_up(crowded)
-    monkeypatch.delenv("STOPS_IN")
-    assert fit.main(["--resume", str(crowded / "it")]) == 0, capsys.readouterr().err
-    assert f"resumed at epoch {checkpoint_store.epoch_of(older) + 1}" in capsys.readouterr().out
-    assert epochs(crowded) == [1, 2, 3]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "deepspeed_stage_2"])
 def test_several_workers_end_together_where_an_epoch_can_not_be_written_down(
