@@ -37,7 +37,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 def leave(worker: Worker) -> None:
     """What the end of its process does."""
-    worker._run.throw()
     assert worker._fit is not None
     worker._fit.release()
     assert worker._environment is not None
