@@ -12,10 +12,9 @@ import torch
 from benchmarks import _measure
 from benchmarks._gpu.line import Run
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.training.report import Report
+from sweeps.training.report import Position, Report
 
 COSTS = ("data_wait_pct", "gpu_util_pct", "gpu_memory_gb", "cpu_busy_pct")
 

@@ -62,7 +62,7 @@ def find(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -
     """
     workers = run.fit.workers
     params = build_params(trainable.params_class, run.params)
-    whole = micro_batches.batch_rows_of(trainable.build_data(params, prepared))
+    whole = micro_batches.read_batch_rows(trainable.build_data(params, prepared))
     launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
 
     def fits(rows: int) -> bool:

@@ -1,4 +1,12 @@
-"""Between two epochs: seed the next one, report the last one. Inside one: leave it where that is asked."""
+"""Between two epochs: seed the next one, report the last one. Inside one: leave it where that is asked.
+
+A run is left between two optimizer steps. Lightning's checkpoint holds the number of batches, and the place
+of each loader that has `state_dict` (torchdata's StatefulDataLoader, the loader of prepared data). Other
+loaders would begin the epoch again, so that a run with one of them is left at the end of an epoch only.
+
+Means that Lightning takes over the batches of a training epoch (`self.log(..., on_epoch=True)` in
+`training_step`) are those of the batches after the position; validation is always whole.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +18,18 @@ from typing import Any, Protocol, TypeVar
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.utilities import CombinedLoader
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
-from sweeps.training import epoch_position, lightning_internals
+from sweeps.training import lightning_internals
 from sweeps.training.config import FitConfig
+from sweeps.training.data.datamodule import Loader
 from sweeps.training.distributed import strategy
-from sweeps.training.epoch_position import Position
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.report import Report
+from sweeps.training.report import CannotContinue, Position, Report
 from sweeps.training.torch_state import random_states, restore_random_states, seed_epoch
 from sweeps.training.trainer import Trainer
 
@@ -116,7 +125,7 @@ class EpochEnd(Checkpoint):
             return
         self._loaders = lightning_internals.loader_states(checkpoint)
         now = trainer.accumulate_grad_batches
-        epoch_position.split_anew(checkpoint, left.get("accumulation", now), now)  # older ones lack it
+        _split_anew(checkpoint, left.get("accumulation", now), now)  # older ones lack it
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         # With a strategy for several processes Lightning has just taken all cores for this one, where
@@ -132,7 +141,7 @@ class EpochEnd(Checkpoint):
         self._fit.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
         self._fit.has_begun = True
         if self._left is not None:
-            epoch_position.restore_loaders(trainer, self._loaders)
+            _restore_loaders(trainer, self._loaders)
             self._continue()
             return
         if isinstance(trainer, Trainer) and trainer.behind_order is not None:
@@ -210,8 +219,8 @@ class EpochEnd(Checkpoint):
     def _leave_if_asked(self, trainer: pl.Trainer) -> None:
         """Leave the epoch if that is asked for, before the next batch is fetched: all hooks of the last one
         have run by then, in a checkpoint of `on_train_batch_end` the module's own has not."""
-        position = epoch_position.position(trainer, self._batches)
-        if position is None or not self._is_to_leave(trainer) or not epoch_position.can_continue(trainer):
+        position = _position(trainer, self._batches)
+        if position is None or not self._is_to_leave(trainer) or not _can_continue(trainer):
             return
         seconds = self._fit.meter.end()[0] + self._seconds_before
         accumulation = trainer.accumulate_grad_batches
@@ -249,6 +258,49 @@ class EpochEnd(Checkpoint):
 
     def _seed(self, epoch: int) -> None:
         seed_epoch(self._fit.config.seed, epoch)
+
+
+def _can_continue(trainer: pl.Trainer) -> bool:
+    """Whether the training data can continue inside an epoch."""
+    loaders = CombinedLoader(trainer.train_dataloader).flattened
+    return all(hasattr(each, "state_dict") and hasattr(each, "load_state_dict") for each in loaders)
+
+
+def _position(trainer: pl.Trainer, batches: int) -> Position | None:
+    """The position after so many batches of an epoch; None before the first step, inside the accumulation of
+    a step, after the last batch, and where the data does not say which one is the last."""
+    of_epoch = trainer.num_training_batches
+    if of_epoch == math.inf or not 0 < batches < of_epoch or batches % trainer.accumulate_grad_batches:
+        return None
+    return Position(trainer.current_epoch + 1, batches, int(of_epoch))
+
+
+def _restore_loaders(trainer: pl.Trainer, states: list[dict[str, Any]]) -> None:
+    """Let prepared data continue at these positions, before its first batch.
+
+    Lightning restores them only while it makes the loaders, and forgets them where these were made before: a
+    model that reads `estimated_stepping_batches` has them made with its optimizers (Lightning#20550). Other
+    loaders may take a position only before they begin, which they have by now.
+    """
+    for loader, state in zip(CombinedLoader(trainer.train_dataloader).flattened, states, strict=False):
+        if isinstance(loader, Loader):
+            loader.load_state_dict(state)
+
+
+def _split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
+    """Let a checkpoint inside an epoch continue with another accumulation.
+
+    Raises:
+        CannotContinue: the loader counts in a way that is not known.
+    """
+    if before == now:
+        return
+    if not all("batch_size" in state for state in lightning_internals.loader_states(checkpoint)):
+        raise CannotContinue(
+            "the last checkpoint is inside an epoch, where the loader of the data can't continue with "
+            "another micro-batch"
+        )
+    lightning_internals.count_batches_anew(checkpoint, before, now)
 
 
 def _no_end(part: str) -> str:

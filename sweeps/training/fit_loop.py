@@ -33,11 +33,10 @@ from sweeps.training.data import loader_workers
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside, OnEpoch, ScoredWeights
-from sweeps.training.epoch_position import Position
 from sweeps.training.micro_batches import MicroBatch, MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.report import Report
+from sweeps.training.report import Position, Report
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
 from sweeps.training.weights import ModelState
@@ -133,7 +132,7 @@ class Fit:
         self._options = trainer_options.trainer_options_for(trainable, params)
         self._split = self._split_batch()
         self._trainer: Trainer | None = None
-        self.choice = strategy.of_model(self._model, config)
+        self.choice = strategy.choose_for_model(self._model, config)
         """Strategy and precision on this PC, and the reasons."""
         if config.compile:
             training_compile.check(self.choice.strategy)
@@ -224,7 +223,7 @@ class Fit:
             first_epoch=self.first_epoch,
             max_epochs=config.max_epochs,
             precision=self.choice.precision,
-            strategy=strategy.build(self.choice, self._model),
+            strategy=strategy.build_strategy(self.choice, self._model),
             num_nodes=config.num_nodes,
             plugins=None if self._environment is None else [self._environment],
             enable_checkpointing=True,  # EpochEnd is a checkpoint callback, so Lightning adds none
@@ -284,7 +283,7 @@ class Fit:
         if self._split is not None:
             whole, rows = self._split.share * workers, self._split.rows
         else:
-            whole = rows = micro_batches.batch_rows_of(self._data)
+            whole = rows = micro_batches.read_batch_rows(self._data)
         try:
             return micro_batches.halve(whole, workers, rows)
         except MemoryError as error:
@@ -342,7 +341,7 @@ class Fit:
         workers, rows = self.config.workers, self.config.micro_batch
         if workers == 1 and rows is None:
             return None
-        whole = micro_batches.batch_rows_of(self._data)
+        whole = micro_batches.read_batch_rows(self._data)
         found = micro_batches.split(whole, workers, rows or whole)
         self._data.batch_size = found.rows
         return found

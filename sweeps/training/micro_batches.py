@@ -43,7 +43,7 @@ class MicroBatch:
         return self.rows * self.accumulation
 
 
-def batch_rows_of(data: object) -> int:
+def read_batch_rows(data: object) -> int:
     """The batch size of a data module, in rows.
 
     Raises:

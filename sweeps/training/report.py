@@ -1,4 +1,4 @@
-"""What a training reports of an epoch."""
+"""What a training reports: an epoch that has ended, or a position inside one where it was left."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import shortest
 
 REPORT = "report"
@@ -50,3 +51,22 @@ class Report:
         """
         known = {name: shortest(value) for name, value in metrics.items()}
         return cls(epoch, known[metric], known, seconds, costs, notice)
+
+
+@dataclass(frozen=True)
+class Position:
+    """Between two optimizer steps of an epoch."""
+
+    epoch: int
+    """1-based; it has not ended."""
+    batch: int
+    """Batches of it that were trained on, by each worker."""
+    batches: int
+    """Batches of the whole epoch."""
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, batch {self.batch} of {self.batches}"
+
+
+class CannotContinue(CannotTrain):
+    """A run can't continue from its checkpoint, but from an earlier one."""

@@ -28,12 +28,11 @@ from sweeps.training import checkpoint_store, weights
 from sweeps.training.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
-from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
 from sweeps.training.profiling.torch_trace import Trace
-from sweeps.training.report import Report
+from sweeps.training.report import Position, Report
 from sweeps.training.run_settings import BEST, FIT_FILE, SingleRun
 
 PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"

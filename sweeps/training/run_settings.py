@@ -129,7 +129,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningT
     params, faults = param_types.checked(trainable.params_class, asked.hyperparameters)
     settings = {name: value for name, value in vars(asked.settings).items() if name in FLAGS}
     settings.setdefault("name", asked.folder_name("fit"))
-    if started := launch.found():
+    if started := launch.find_launch():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
     run = SingleRun.of(**settings, trainable=trainable.name, params=params, project=project.to_note() or "")
     if not (run.fit.metric or trainable.objective):
@@ -182,7 +182,7 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, LightningTr
 
 
 def _faults(run: SingleRun) -> list[str]:
-    faults, started = run.out_of_bounds(), launch.found()
+    faults, started = run.out_of_bounds(), launch.find_launch()
     if launch.is_first() and (fault := atomic_io.place_fault(run.folder)):
         faults.append(f"--results-dir {run.results_dir}: {fault}")
     elif launch.is_first() and run.folder.exists():

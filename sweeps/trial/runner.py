@@ -22,10 +22,9 @@ from sweeps.common.param_types import build_params
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
 from sweeps.training import checkpoint_store
-from sweeps.training.epoch_position import CannotContinue, Position
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.training.report import Report
+from sweeps.training.report import CannotContinue, Position, Report
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import CONTEXT_GB, Job
 from sweeps.trial.messages import (

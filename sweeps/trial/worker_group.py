@@ -32,9 +32,8 @@ from sweeps.common.errors import first_line
 from sweeps.storage import folder_copy, folder_reader
 from sweeps.storage.folder_copy import File
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment, is_lost_connection
-from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
-from sweeps.training.report import Report
+from sweeps.training.report import Position, Report
 from sweeps.trial import checkpoint_copy, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import Failure, Unfit, WorkerFailed, WorkerUnfit, give_up

@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
-from sweeps.training.report import Report
+from sweeps.training.report import Position, Report
 from tests.support.trainables import as_trainable
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier

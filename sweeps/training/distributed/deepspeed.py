@@ -17,7 +17,7 @@ from sweeps.training import lightning_internals
 from sweeps.training.distributed import deepspeed_internals
 
 
-def build(stage: int, offloads: bool) -> Strategy:
+def build_zero(stage: int, offloads: bool) -> Strategy:
     """The strategy for Lightning's Trainer.
 
     Args:

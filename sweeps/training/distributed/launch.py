@@ -29,7 +29,7 @@ class Launch:
     """PCs of the run."""
 
 
-def found(environment: Mapping[str, str] = os.environ) -> Launch | None:
+def find_launch(environment: Mapping[str, str] = os.environ) -> Launch | None:
     """The launch of this process; None where the run starts its workers itself.
 
     https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables and
@@ -53,14 +53,14 @@ def is_first(environment: Mapping[str, str] = os.environ) -> bool:
     """
     if "RANK" in environment:
         return int(environment["RANK"]) == 0
-    if found(environment) is not None:
+    if find_launch(environment) is not None:
         return int(environment["SLURM_PROCID"]) == 0
     return all(int(environment.get(name) or 0) == 0 for name in ("NODE_RANK", "LOCAL_RANK"))
 
 
 def enter_folder_of_first() -> None:
     """Go where the command was typed: Lightning starts the other workers where the first one is by then."""
-    if found() is None and not is_first():
+    if find_launch() is None and not is_first():
         os.chdir(os.environ.get(STARTED_IN, "."))
 
 

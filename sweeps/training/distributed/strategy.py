@@ -68,7 +68,7 @@ class Device:
         )
 
 
-def of_model(model: nn.Module, config: FitConfig) -> Choice:
+def choose_for_model(model: nn.Module, config: FitConfig) -> Choice:
     """`choose` for a model on the device of this process. Layers that its hooks make later are not counted,
     nor those whose shapes the first batch decides."""
     known = (weight for weight in model.parameters() if not is_lazy(weight))
@@ -127,7 +127,7 @@ def _strategy(config: FitConfig, trained_weights: int, device: Device) -> tuple[
     return "single", "one device, and the model fits"
 
 
-def build(choice: Choice, model: nn.Module) -> Strategy | str:
+def build_strategy(choice: Choice, model: nn.Module) -> Strategy | str:
     """The strategy for Lightning's Trainer; FSDP shards the members of the model's lists and sequences.
 
     Raises:
@@ -142,7 +142,7 @@ def build(choice: Choice, model: nn.Module) -> Strategy | str:
         sharding: Any = "FULL_SHARD" if name == "fsdp_full" else "SHARD_GRAD_OP"
         return _Fsdp(sharding_strategy=sharding, state_dict_type="sharded", auto_wrap_policy=_blocks(model))
     stage, offloads = int(name.split("_")[2]), name.endswith("_offload")
-    return deepspeed.build(stage, offloads)
+    return deepspeed.build_zero(stage, offloads)
 
 
 class _Fsdp(FsdpStrategy):

@@ -80,7 +80,7 @@ def _capabilities(config: LadderConfig) -> Capabilities:
     data = trainable.build_data(build_params(trainable.params_class, config.params), folder)
     batch_rows = None
     with contextlib.suppress(CannotTrain):
-        batch_rows = micro_batches.batch_rows_of(data)
+        batch_rows = micro_batches.read_batch_rows(data)
     return Capabilities(
         gpus=torch.cuda.device_count(),
         cores=os.cpu_count() or 1,

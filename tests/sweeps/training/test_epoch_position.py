@@ -17,9 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import PreparedDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
-from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
-from sweeps.training.report import Report
+from sweeps.training.report import Position, Report
 from tests.support.trainables import as_trainable
 from tests.sweeps.training.schedules import lowered_on_plateau
 

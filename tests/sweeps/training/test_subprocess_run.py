@@ -112,7 +112,7 @@ def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(
         monkeypatch.setenv(name, value)
     asks = (
         "import os; from sweeps.training.distributed import launch; "
-        "print(launch.found(), launch.is_first(), *os.environ)"
+        "print(launch.find_launch(), launch.is_first(), *os.environ)"
     )
     started_by, is_first, *left = run_python(asks).output.split()
     assert (started_by, is_first) == ("None", "True")

@@ -11,9 +11,8 @@ import torch
 from sweeps.kinds.params_file import FILE, WEIGHTS_FILE
 from sweeps.training import weights
 from sweeps.training.config import FitConfig
-from sweeps.training.epoch_position import Position
 from sweeps.training.fit_loop import Fit
-from sweeps.training.report import Report
+from sweeps.training.report import Position, Report
 from sweeps.training.weights import ModelState
 from tests.support.trainables import as_trainable
 from trainables import digits_mlp

@@ -32,7 +32,7 @@ SLURM = {"SLURM_NTASKS": "8", "SLURM_NNODES": "4", "SLURM_PROCID": "5", "SLURM_J
     ],
 )
 def test_who_has_started_the_workers_is_known(environment: dict[str, str], found: Launch | None) -> None:
-    assert launch.found(environment) == found
+    assert launch.find_launch(environment) == found
 
 
 SHELL = {**SLURM, "SLURM_JOB_NAME": "bash", "SLURM_PROCID": "0"}

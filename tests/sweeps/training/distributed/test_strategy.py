@@ -108,7 +108,7 @@ def test_shards_are_read_by_as_many_workers_of_the_strategy(
 def test_every_strategy_can_be_built_or_says_that_deepspeed_is_missing() -> None:
     for name in get_args(Strategy):
         if name != "auto":
-            assert strategy.build(Choice(name, "32-true", "", ""), nn.Sequential(nn.Linear(1, 1)))
+            assert strategy.build_strategy(Choice(name, "32-true", "", ""), nn.Sequential(nn.Linear(1, 1)))
 
 
 @pytest.mark.parametrize("fused", [True, False, None])
