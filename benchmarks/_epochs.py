@@ -20,9 +20,9 @@ from torch.nn import functional
 from sweeps.kinds import registry
 from sweeps.kinds.lightning import LightningFile
 from sweeps.kinds.trainable import LightningTrainable
-from sweeps.training import run_settings, single_run
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
+from sweeps.training.single_run import run_settings, training_run
 from sweeps.training.torch_state import seed_again
 
 SEED = 0
@@ -105,7 +105,7 @@ def by_command(name: str, epochs: int, clock: Clock) -> None:
         flags = {"max-epochs": epochs, "threads": 1, "seed": SEED, "precision": 32, "results-dir": folder}
         words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
         run, trainable, resumes = run_settings.parse([name, *words])
-        single_run.fit(run, timed(trainable, clock), resumes)
+        training_run.fit(run, timed(trainable, clock), resumes)
 
 
 def timed(

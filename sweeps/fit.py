@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from sweeps.common import imports
 from sweeps.common.cli.dispatch import status_of
 from sweeps.kinds.trainable import LightningTrainable
-from sweeps.training import run_settings
 from sweeps.training.distributed import launch
-from sweeps.training.run_settings import SingleRun
+from sweeps.training.single_run import run_settings
+from sweeps.training.single_run.run_settings import SingleRun
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,8 +37,8 @@ def _fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with imports.fast():
-        from sweeps.training import single_run
-    status = single_run.fit(run, trainable, resumes)
+        from sweeps.training.single_run import training_run
+    status = training_run.fit(run, trainable, resumes)
     if not launch.is_first():
         launch.leave(status)
     return status

@@ -20,8 +20,8 @@ from sweeps.plan import folder as plan_folder
 from sweeps.plan import resume
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
-from sweeps.training import run_settings
 from sweeps.training.data import dataset
+from sweeps.training.single_run import run_settings
 from tests.conftest import ROOT, skip_without
 from tests.docs import examples
 from tests.docs.pages import BY_NAME, COMMANDS, PAGES, Page, arguments_of, of

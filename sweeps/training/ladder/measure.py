@@ -27,10 +27,9 @@ from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable, OtherData
-from sweeps.training import subprocess_run
 from sweeps.training.config import FitConfig
 from sweeps.training.data import preparation
-from sweeps.training.distributed import launch
+from sweeps.training.distributed import launch, subprocess_run
 from sweeps.training.fit_loop import Fit
 from sweeps.training.ladder.rungs import Setup
 from sweeps.training.profiling.step_profiler import Meter

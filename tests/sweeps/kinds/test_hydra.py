@@ -14,9 +14,9 @@ from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import to_yaml
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
-from sweeps.training import run_settings
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
+from sweeps.training.single_run import run_settings
 from tests.support import configured
 from tests.sweeps.kinds.swept import enter, planned, trained
 

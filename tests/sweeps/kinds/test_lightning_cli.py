@@ -18,9 +18,9 @@ from sweeps.config.sweep_config import to_yaml
 from sweeps.kinds import registry, source_files
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
-from sweeps.training import run_settings
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
+from sweeps.training.single_run import run_settings
 from sweeps.training.trial_logger import TrialLogger
 from tests.support import configured
 from tests.sweeps.kinds.swept import enter, planned, trained

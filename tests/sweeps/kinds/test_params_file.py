@@ -10,8 +10,8 @@ import yaml
 from sweeps import fit, prepare
 from sweeps.common.errors import UserError
 from sweeps.kinds import params_file
-from sweeps.training import run_settings
 from sweeps.training.config import FIT_SETTINGS, FitConfig
+from sweeps.training.single_run import run_settings
 
 TRAINED = FitConfig(
     max_epochs=5, metric="val_loss", mode="min", precision="bf16-mixed", compile=True, seed=7, threads=3

@@ -16,7 +16,7 @@ from sweeps.config.sweep_config import to_yaml
 from sweeps.execution.output.table_files import write_tables
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
-from sweeps.training import run_settings
+from sweeps.training.single_run import run_settings
 from tests.faulty import kinds_of_values
 from tests.faulty.kinds_of_values import Params, check
 from tests.support.searched import searched

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import UserError
-from sweeps.training import run_settings
 from sweeps.training.distributed import launch
 from sweeps.training.distributed.launch import Launch
+from sweeps.training.single_run import run_settings
 from tests.conftest import ROOT
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "6", "RANK": "3"}

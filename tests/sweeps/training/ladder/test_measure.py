@@ -10,7 +10,7 @@ import psutil
 import pytest
 import torch
 
-from sweeps.training import subprocess_run
+from sweeps.training.distributed import subprocess_run
 from sweeps.training.ladder import measure
 from sweeps.training.ladder.rungs import Setup
 from tests.conftest import ROOT

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training import subprocess_run
-from sweeps.training.subprocess_run import OUT_OF_MEMORY, TIMED_OUT, Ended
+from sweeps.training.distributed import subprocess_run
+from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT, Ended
 from tests.conftest import ROOT
 
 # A first worker that ends while another one stays, as one does that waits for it.
@@ -54,7 +54,7 @@ def test_a_process_that_waits_for_ever_is_ended() -> None:
 
 WAITS = """
 import signal, sys
-from sweeps.training import subprocess_run as children
+from sweeps.training.distributed import subprocess_run as children
 from sweeps.common.cli.dispatch import status_of
 
 def program():

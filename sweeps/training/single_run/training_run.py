@@ -18,13 +18,14 @@ from sweeps.common.errors import CannotTrain, UserError, first_line, is_out_of_m
 from sweeps.common.formatting import command, count, shown_path
 from sweeps.common.param_types import build_params
 from sweeps.kinds.trainable import LightningTrainable
-from sweeps.training import batch_size_finder, trained_model
+from sweeps.training import trained_model
 from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch, strategy
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling.memory import OUT_OF_MEMORY
-from sweeps.training.run_folder import RunFolder
-from sweeps.training.run_settings import LOGS, SingleRun
+from sweeps.training.single_run import batch_size_finder
+from sweeps.training.single_run.run_folder import RunFolder
+from sweeps.training.single_run.run_settings import LOGS, SingleRun
 
 
 def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:

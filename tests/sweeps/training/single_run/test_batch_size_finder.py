@@ -13,10 +13,11 @@ import pytest
 import yaml
 
 from sweeps.common.errors import UserError
-from sweeps.training import batch_size_finder, single_run, subprocess_run
 from sweeps.training.config import Precision
+from sweeps.training.distributed import subprocess_run
 from sweeps.training.distributed.strategy import Device
-from sweeps.training.run_settings import SingleRun
+from sweeps.training.single_run import batch_size_finder, training_run
+from sweeps.training.single_run.run_settings import SingleRun
 from tests.conftest import ROOT
 
 # Of digits_mlp, whose batches of $MOST_ROWS rows and more find no memory: what a GPU's allocator raises, an
@@ -213,7 +214,7 @@ def test_a_lower_precision_is_a_hint_where_there_is_one(
     precision: Precision, device: Device, hint: list[str]
 ) -> None:
     run = SingleRun.of(trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload")
-    assert single_run.smaller_settings(run, device) == ["--find-batch-size", *hint]
+    assert training_run.smaller_settings(run, device) == ["--find-batch-size", *hint]
 
 
 @pytest.mark.slow

@@ -1,5 +1,5 @@
 """Find the largest micro-batch that fits in memory, each tried by a short run with all workers of the run:
-`python -m sweeps.training.batch_size_finder FOLDER ROWS`.
+`python -m sweeps.training.single_run.batch_size_finder FOLDER ROWS`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from sweeps.common.formatting import count, duration
 from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable, OtherData
-from sweeps.training import micro_batches, run_settings, subprocess_run
+from sweeps.training import micro_batches
 from sweeps.training.data import preparation
-from sweeps.training.distributed import launch
+from sweeps.training.distributed import launch, subprocess_run
+from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatch
-from sweeps.training.run_settings import FIT_FILE, SingleRun
-from sweeps.training.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
+from sweeps.training.single_run import run_settings
+from sweeps.training.single_run.run_settings import FIT_FILE, SingleRun
 
 STEPS = 2
 """Optimizer steps of a try: from the second on, the optimizer's state is allocated."""
@@ -79,7 +80,7 @@ def find(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -
 def _try(run: SingleRun, rows: int, workers: int) -> bool:
     with tempfile.TemporaryDirectory(prefix="sweeps-try-", ignore_cleanup_errors=True) as folder:
         atomic_io.write(Path(folder) / FIT_FILE, run.to_yaml())
-        command = [sys.executable, "-m", "sweeps.training.batch_size_finder", folder, str(rows)]
+        command = [sys.executable, "-m", "sweeps.training.single_run.batch_size_finder", folder, str(rows)]
         failure = subprocess_run.failure_of(subprocess_run.run(command, TRY_TIMEOUT_S), Path(folder))
     return does_fit(failure, rows, workers)
 

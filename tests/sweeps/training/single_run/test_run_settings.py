@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from sweeps.common.errors import UserError
-from sweeps.training import run_settings
+from sweeps.training.single_run import run_settings
 from tests.conftest import ROOT
 
 

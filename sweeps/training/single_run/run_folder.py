@@ -33,7 +33,7 @@ from sweeps.training.profiling import memory
 from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
 from sweeps.training.profiling.torch_trace import Trace
 from sweeps.training.report import Position, Report
-from sweeps.training.run_settings import BEST, FIT_FILE, SingleRun
+from sweeps.training.single_run.run_settings import BEST, FIT_FILE, SingleRun
 
 PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
 """Written by `--profile` and `--memory-snapshot`."""

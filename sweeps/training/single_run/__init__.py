@@ -1,0 +1,1 @@
+"""One run without a sweep, as `sweeps fit` trains it: settings, folder, output."""
