@@ -120,7 +120,7 @@ def test_a_hyperparameter_that_is_called_as_a_setting_goes_through_params(tmp_pa
         sys.executable,
         "-c",
         (
-            "from sweeps.training import run_settings as single\n"
+            "from sweeps.training.single_run import run_settings as single\n"
             "run, _, _ = single.parse(['clashing', '--devices', '2', '--params', 'devices=gpu'])\n"
             "print(run.fit.devices, run.params)"
         ),
