@@ -1,4 +1,8 @@
-"""Environment variables that Ray reads when it is imported. Ray itself is not imported here."""
+"""Environment variables that Ray reads when it is imported. Ray itself is not imported here.
+
+Those of Tune are documented at https://docs.ray.io/en/latest/tune/api/env.html. For the others, a comment
+names the page, or the thread or the source where there is none.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +23,16 @@ ENVIRONMENT = {
     # Relative paths of a trainable mean the folder where the command was typed (on the PCs of a cluster
     # an empty one, see `runtime_env`).
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    # https://docs.ray.io/en/latest/cluster/usage-stats.html
     "RAY_USAGE_STATS_ENABLED": "0",
     # Tune gives its processes an environment of their own, so that none of those is taken that Ray would
-    # start for each core before (not documented: src/ray/common/ray_config_def.h).
+    # start for each core before (src/ray/common/ray_config_def.h).
     "RAY_prestart_worker_first_driver": "0",
-    # A trial that takes no GPU must see none. Since 2.60 Ray hides them only on request (ray#54868).
+    # A trial that takes no GPU must see none. Since 2.60 Ray hides them only on request (ray#54868,
+    # ray#62492).
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",
     # Ray's paragraphs about a process that was lost: the sweep says in a line which one, where and why.
+    # https://docs.ray.io/en/latest/ray-observability/user-guides/configure-logging.html
     "RAY_DEDUP_LOGS_SKIP_REGEX": "(A worker died or was killed|Raylet is terminated)",
 }
 OF_JOB_CLIENT = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
