@@ -1,4 +1,7 @@
-"""environment.txt: what each run of a sweep ran with, so that it can be repeated."""
+"""environment.txt: what each run of a sweep ran with, so that it can be repeated.
+
+And what is compared of PCs: versions of packages, and clocks.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,22 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sweeps.cluster import broadcast, pc_facts
+from sweeps.cluster import broadcast
 from sweeps.cluster import gpus as cluster_gpus
 from sweeps.cluster.nodes import Node
-from sweeps.cluster.session import Cluster
-from sweeps.common.formatting import command, count
+from sweeps.common.formatting import command, count, duration
 
+if TYPE_CHECKING:
+    from sweeps.cluster.session import Cluster  # with Tune, which `sweeps pcs check` does without
+
+PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
+"""Those that the result of a trial depends on."""
+MAX_SKEW_S = 2.0
+"""Times of trials on several PCs are compared; tokens and certificates are valid for hours."""
 DRIVER, HARDWARE, CLOCK = "gpu driver", "hardware", "clock"
 
 Facts = Mapping[str, str]
@@ -50,7 +61,7 @@ def facts_of_every_pc(there: Sequence[Node]) -> dict[str, Facts | None]:
         found[node.name] = None
         if answers[node].value is not None:
             facts, clock = answers[node].value
-            fault = pc_facts.clock_fault(pc_facts.clock_skew_s(clock, asked_between))
+            fault = clock_fault(clock_skew_s(clock, asked_between))
             found[node.name] = {**facts, CLOCK: fault} if fault else facts
     return found
 
@@ -65,7 +76,7 @@ def facts_of_this_pc() -> Facts:
     drivers = sorted({card.driver for card in gpus})
     hardware = [_cpus_and_memory(), *sorted({card.name for card in gpus})]
     driver = {DRIVER: " and ".join(drivers)} if drivers else {}
-    return {**pc_facts.versions(), **driver, HARDWARE: ", ".join(hardware)}
+    return {**versions(), **driver, HARDWARE: ", ".join(hardware)}
 
 
 def differences(pcs: Mapping[str, Facts | None]) -> list[str]:
@@ -94,7 +105,7 @@ def describe(cluster: Cluster) -> str:
     lines = [
         ("started", time.strftime("%Y-%m-%d %H:%M:%S %z")),
         ("command", command("run", *sys.argv[1:])),
-        *pc_facts.versions().items(),
+        *versions().items(),
         ("commit", _commit()),
         ("system", platform.platform()),
         ("this PC", f"{platform.node()}, {_cpus_and_memory()}"),
@@ -102,6 +113,35 @@ def describe(cluster: Cluster) -> str:
         *[("gpu", f"{card.words}, driver {card.driver}") for card in cluster_gpus.list_gpus()],
     ]
     return "".join(f"{title:<10} {text}\n" for title, text in lines)
+
+
+def versions(more: Sequence[str] = ()) -> dict[str, str]:
+    """The versions on this PC, "not installed" where there is none; `more` are packages of a searcher."""
+    found = {"python": platform.python_version()}
+    for package in (*PACKAGES, *more):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def clock_skew_s(clock: float, asked_between: tuple[float, float]) -> float:
+    """Seconds by which the clock of another PC is ahead (negative: behind), at least.
+
+    Args:
+        clock: its time in seconds since 1970.
+        asked_between: the time on this PC before the clock was read, and after.
+    """
+    before, after = asked_between
+    return max(0.0, clock - after) or min(0.0, clock - before)
+
+
+def clock_fault(skew_s: float) -> str:
+    """A skew in words, as `1 min 30 s ahead of this PC`; "" where it is small enough."""
+    if abs(skew_s) <= MAX_SKEW_S:
+        return ""
+    return f"{duration(abs(skew_s))} {'ahead of' if skew_s > 0 else 'behind'} this PC"
 
 
 def _cpus_and_memory() -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.cluster import pc_facts
+from sweeps.cluster import environment
 from sweeps.common.cli import screen
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count, size
@@ -111,7 +111,7 @@ def _mark(storage: str | None) -> Iterator[str]:
 
 
 def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> Checked:
-    here = pc_facts.versions()
+    here = environment.versions()
     asked = {
         "python": PYTHON,
         "packages": [name for name in here if name != "python"],
@@ -129,7 +129,7 @@ def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> C
         fault = Fault("reach", f"python3 fails: {answer.last_line}", "on that PC: apt-get install python3")
         return Checked(address, {}, [fault])
     found = json.loads(answer.output.splitlines()[-1])
-    skew_s = pc_facts.clock_skew_s(found["clock"], (before, time.time()))
+    skew_s = environment.clock_skew_s(found["clock"], (before, time.time()))
     faults = [*faults_of(file, address, found, here, skew_s)]
     return Checked(address, _cells(found, skew_s), faults, found["silent"])
 
@@ -164,7 +164,7 @@ def faults_of(
     if found["memory"] < MIN_MEMORY_GB * GB:
         reason = f"{size(found['memory'])} free, {MIN_MEMORY_GB} GB are needed"
         yield Fault("memory", reason, "end the programs that use it")
-    if reason := pc_facts.clock_fault(skew_s):
+    if reason := environment.clock_fault(skew_s):
         yield Fault("clock", reason, "timedatectl set-ntp true, on both")
     for port, holder in found["ports"].items():
         if holder and holder not in OF_RAY:

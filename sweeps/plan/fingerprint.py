@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.cluster import pc_facts
+from sweeps.cluster import environment
 from sweeps.common.formatting import count, short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import COMMAND_ONLY, SweepConfig, flag
@@ -56,7 +56,7 @@ def identity(plan: Plan) -> Identity:
             for name, words in model.space.exactly().items()
         },
         "code": _code(plan),
-        "versions": pc_facts.versions(plan.searcher.PACKAGES),
+        "versions": environment.versions(plan.searcher.PACKAGES),
     }
 
 
@@ -104,7 +104,7 @@ def score_changes(before: Identity, plan: Plan) -> list[str]:
     kept = {
         "settings": set(SCORING),
         "data": set(now["data"]),
-        "versions": {"python", *pc_facts.PACKAGES} - set(NOT_SCORING),
+        "versions": {"python", *environment.PACKAGES} - set(NOT_SCORING),
         "code": training,
     }
     old, new = (

@@ -10,7 +10,7 @@ import pytest
 
 from sweeps import prepare
 from sweeps.analysis import comparison, sweep
-from sweeps.cluster import pc_facts
+from sweeps.cluster import environment
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
@@ -114,9 +114,9 @@ def test_the_docs_say_what_is_compared_and_how_much_is_needed() -> None:
         "pyarrow": "PyArrow",
     }
     chapter = BY_NAME["cluster"].text
-    assert all(names.get(name, name).lower() in chapter.lower() for name in pc_facts.PACKAGES)
+    assert all(names.get(name, name).lower() in chapter.lower() for name in environment.PACKAGES)
     assert f"under {check.MIN_DISK_GB} GB of disk or {check.MIN_MEMORY_GB} GB of memory" in chapter
-    assert f"a clock that is {pc_facts.MAX_SKEW_S:g} s off" in chapter
+    assert f"a clock that is {environment.MAX_SKEW_S:g} s off" in chapter
 
 
 def test_the_docs_show_what_the_comparison_prints(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster.pc_facts import versions
+from sweeps.cluster.environment import versions
 from sweeps.pcs.__main__ import main
 from tests.support.cluster_of_pcs import CLUSTER_FILE, PYTHON, set_up, write
 from tests.support.lab import HOME, PC, Lab, wait_until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ray import tune
 
-from sweeps.cluster import pc_facts
+from sweeps.cluster import environment
 from sweeps.config.sweep_config import COMMAND_ONLY, SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.plan.fingerprint import WITHOUT_EFFECT, changes, identity, settings
@@ -321,7 +321,7 @@ def test_where_a_sweep_lies_and_how_it_was_called_is_not_compared(name: str) -> 
 
 def test_another_version_of_a_package_is_named(package: Path) -> None:
     before = identity(plan_of(package))
-    assert before["versions"] == pc_facts.versions(["scikit-learn", "scipy"])
+    assert before["versions"] == environment.versions(["scikit-learn", "scipy"])
     assert {"python", "torch", "lightning", "ray", "optuna", "numpy"} <= set(before["versions"])
     after = {**before, "versions": {**before["versions"], "torch": "99.0"}}
     assert changes(before, after) == [f"torch: {before['versions']['torch']} -> 99.0"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster import pc_facts
+from sweeps.cluster import environment
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import SWEEP_FILE
@@ -350,9 +350,9 @@ def test_another_version_of_a_package_is_refused_unless_forced(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep.trial(0.1)
-    before = pc_facts.versions()["torch"]
-    other = {**pc_facts.versions(), "torch": "99.0"}
-    monkeypatch.setattr(pc_facts, "versions", lambda more=(): other)
+    before = environment.versions()["torch"]
+    other = {**environment.versions(), "torch": "99.0"}
+    monkeypatch.setattr(environment, "versions", lambda more=(): other)
     sweep.refuses(rf"\n  torch: {before.replace('+', '.')} -> 99\.0\n")
     assert "99.0" in sweep.look(force=True).text
 
