@@ -24,7 +24,6 @@ from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from tests.support.prepared import prepare_small
-from tests.support.trainables import as_trainable
 from trainables import fashion_cnn, fashion_vit
 from trainables._shared import fashion_mnist
 
@@ -347,14 +346,13 @@ def test_fashion_vit_warms_up_step_by_step_and_then_keeps_its_rate() -> None:
 
 
 def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_path: Path) -> None:
-    params = dataclasses.replace(small_params(fashion_vit), warmup_steps=10, dropout=0.1)
-    config = fit_config(fashion_vit, max_epochs=4)
+    trainable = registry.find("fashion_vit")
+    params = dataclasses.replace(small_params(trainable), warmup_steps=10, dropout=0.1)
+    config = fit_config(trainable, max_epochs=4)
     whole: list[float] = []
     halves: list[float] = []
-    Fit(as_trainable(fashion_vit), params, config).run(
-        lambda epoch: not whole.append(epoch.metrics["val_loss"])
-    )
-    first = Fit(as_trainable(fashion_vit), params, config)
+    Fit(trainable, params, config).run(lambda epoch: not whole.append(epoch.metrics["val_loss"]))
+    first = Fit(trainable, params, config)
 
     def until_the_second(epoch: Report) -> bool:
         halves.append(epoch.metrics["val_loss"])
@@ -363,7 +361,7 @@ def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_pat
         return epoch.epoch < 2
 
     first.run(until_the_second)
-    second = Fit(as_trainable(fashion_vit), params, config, tmp_path)
+    second = Fit(trainable, params, config, tmp_path)
     second.run(lambda epoch: not halves.append(epoch.metrics["val_loss"]))
     assert halves == whole
 
