@@ -17,9 +17,9 @@ from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 
-TEMPLATE = "template"
+TEMPLATE_FOLDER = "template"
 """Folder of the files to write, beside this one."""
-NAME = "PROJECT"
+NAME_PLACEHOLDER = "PROJECT"
 """Placeholder of the project's name in these files."""
 
 
@@ -61,10 +61,10 @@ def init(folder: Path) -> int:
             raise UserError(f"{shown_path(folder)} is not empty: give a new folder, or an empty one")
         folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
-        with resources.as_file(resources.files("sweeps") / TEMPLATE) as template:
+        with resources.as_file(resources.files("sweeps") / TEMPLATE_FOLDER) as template:
             files = sorted(file for file in template.iterdir() if file.is_file())
             for file in files:
-                (folder / file.name).write_text(file.read_text().replace(NAME, name))
+                (folder / file.name).write_text(file.read_text().replace(NAME_PLACEHOLDER, name))
     except OSError as error:
         raise UserError(f"{shown_path(folder)} can't be written to: {error.strerror or error}") from None
     print(f"Created    {shown_path(folder.resolve())}: {', '.join(file.name for file in files)}")

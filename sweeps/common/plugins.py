@@ -28,7 +28,7 @@ from sweeps.common.yaml_values import nearest
 
 
 @dataclass(frozen=True)
-class Kind:
+class PlugInKind:
     """A kind of plug-in."""
 
     name: str
@@ -45,7 +45,7 @@ class Kind:
     """A file of the project that defines one of these is of this kind; () for a kind of this program."""
 
 
-def choices(kind: Kind) -> list[str]:
+def choices(kind: PlugInKind) -> list[str]:
     """Names of the plug-ins of a kind in the project, or in this program."""
     if not kind.marks:
         return sorted(_public(importlib.import_module(kind.folder).__path__))
@@ -59,7 +59,7 @@ def choices(kind: Kind) -> list[str]:
     return sorted({*_public([str(here / kind.folder)]), *marked})
 
 
-def name_of(kind: Kind, typed: str) -> str:
+def name_of(kind: PlugInKind, typed: str) -> str:
     """The name of a plug-in that was given as a name or as the path of a file.
 
     Raises:
@@ -72,7 +72,7 @@ def name_of(kind: Kind, typed: str) -> str:
     return path if "." in plain else plain
 
 
-def find(kind: Kind, name: str) -> ModuleType:
+def find(kind: PlugInKind, name: str) -> ModuleType:
     """The module of a plug-in, with its contract checked.
 
     Args:
@@ -94,7 +94,7 @@ def find(kind: Kind, name: str) -> ModuleType:
     return module
 
 
-def _lacks(module: ModuleType, kind: Kind, lacking: Sequence[str]) -> str:
+def _lacks(module: ModuleType, kind: PlugInKind, lacking: Sequence[str]) -> str:
     """What a plug-in does not define; where that is everything, it is none."""
     if len(lacking) == len(kind.defines):
         return f"{module.__file__} is no {kind.name}: it does not define {', '.join(lacking)}"
@@ -106,7 +106,7 @@ def _is_file(name: str) -> bool:
     return name.endswith(".py") or "/" in name
 
 
-def path_of(kind: Kind, name: str) -> str:
+def path_of(kind: PlugInKind, name: str) -> str:
     """The dotted path of a plug-in given by its name or by the path of its file."""
     if _is_file(name):
         file = Path(name).expanduser().resolve()
@@ -122,7 +122,7 @@ def path_of(kind: Kind, name: str) -> str:
     return name if is_beside else f"{kind.folder}.{name}"
 
 
-def no_project(kind: Kind) -> str:
+def no_project(kind: PlugInKind) -> str:
     """The error for a folder without a trainable."""
     return (
         f"{project.folder()} is not a project: it has no {TRAINABLES}/ and no .py file that defines "
@@ -130,7 +130,7 @@ def no_project(kind: Kind) -> str:
     )
 
 
-def _no_such(kind: Kind, name: str) -> str:
+def _no_such(kind: PlugInKind, name: str) -> str:
     known, near = choices(kind), beside(name)
     if kind.folder == TRAINABLES and not known and not near:
         return f"{kind.flag} {name}: no such {kind.name}. {no_project(kind)}"
@@ -218,7 +218,7 @@ def _kept_process(path: str) -> Iterator[None]:
             os.chdir(folder)
 
 
-def _import(kind: Kind, name: str, path: str) -> ModuleType:
+def _import(kind: PlugInKind, name: str, path: str) -> ModuleType:
     try:
         with _kept_process(path), imports.fast():
             module = importlib.import_module(path)

@@ -12,7 +12,7 @@ from typing import Any
 from sweeps.common import plugins, project
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import pip_install
-from sweeps.common.plugins import Kind
+from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import SEARCH_SPACES
 from sweeps.config.sweep_config import SweepConfig, one_or_several
 from sweeps.kinds import hydra, lightning, lightning_cli, registry
@@ -46,11 +46,11 @@ def named(config: SweepConfig) -> SweepConfig:
     trainables = config.trainables
     if config.lightning_cli is not None:
         trainables = [
-            registry.project_name(lightning_cli.NAME, config.lightning_cli, *_in_project(config.cli_configs))
+            registry.project_name(lightning_cli.KIND, config.lightning_cli, *_in_project(config.cli_configs))
         ]
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
     elif config.hydra is not None:
-        trainables = [registry.project_name(hydra.NAME, *_in_project([config.hydra]), *config.overrides)]
+        trainables = [registry.project_name(hydra.KIND, *_in_project([config.hydra]), *config.overrides)]
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
         trainables = [registry.only(registry.choices())]
@@ -130,8 +130,8 @@ def _check_logger(asked: str, module: ModuleType) -> None:
 SPACES = ("SPACE", "suggest")
 """A search space defines one of these."""
 KINDS = {
-    "search_space": Kind("search space", SEARCH_SPACES, (), "--search-space", _check_space, SPACES),
-    "searcher": Kind("searcher", "sweeps.searchers", ("Searcher",), "--searcher"),
-    "scheduler": Kind("scheduler", "sweeps.schedulers", ("Scheduler",), "--scheduler"),
-    "logger": Kind("logger", "sweeps.loggers", ("build", "NEEDS"), "--loggers", _check_logger),
+    "search_space": PlugInKind("search space", SEARCH_SPACES, (), "--search-space", _check_space, SPACES),
+    "searcher": PlugInKind("searcher", "sweeps.searchers", ("Searcher",), "--searcher"),
+    "scheduler": PlugInKind("scheduler", "sweeps.schedulers", ("Scheduler",), "--scheduler"),
+    "logger": PlugInKind("logger", "sweeps.loggers", ("build", "NEEDS"), "--loggers", _check_logger),
 }

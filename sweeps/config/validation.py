@@ -12,7 +12,7 @@ from sweeps.common.yaml_values import nearest
 from sweeps.config.sweep_config import SweepConfig, flag
 from sweeps.kinds.registry import is_project
 
-NEEDS = {
+NEEDED_SETTINGS = {
     "refine_keep": "refine",
     "confirm_top": "confirm",
     "force": "resume",
@@ -34,7 +34,7 @@ def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
     faults = [*config.out_of_bounds(), *_faults_of_grace(config, typed), *_faults_of_retention(config)]
     faults += [
         f"{flag(name)} needs {flag(needed)}"
-        for name, needed in NEEDS.items()
+        for name, needed in NEEDED_SETTINGS.items()
         if getattr(config, name) != getattr(SweepConfig, name) and not getattr(config, needed)
     ]
     faults += [*_faults_of_gpus(config), *_faults_of_address(config), *_faults_of_names(config)]

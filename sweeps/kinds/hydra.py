@@ -28,8 +28,8 @@ from sweeps.kinds.configured_project import Built, ConfiguredProject, spec_of
 from sweeps.kinds.trainable import Description
 from sweeps.kinds.trainer_options import FREE
 
-NAME = "hydra"
-NEEDS = "hydra"
+KIND = "hydra"
+PACKAGE = "hydra"
 BEST_FILE = "best.yaml"
 OVERRIDE = re.compile(r"~|\+{0,2}[\w./@-]+=")
 VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
@@ -53,7 +53,7 @@ def find(name: str) -> HydraProject:
     _, given, *parts = name.split(":")
     overrides = _overrides(parts)
     flag = f"--hydra {given}"
-    if importlib.util.find_spec(NEEDS) is None:
+    if importlib.util.find_spec(PACKAGE) is None:
         raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
     found = _found(name, flag, given, overrides)
     if faults := list(found.faults()):
@@ -206,7 +206,7 @@ class HydraProject(ConfiguredProject):
         folder: str = "",
     ) -> None:
         self._program, self.computed, self._folder = program, computed or {}, folder
-        super().__init__(NAME, name, tree, files)
+        super().__init__(KIND, name, tree, files)
 
     @property
     def content(self) -> Mapping[str, Any]:

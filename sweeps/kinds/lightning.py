@@ -17,7 +17,7 @@ from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode, Objective
 from sweeps.common.param_types import defaults_of, hints_of
-from sweeps.common.plugins import Kind
+from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import TRAINABLES
 from sweeps.common.yaml_values import nearest
 from sweeps.kinds import source_files
@@ -27,12 +27,12 @@ from sweeps.kinds.trainable import Description, LightningTrainable, Preparation,
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
 
-NAME = "lightning"
+KIND = "lightning"
 DEFINES = ("METRIC", "MODE", "Params", "build_model", "build_data")
 PREPARES = ("PREPARE_PARAMS", "raw_items", "prepare")
 """All defined by a file whose raw data is prepared once, or none."""
 STATIC_METRICS = "static_metrics"
-FILES = Kind("trainable", TRAINABLES, DEFINES, "--trainable", marks=("build_model",))
+TRAINABLE_FILES = PlugInKind("trainable", TRAINABLES, DEFINES, "--trainable", marks=("build_model",))
 
 
 class LightningFile(LightningTrainable):
@@ -45,7 +45,7 @@ class LightningFile(LightningTrainable):
 
     def __init__(self, name: str, module: Any) -> None:
         super().__init__(
-            Description(NAME, name, module.__name__), module.Params, Objective(module.METRIC, module.MODE)
+            Description(KIND, name, module.__name__), module.Params, Objective(module.METRIC, module.MODE)
         )
         self._module, self._defined = module, vars(module)
         if "prepare" in self._defined:
@@ -86,7 +86,7 @@ class LightningFile(LightningTrainable):
         return options
 
 
-def find(name: str, flag: str = FILES.flag) -> LightningFile:
+def find(name: str, flag: str = TRAINABLE_FILES.flag) -> LightningFile:
     """The trainable of a file.
 
     Args:
@@ -96,7 +96,7 @@ def find(name: str, flag: str = FILES.flag) -> LightningFile:
     Raises:
         UserError: it does not exist, can't be imported, or breaks the contract.
     """
-    module = plugins.find(dataclasses.replace(FILES, flag=flag), name)
+    module = plugins.find(dataclasses.replace(TRAINABLE_FILES, flag=flag), name)
     if faults := _faults(module):
         raise UserError("\n".join(f"{flag} {name}: {fault}" for fault in faults))
     return LightningFile(name, module)

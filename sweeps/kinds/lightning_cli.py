@@ -27,8 +27,8 @@ from sweeps.kinds.trainable import Description
 if TYPE_CHECKING:
     from sweeps.kinds.lightning_cli_program import Parsed
 
-NAME = "lightning-cli"
-NEEDS = "jsonargparse"
+KIND = "lightning-cli"
+PACKAGE = "jsonargparse"
 BEST_FILE = "config.yaml"
 SEED = "seed_everything"
 RUN_SETTINGS = ("ckpt_path", "weights_only")
@@ -45,8 +45,8 @@ def find(name: str) -> LightningCLIProject:
     """
     _, module, *files = name.split(":")
     flag = f"--lightning-cli {module}"
-    if importlib.util.find_spec(NEEDS) is None:
-        raise UserError(f"{flag}: {NEEDS} is not installed: {pip_install('jsonargparse[signatures]')}")
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise UserError(f"{flag}: {PACKAGE} is not installed: {pip_install('jsonargparse[signatures]')}")
     if spec_of(module) is None:
         dotted = module.removesuffix(".py").strip("./").replace("/", ".")
         exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""
@@ -126,7 +126,7 @@ class LightningCLIProject(ConfiguredProject):
         self._resolves = resolves if parsed is None else parsed.resolves
         self.what = module
         self._module, self._given, self._parsed = module, given, parsed
-        super().__init__(NAME, name, tree, files)
+        super().__init__(KIND, name, tree, files)
 
     @property
     def content(self) -> Mapping[str, Any]:

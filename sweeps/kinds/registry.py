@@ -27,15 +27,15 @@ class KindModule(Protocol):
 
 
 KINDS: Mapping[str, KindModule] = {
-    lightning.NAME: lightning,
-    lightning_cli.NAME: lightning_cli,
-    hydra.NAME: hydra,
+    lightning.KIND: lightning,
+    lightning_cli.KIND: lightning_cli,
+    hydra.KIND: hydra,
 }
 """By their names; that of a project that is configured by files is the prefix of the names of its trainables,
 as in `lightning-cli:my_project.cli:config.yaml`."""
 
 
-def find(name: str, flag: str = lightning.FILES.flag) -> LightningTrainable:
+def find(name: str, flag: str = lightning.TRAINABLE_FILES.flag) -> LightningTrainable:
     """The trainable of a name: of a file, or of a project behind the prefix of its kind.
 
     Raises:
@@ -56,10 +56,10 @@ def load(description: Description) -> LightningTrainable:
 
 def choices() -> list[str]:
     """Names of the trainables of the project that are files."""
-    return plugins.choices(lightning.FILES)
+    return plugins.choices(lightning.TRAINABLE_FILES)
 
 
-def only(known: Sequence[str], flag: str = lightning.FILES.flag) -> str:
+def only(known: Sequence[str], flag: str = lightning.TRAINABLE_FILES.flag) -> str:
     """The only trainable among the known ones of the project.
 
     Raises:
@@ -71,7 +71,7 @@ def only(known: Sequence[str], flag: str = lightning.FILES.flag) -> str:
         raise UserError(f"{flag}: this project has several; give one of {', '.join(known)}")
     if unfit := choices():
         raise UserError(f"{flag}: no trainable of this project can be used here ({', '.join(unfit)})")
-    raise UserError(plugins.no_project(lightning.FILES))
+    raise UserError(plugins.no_project(lightning.TRAINABLE_FILES))
 
 
 def name_of(typed: str) -> str:
@@ -80,7 +80,7 @@ def name_of(typed: str) -> str:
     Raises:
         UserError: there is no such file.
     """
-    return typed if is_project(typed) else plugins.name_of(lightning.FILES, typed)
+    return typed if is_project(typed) else plugins.name_of(lightning.TRAINABLE_FILES, typed)
 
 
 def is_project(name: str) -> bool:

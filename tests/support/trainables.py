@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from sweeps.kinds.lightning import NAME, LightningFile
+from sweeps.kinds.lightning import KIND, LightningFile
 from sweeps.kinds.trainable import Description
 
 
@@ -17,7 +17,7 @@ def as_trainable(module: Any, name: str = "toy") -> LightningFile:
 
 def described(path: str, name: str = "") -> Description:
     """Of the trainable in the file of a dotted path."""
-    return Description(NAME, name or path, path)
+    return Description(KIND, name or path, path)
 
 
 DEFAULTS: dict[str, Any] = {"METRIC": "val_acc", "MODE": "max", "Params": SimpleNamespace, "build_data": None}
