@@ -38,10 +38,10 @@ class Folder:
     def where(self) -> str:
         return shown_path(self.root)
 
-    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> int:
+    def write(self, number: int, epoch: int, fill: Fill, params: Params, *, is_last: bool = False) -> int:
         folder = checkpoint_store.folder_of(self.root, number)
         try:
-            return checkpoint_store.bytes_of(checkpoint_store.write(folder, epoch, fill, of))
+            return checkpoint_store.bytes_of(checkpoint_store.write(folder, epoch, fill, params))
         except Exception as error:  # a hook of the user's may raise anything: that is not the storage's fault
             if atomic_io.disk_is_full(error, folder):
                 raise StorageError(DISK_IS_FULL) from error
@@ -51,13 +51,15 @@ class Folder:
                 self.remove_note(name)
             raise
 
-    def newest(self, number: int, of: Params | None = None) -> tuple[Path | None, list[str]]:
+    def newest(self, number: int, params: Params | None = None) -> tuple[Path | None, list[str]]:
         with self._as_storage_errors():
             self.root.stat()  # a missing folder is not a trial without checkpoints
-        return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), of)
+        return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
 
-    def look(self, number: int, of: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
-        found, faults = checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), of, at_most)
+    def look(self, number: int, params: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
+        found, faults = checkpoint_store.newest(
+            checkpoint_store.folder_of(self.root, number), params, at_most
+        )
         return (checkpoint_store.epoch_of(found) if found else None), faults
 
     def epochs(self, number: int) -> list[int]:

@@ -26,22 +26,22 @@ class Storage(Protocol):
     def where(self) -> str:
         """The place, for messages."""
 
-    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> int:
+    def write(self, number: int, epoch: int, fill: Fill, params: Params, *, is_last: bool = False) -> int:
         """Write a checkpoint of a trial, complete or not at all, and remove its older ones; its bytes.
 
         Args:
             number: of the trial.
             epoch: the last epoch that was trained, 1-based.
             fill: writes the files; what it raises is the trial's own error.
-            of: hyperparameters of the trial; a trial with others never resumes from this checkpoint.
+            params: hyperparameters of the trial; a trial with others never resumes from this checkpoint.
             is_last: whether no later checkpoint will follow.
         """
 
-    def newest(self, number: int, of: Params | None = None) -> tuple[Path | None, list[str]]:
+    def newest(self, number: int, params: Params | None = None) -> tuple[Path | None, list[str]]:
         """The newest intact checkpoint of a trial, as a folder of this PC that stays until the next call; and
         the faults of newer ones."""
 
-    def look(self, number: int, of: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
+    def look(self, number: int, params: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
         """The same, but its epoch alone. On a server no content is read, so no damage is found."""
 
     def epochs(self, number: int) -> list[int]:

@@ -84,8 +84,8 @@ class Remote:
     def where(self) -> str:
         return f"{self._backend.url}/{self._name}"
 
-    def write(self, number: int, epoch: int, fill: Fill, of: Params, *, is_last: bool = False) -> int:
-        archive = self._pack(epoch, fill, of)
+    def write(self, number: int, epoch: int, fill: Fill, params: Params, *, is_last: bool = False) -> int:
+        archive = self._pack(epoch, fill, params)
         size = archive.stat().st_size
         target = f"{self._folder(number)}/{archive.name}"
         self._upload(archive, target, NEEDED_S if is_last else TRAINING_S)
@@ -94,16 +94,16 @@ class Remote:
         self._empty_scratch()
         return size
 
-    def newest(self, number: int, of: Params | None = None) -> tuple[Path | None, list[str]]:
+    def newest(self, number: int, params: Params | None = None) -> tuple[Path | None, list[str]]:
         faults: list[str] = []
         for epoch in self._epochs(number, NEEDED_S):
-            found, fault = self._download(number, epoch, of)
+            found, fault = self._download(number, epoch, params)
             if found is not None:
                 return found, faults
             faults.append(f"the checkpoint of epoch {epoch} is damaged ({fault})")
         return None, faults
 
-    def look(self, number: int, of: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
+    def look(self, number: int, params: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
         return next((epoch for epoch in self.epochs(number) if epoch <= at_most), None), []
 
     def epochs(self, number: int) -> list[int]:
@@ -167,14 +167,14 @@ class Remote:
         for other in [*(other for other in there if other > epoch), *older[checkpoint_store.KEPT :]]:
             fs.rm_file(self._archive(number, other))
 
-    def _pack(self, epoch: int, fill: Fill, of: Params) -> Path:
+    def _pack(self, epoch: int, fill: Fill, params: Params) -> Path:
         """The file of a checkpoint, on this PC."""
         folder = self._empty_scratch() / f"epoch_{epoch:04d}"
         archive = folder.with_suffix(ARCHIVE)
         folder.mkdir()
         try:
             fill(folder)
-            checkpoint_store.seal(folder, of)
+            checkpoint_store.seal(folder, params)
             with tarfile.open(archive, "w") as packed:
                 packed.add(folder, folder.name)
             shutil.rmtree(folder)
@@ -189,7 +189,7 @@ class Remote:
     def _upload(self, file: Path, target: str, waits_s: Sequence[float]) -> None:
         self._retry(lambda fs: self._backend.upload(fs, file, target), waits_s, is_read=False)
 
-    def _download(self, number: int, epoch: int, of: Params | None) -> tuple[Path | None, str | None]:
+    def _download(self, number: int, epoch: int, params: Params | None) -> tuple[Path | None, str | None]:
         """A checkpoint as a folder of this PC, or its fault."""
         folder = self._empty_scratch() / f"epoch_{epoch:04d}"
         archive, remote = folder.with_suffix(ARCHIVE), self._archive(number, epoch)
@@ -202,7 +202,7 @@ class Remote:
             return None, "it was removed meanwhile"
         except (tarfile.TarError, EOFError) as error:
             return None, f"it can't be read: {error}"
-        fault = checkpoint_store.fault(folder, of)
+        fault = checkpoint_store.fault(folder, params)
         return (folder if fault is None else None), fault
 
     def _retry(
