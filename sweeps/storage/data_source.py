@@ -26,8 +26,6 @@ from sweeps.training.data.shards import Manifest
 
 READER = "reader of prepared data"
 """Ray's name of the process that serves it, in the namespace of the sweep."""
-REPORT_S = 0.5
-"""Seconds between two reports of progress."""
 Say = Callable[[str], None]
 
 
@@ -53,8 +51,9 @@ class PreparedData:
         if (folder := self._find()) is not None:
             return folder
         began, got = time.monotonic(), self.bring()
-        took = duration(time.monotonic() - began)
-        say(f"{size(got)} of prepared data copied to {platform.node()} first, in {took}")
+        if got:  # else another process of this PC has copied it
+            took = duration(time.monotonic() - began)
+            say(f"{size(got)} of prepared data copied to {platform.node()} first, in {took}")
         return self._copy
 
     def missing_bytes(self) -> int:
@@ -71,23 +70,18 @@ class PreparedData:
         Raises:
             PCUnfit: its disk is full, or the PC that has the data does not answer.
         """
-        got = reported = 0
-        reported_at = time.monotonic()
+        got = 0
         reader = functools.cache(lambda: ray.get_actor(READER))
 
-        def report(bytes_: int) -> None:
-            nonlocal got, reported, reported_at
+        def told(bytes_: int) -> None:
+            nonlocal got
             got += bytes_
-            if time.monotonic() - reported_at > REPORT_S:
-                reader().note.remote(broadcast.here(), got - reported)
-                reported, reported_at = got, time.monotonic()
+            reader().note.remote(broadcast.here(), bytes_)
 
         holder = f"{self.pc}, which has the prepared data,"
         fetch = folder_reader.fetch_from(reader, self.original.folder, holder)
         lock = self._copy.with_name(f".{self._copy.name}.lock")
-        folder_copy.bring(self.original, self._copy, lock, fetch, report)
-        if got > reported:
-            reader().note.remote(broadcast.here(), got - reported)
+        folder_copy.bring(self.original, self._copy, lock, fetch, told)
         return got
 
     def _find(self) -> Path | None:
