@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from sweeps.search.candidates import model_fidelity
 
 from sweeps import run
 from sweeps.analysis.new_ranges import changes
@@ -21,6 +20,7 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
+from sweeps.search.known_trials import KnownTrials
 from sweeps.space.flat import FlatSpace
 from tests.conftest import Command
 from tests.support.searched import carried_out, peak, searched
@@ -189,7 +189,7 @@ def test_tpe_learns_from_the_earlier_trials_at_their_fidelity(place: Path) -> No
     assert plan.lineage is not None
     assert len(plan.lineage.earlier.trials) == 40
     sweep = carried_out(plan, peak(0.03), trials=8)
-    assert model_fidelity(sweep.record, [9, 3], 10) == 9
+    assert KnownTrials(plan.space, sweep.record).fidelity([9, 3], 10) == 9
     off = [abs(math.log10(float(trial.params["lr"]) / 0.03)) for trial in sweep.record.trials]
     assert sorted(off)[4] < 0.35, (
         "of a range of three decades: drawn at random, half lie further off than 0.75"
