@@ -48,17 +48,17 @@ class Advice:
 
 def advise(sweep: Sweep) -> Advice:
     """What to do after a sweep, however few of its trials ended."""
-    record, several = sweep.record, sweep.record.objectives.are_several
-    again = _command(record)
-    may_change = "--refine" in again or (several and not status.is_running(record))
+    record = sweep.record
+    refine = _refine(record)
+    suggests = record.objectives.are_several and not status.is_running(record)
     return Advice(
-        steps=tuple(_steps(record, again)),
-        changes=tuple(changes(record)) if may_change else (),
-        basis=tuple(_basis(record, again)),
+        steps=tuple(_steps(record, refine)),
+        changes=tuple(changes(record)) if refine or suggests else (),
+        basis=tuple(_basis(record, is_refined=refine is not None)),
     )
 
 
-def _steps(record: Record, again: str) -> Iterator[Step]:
+def _steps(record: Record, refine: Step | None) -> Iterator[Step]:
     """To repair what fails, then to go on; where nothing else is to do, to use the best trial."""
     failed = [trial for trial in record.searched if trial.status == "failed"]
     if failed:
@@ -76,48 +76,57 @@ def _steps(record: Record, again: str) -> Iterator[Step]:
     if status.can_go_on(record):
         as_it_was = " with the code as it was" if failed else ""
         how = f"{status.status(record)}{status.how_far(record)}"
-        yield Step(f"Resume the sweep{as_it_was}: it is {how}.", again)
-    elif "--refine" in again:
-        is_later = "--grace-epochs" in again
-        later = ", and prune later: ranks at the first rung hardly predict later ones" if is_later else ""
-        yield Step(f"Search again, in the ranges below{later}.", again)
-    elif again and failed:  # a resume refuses other code
+        yield Step(
+            f"Resume the sweep{as_it_was}: it is {how}.",
+            resume_command(record.folder, *status.flags_of_resume(record)),
+        )
+    elif refine is not None:
+        yield refine
+    elif _needs_trials(record) and failed:  # a resume refuses other code
         yield Step("Begin a new sweep with the repaired code.", repeat_command(folder, record.name))
-    elif again:
-        yield Step(f"Add trials: to judge ranges, {FEW} with different scores are needed.", again)
+    elif _needs_trials(record):
+        more = ("--num-trials", str(max(FEW, 2 * len(record.searched))))
+        text = f"Add trials: to judge ranges, {FEW} with different scores are needed."
+        yield Step(text, resume_command(record.folder, *more))
     elif best is not None and best.status != "unfinished" and not record.objectives.are_several:
         params = shown_path(folder / BEST_FOLDER / PARAMS_FILE)
-        fit = command("fit", best.trainable, "--params", params)
-        yield Step(f"Use the weights of trial {best.number} in {BEST_FOLDER}/, or train it again.", fit)
+        again = command("fit", best.trainable, "--params", params)
+        yield Step(f"Use the weights of trial {best.number} in {BEST_FOLDER}/, or train it again.", again)
 
 
-def _command(record: Record) -> str:
-    """To resume the sweep, where it was stopped; else to refine it, where that changes a range; else to add
-    trials, where a judgement needs more of them. "" of one that runs."""
-    if status.can_go_on(record):
-        return resume_command(record.folder, *status.flags_of_resume(record))
+def _refine(record: Record) -> Step | None:
+    """To search again, where that changes a range; --refine takes a sweep of one objective that has ended."""
     ended_well = any(trial.status in ENDED_WELL for trial in record.searched)
-    if status.is_running(record) or not ended_well or record.objectives.are_several:
-        return ""  # --refine takes one objective
-    folder = shown_path(record.folder.resolve())
+    is_open = status.is_running(record) or status.can_go_on(record)
+    if is_open or not ended_well or record.objectives.are_several:
+        return None
     parts = [compared_trials(record, name) for name in trainables(record)]
-    if any(part.can_judge_ranges for part in parts) or dead_regions_of(record):
-        rung = later_first_rung(record)
-        return command("run", "--refine", folder, *([] if rung is None else ["--grace-epochs", str(rung)]))
-    is_grid = record.info.settings.searcher == "grid"
-    if is_grid or not any(0 < len(part.order) < FEW for part in parts):
-        return ""
-    return resume_command(record.folder, "--num-trials", str(max(FEW, 2 * len(record.searched))))
+    if not any(part.can_judge_ranges for part in parts) and not dead_regions_of(record):
+        return None
+    later, rung, folder = "", later_first_rung(record), shown_path(record.folder.resolve())
+    if rung is not None:
+        later = ", and prune later: ranks at the first rung hardly predict later ones"
+    more = [] if rung is None else ["--grace-epochs", str(rung)]
+    return Step(f"Search again, in the ranges below{later}.", command("run", "--refine", folder, *more))
 
 
-def _basis(record: Record, again: str) -> Iterator[str]:
+def _needs_trials(record: Record) -> bool:
+    """Whether a judgement needs more trials than there are; a grid has no more, and several objectives have
+    no judgement."""
+    if record.objectives.are_several or record.info.settings.searcher == "grid":
+        return False
+    parts = (compared_trials(record, name) for name in trainables(record))
+    return any(0 < len(part.order) < FEW for part in parts)
+
+
+def _basis(record: Record, is_refined: bool) -> Iterator[str]:
     seen = compared_trials(record)
     if not seen.trials:
         yield "No trial was started: there is nothing to learn from."
         return
     first = f" Ranges are judged by {record.info.metric}, the first objective, alone."
     yield _on_comparison(record, seen) + (first if record.objectives.are_several else "")
-    if "--refine" in again:
+    if is_refined:
         for file in dict.fromkeys(status.function_of(record, name) for name in trainables(record)):
             if file:
                 yield (

@@ -26,8 +26,6 @@ from sweeps.training.profiling.time_breakdown import PARTS
 
 MOST_BARS = 3000
 BINS = 120
-NOT_RECORDED = "process not recorded"
-"""The row of what an older version trained: its record does not tell where."""
 UNITS = (("seconds", 1, 120), ("minutes", 60, 7200), ("hours", 3600, math.inf))
 """Of an axis of time: name, seconds, and seconds below which it is taken."""
 
@@ -176,8 +174,9 @@ def timeline(sweep: Sweep) -> go.Figure:
     figure.update_layout(barmode="overlay", uniformtext={"minsize": 9, "mode": "hide"})
     figure.update_xaxes(type="date")
     figure.update_yaxes(autorange="reversed", categoryorder="array", categoryarray=lanes)
-    caption = "A row is a training process. A bar is a trial, with its number; in a gap no epoch was recorded"
-    caption += f". The processes of the row '{NOT_RECORDED}' are unknown." if NOT_RECORDED in lanes else "."
+    caption = (
+        "A row is a training process. A bar is a trial, with its number; in a gap no epoch was recorded."
+    )
     if left_out > 0:
         caption += f" The {left_out:,} shortest bars are left out."
     return style.finish(figure, title, caption, height=min(150 + 34 * len(lanes), 900))
@@ -240,8 +239,6 @@ class _Bar(NamedTuple):
 
     lane: str
     """Its process."""
-    order: float
-    """Within the process: by time; of trials whose process is not known one after the other."""
     begin: float
     end: float
     trial: TrialRow
@@ -255,11 +252,10 @@ def _bars(sweep: Sweep) -> list[_Bar]:
     for trial in sweep.record.trials:
         for epoch, row in trial.epochs.items():
             place = trial.place_of(epoch)
-            lane = f"{place['pc']}, process {place['pid']}" if place else NOT_RECORDED
-            order = row.time if place else trial.number
-            epochs.append(_Bar(lane, order, _begun(sweep, row), row.time, trial))
+            lane = f"{place.get('pc', 'PC not recorded')}, process {place.get('pid', 'not recorded')}"
+            epochs.append(_Bar(lane, _begun(sweep, row), row.time, trial))
     bars: list[_Bar] = []
-    for each in sorted(epochs, key=lambda bar: (bar.lane, bar.order, bar.end)):
+    for each in sorted(epochs, key=lambda bar: (bar.lane, bar.end)):
         last = bars[-1] if bars else None
         is_same = last is not None and (last.lane, last.trial.number) == (each.lane, each.trial.number)
         stops = (*breaks, *(pause.began for pause in each.trial.pauses.values()))

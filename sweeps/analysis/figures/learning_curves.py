@@ -1,13 +1,16 @@
-"""Learning curves, and how many trials each rung pruned."""
+"""Learning curves, how many trials each rung pruned, and the best score over time."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
+from sweeps.analysis.compared_trials import is_bad
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.objective import Objective
@@ -81,6 +84,24 @@ def rung_survival(sweep: Sweep) -> go.Figure:
     return style.finish(figure, title, caption)
 
 
+def history(sweep: Sweep) -> go.Figure:
+    """The best score so far, by trials that ended and by epochs trained."""
+    metric, objective = sweep.record.info.metric, sweep.record.objective
+    title = f"Best {metric} so far"
+    if not any(trial.best_score(objective) is not None for trial in sweep.record.searched):
+        return style.blank(title, style.NO_EPOCH)
+    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
+    ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
+    _add_ended(figure, objective, ended)
+    figure.add_trace(_steps("best so far, of all epochs", *_by_epochs(sweep), "dash"), row=2, col=1)
+    figure.update_xaxes(title_text="trials ended", row=1, col=1)
+    figure.update_xaxes(title_text="epochs trained, sum of all trials", row=2, col=1)
+    figure.update_yaxes(title_text=metric)
+    caption = "Top: the score of the best epoch of each trial. Bottom: the best score by epochs trained."
+    caption += style.cut(figure, (point for trace in figure.data for point in trace.y))
+    return style.finish(figure, title, caption, height=640)
+
+
 def _bar(name: str, x: Sequence[str], y: Sequence[int], mark: style.Mark) -> go.Bar:
     return go.Bar(
         name=name,
@@ -148,3 +169,43 @@ def _add_best(figure: go.Figure, best: TrialRow, objective: Objective) -> None:
 
 def _finite(score: float) -> float | None:
     return score if math.isfinite(score) else None
+
+
+def _add_ended(figure: go.Figure, objective: Objective, ended: Sequence[TrialRow]) -> None:
+    scored = [(place, trial, trial.best_score(objective)) for place, trial in enumerate(ended, start=1)]
+    points = [(place, trial, score) for place, trial, score in scored if score is not None]
+    for status, mark in style.MARKS.items():
+        if of_status := [point for point in points if point[1].status == status]:
+            places, trials, scores = zip(*of_status, strict=True)
+            hover = [f"trial {trial.number}" for trial in trials]
+            marks = {"mode": "markers", "name": status, "marker": mark.points(8)}
+            figure.add_trace(go.Scatter(x=places, y=scores, text=hover, **marks), row=1, col=1)
+    well = [(place, score) for place, trial, score in points if not is_bad(trial)]
+    if well:
+        best = itertools.accumulate((score for _, score in well), _better_of(objective))
+        figure.add_trace(
+            _steps("best so far", [place for place, _ in well], list(best), "solid"), row=1, col=1
+        )
+
+
+def _by_epochs(sweep: Sweep) -> tuple[list[int], list[float]]:
+    """Epochs trained by all trials until the best score rose, and that score."""
+    reports = sorted(
+        (row.time, math.nan if is_bad(trial) else row.score)
+        for trial in sweep.record.searched
+        for row in trial.epochs.values()
+    )
+    scores = (score for _, score in reports)
+    best = list(itertools.accumulate(scores, _better_of(sweep.record.objective), initial=math.nan))
+    rises = [n for n in range(1, len(best)) if math.isfinite(best[n]) and best[n] != best[n - 1]]
+    ends = [*rises, len(reports)] if rises else []
+    return ends, [best[n] for n in ends]
+
+
+def _better_of(objective: Objective) -> Callable[[float, float], float]:
+    return lambda best, score: score if objective.is_better(score, best) else best
+
+
+def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.Scatter:
+    line = {"shape": "hv", "color": style.BLACK, "width": 2.5, "dash": dash}
+    return go.Scatter(x=x, y=y, mode="lines", name=name, line=line)

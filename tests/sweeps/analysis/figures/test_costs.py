@@ -112,19 +112,6 @@ def test_a_process_that_trains_another_trial_while_one_waits_has_three_bars(tmp_
     assert lanes(tmp_path) == {"a, process 7": ["0", "0", "1"]}
 
 
-def test_no_process_is_guessed_where_the_record_has_none(tmp_path: Path) -> None:
-    """As in a record of an older version, and then one that has gone on."""
-    record = begun(tmp_path)
-    propose(record, drawn(0))
-    record.report(0, 1, 0.5, {"acc": 0.5}, 1.0)
-    assert lanes(tmp_path) == {"process not recorded": ["0"]}
-    record.place(0, {"pc": "a", "pid": 7, "gpu": ""})
-    record.report(0, 2, 0.5, {"acc": 0.5}, 1.0)
-    assert lanes(tmp_path) == {"process not recorded": ["0"], "a, process 7": ["0"]}
-    caption = costs.timeline(analysis_sweep.load(tmp_path)).layout.title.subtitle.text
-    assert caption.endswith("The processes of the row 'process not recorded' are unknown.")
-
-
 def test_an_epoch_that_was_left_by_an_earlier_run_begins_with_the_run_that_ended_it(tmp_path: Path) -> None:
     record = begun(tmp_path)
     add(record, drawn(0), 1, "unfinished")

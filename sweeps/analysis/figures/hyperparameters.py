@@ -1,22 +1,20 @@
-"""What the search found: the best score over time, and how it depends on the hyperparameters."""
+"""How the score depends on the hyperparameters: importance, the score by each, by pairs and by all."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
-from optuna.visualization import plot_parallel_coordinate, plot_slice
+from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_slice
 from plotly.subplots import make_subplots
 
-from sweeps.analysis.compared_trials import ComparedTrials, compared_trials, is_bad, trainables
+from sweeps.analysis.compared_trials import ComparedTrials, compared_trials, trainables
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count
-from sweeps.common.objective import Objective
-from sweeps.record.trials import TrialRow
 
 MOST_LINES, MOST_POINTS = 300, 1000
 """Trials in parallel coordinates, and in a slice."""
@@ -28,36 +26,24 @@ AXIS = 76
 """Pixels between two parallel axes, at least: twelve of them fit on a page."""
 HEIGHT = 220
 """Of a row of figures, in pixels: four rows and their words fit on a printed page."""
-
-
-def history(sweep: Sweep) -> go.Figure:
-    """The best score so far, by trials that ended and by epochs trained."""
-    metric, objective = sweep.record.info.metric, sweep.record.objective
-    title = f"Best {metric} so far"
-    if not any(trial.best_score(objective) is not None for trial in sweep.record.searched):
-        return style.blank(title, style.NO_EPOCH)
-    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
-    ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
-    _add_ended(figure, objective, ended)
-    figure.add_trace(_steps("best so far, of all epochs", *_by_epochs(sweep), "dash"), row=2, col=1)
-    figure.update_xaxes(title_text="trials ended", row=1, col=1)
-    figure.update_xaxes(title_text="epochs trained, sum of all trials", row=2, col=1)
-    figure.update_yaxes(title_text=metric)
-    caption = "Top: the score of the best epoch of each trial. Bottom: the best score by epochs trained."
-    caption += style.cut(figure, (point for trace in figure.data for point in trace.y))
-    return style.finish(figure, title, caption, height=640)
+MOST_CELLS = 100
+"""Trials of a contour, which has a cell for each two of them."""
+MOST_PAIRED = 3
+"""Hyperparameters of which each two have a contour."""
+LEAST_POINTS = 30
+"""Points of a contour: between fewer of them, a surface is a guess."""
 
 
 def parallel_coordinates(sweep: Sweep) -> go.Figure:
     """A line per trial through its score and its hyperparameters."""
-    title, found = "Parallel coordinates", with_enough(sweep, trials=2, hyperparameters=1)
+    title, found = "Parallel coordinates", _with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
     figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=sweep.record.info.metric)
     for note in figure.layout.annotations:
         note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
     figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
-    drawn = shown(found, MOST_LINES, "lines")
+    drawn = _shown(found, MOST_LINES, "lines")
     caption = f"A line is a trial. Its color and the first axis show its score: {found.words}{drawn}."
     width = AXIS * (len(found.tried.ranges) + 1)
     return style.finish(figure, title, caption, height=460, min_width=min(width, 1400))
@@ -65,17 +51,17 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
 
 def slices(sweep: Sweep) -> go.Figure:
     """The score by each hyperparameter, the most important hyperparameters first."""
-    title, found = "Score by hyperparameter", with_enough(sweep, trials=2, hyperparameters=1)
+    title, found = "Score by hyperparameter", _with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
-    hyperparameters = by_importance(found)[:MOST_HYPERPARAMETERS]
+    hyperparameters = _by_importance(found)[:MOST_HYPERPARAMETERS]
     study = found.study(MOST_POINTS)
     rows = math.ceil(len(hyperparameters) / 2)
     figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
     for place, hyperparameter in enumerate(hyperparameters):
         row, column = place // 2 + 1, place % 2 + 1
         part = plot_slice(study, [hyperparameter], target_name=sweep.record.info.metric)
-        take_over(figure, part, row, column)
+        _take_over(figure, part, row, column)
         if column == 2:
             figure.update_yaxes(title_text=None, row=row, col=column)
     for trace in figure.data:
@@ -85,9 +71,43 @@ def slices(sweep: Sweep) -> go.Figure:
     if left_out := len(found.tried.ranges) - len(hyperparameters):
         less = " of less importance" if found.importances and len(trainables(sweep.record)) == 1 else ""
         more = f"; {count(left_out, 'hyperparameter')}{less} left out"
-    caption = f"A point is a trial: {found.words}{shown(found, MOST_POINTS, 'points')}{more}.{cut}"
+    caption = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
     width = 2 * (LETTER * max(map(len, hyperparameters)) + 30)  # their names are side by side
     return style.finish(figure, title, caption, height=110 + HEIGHT * rows, min_width=width, legend=False)
+
+
+def contour(sweep: Sweep) -> go.Figure:
+    """The score by each pair of the most important hyperparameters."""
+    title, found = "Score by pairs of hyperparameters", _with_enough(sweep, trials=5, hyperparameters=2)
+    if isinstance(found, str):
+        return style.blank(title, found)
+    study = found.study(MOST_CELLS)
+    trials = study.get_trials(deepcopy=False)
+    known = {name: {trial.params.get(name) for trial in trials} for name in _by_importance(found)}
+    hyperparameters = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
+    pairs = [
+        pair
+        for pair in itertools.combinations(hyperparameters, 2)
+        if sum(set(pair) <= set(trial.params) for trial in trials) >= 5
+    ]
+    if not pairs:
+        return style.blank(title, "No two hyperparameters were tried together in 5 trials.")
+    scored = [(trial.value, trial) for trial in trials if trial.value is not None]
+    figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
+    for row, pair in enumerate(pairs, start=1):
+        part = plot_contour(study, list(pair), target_name=sweep.record.info.metric)
+        scores = [score for score, trial in scored if set(pair) <= set(trial.params)]
+        _take_over(figure, _without_guesses(part, scores), row, 1)
+    ends = [limit(score for score, _ in scored) for limit in (min, max)]
+    figure.update_traces(selector={"type": "contour"}, zmin=ends[0], zmax=ends[1], showscale=False)
+    figure.update_traces(selector={"type": "scatter"}, marker_cmin=ends[0], marker_cmax=ends[1])
+    first_trace = figure.data[0]
+    first_trace.update({"showscale": True} if first_trace.type == "contour" else {"marker_showscale": True})
+    which = count(len(hyperparameters), "hyperparameter")
+    first = "" if found.importances else f"; the first {which} of the space"
+    drawn = _shown(found, MOST_CELLS, "points")
+    caption = f"A point is a trial: {found.words}{drawn}{first}. {_between(figure)}"
+    return style.finish(figure, title, caption, height=110 + (HEIGHT + 20) * len(pairs), legend=False)
 
 
 def importance(sweep: Sweep) -> go.Figure:
@@ -145,7 +165,7 @@ def _with_trials(at: ComparedTrials, hyperparameter: str) -> str:
     return hyperparameter if had == len(at.scores) else f"{hyperparameter} ({count(had, 'trial')})"
 
 
-def by_importance(found: ComparedTrials) -> list[str]:
+def _by_importance(found: ComparedTrials) -> list[str]:
     """Hyperparameters that trials at this epoch have, by importance where that is known; else as in the
     space."""
     there = dict.fromkeys(name for number in found.scores for name in found.tried.params[number])
@@ -153,47 +173,7 @@ def by_importance(found: ComparedTrials) -> list[str]:
     return sorted(hyperparameters, key=lambda name: -found.importances.get(name, 0.0))
 
 
-def _add_ended(figure: go.Figure, objective: Objective, ended: Sequence[TrialRow]) -> None:
-    scored = [(place, trial, trial.best_score(objective)) for place, trial in enumerate(ended, start=1)]
-    points = [(place, trial, score) for place, trial, score in scored if score is not None]
-    for status, mark in style.MARKS.items():
-        if of_status := [point for point in points if point[1].status == status]:
-            places, trials, scores = zip(*of_status, strict=True)
-            hover = [f"trial {trial.number}" for trial in trials]
-            marks = {"mode": "markers", "name": status, "marker": mark.points(8)}
-            figure.add_trace(go.Scatter(x=places, y=scores, text=hover, **marks), row=1, col=1)
-    well = [(place, score) for place, trial, score in points if not is_bad(trial)]
-    if well:
-        best = itertools.accumulate((score for _, score in well), _better_of(objective))
-        figure.add_trace(
-            _steps("best so far", [place for place, _ in well], list(best), "solid"), row=1, col=1
-        )
-
-
-def _by_epochs(sweep: Sweep) -> tuple[list[int], list[float]]:
-    """Epochs trained by all trials until the best score rose, and that score."""
-    reports = sorted(
-        (row.time, math.nan if is_bad(trial) else row.score)
-        for trial in sweep.record.searched
-        for row in trial.epochs.values()
-    )
-    scores = (score for _, score in reports)
-    best = list(itertools.accumulate(scores, _better_of(sweep.record.objective), initial=math.nan))
-    rises = [n for n in range(1, len(best)) if math.isfinite(best[n]) and best[n] != best[n - 1]]
-    ends = [*rises, len(reports)] if rises else []
-    return ends, [best[n] for n in ends]
-
-
-def _better_of(objective: Objective) -> Callable[[float, float], float]:
-    return lambda best, score: score if objective.is_better(score, best) else best
-
-
-def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.Scatter:
-    line = {"shape": "hv", "color": style.BLACK, "width": 2.5, "dash": dash}
-    return go.Scatter(x=x, y=y, mode="lines", name=name, line=line)
-
-
-def take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None:
+def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None:
     """Put a figure of Optuna's, which has one pair of axes, into a subplot."""
     for trace in part.data:
         figure.add_trace(trace, row=row, col=column)
@@ -215,7 +195,7 @@ def take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None
             )
 
 
-def shown(found: ComparedTrials, most: int, what: str) -> str:
+def _shown(found: ComparedTrials, most: int, what: str) -> str:
     """`; 300 lines of 1,000 are drawn`, where not all are."""
     return f"; {most} {what} of {len(found.scores):,} are drawn" if len(found.scores) > most else ""
 
@@ -224,7 +204,7 @@ def _no_score(sweep: Sweep) -> str:
     return "No trial with a score ended well." if sweep.record.has_epochs else style.NO_EPOCH
 
 
-def with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> ComparedTrials | str:
+def _with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> ComparedTrials | str:
     """The trials at one epoch, or why a figure that needs so many trials and hyperparameters is blank."""
     found = compared_trials(sweep.record)
     if not found.epoch:
@@ -235,3 +215,34 @@ def with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> ComparedTria
         which = "Only one hyperparameter" if found.tried.ranges else "No hyperparameter"
         return f"{which} was varied; this needs {count(hyperparameters, 'hyperparameter')}."
     return found
+
+
+def _without_guesses(part: go.Figure, scores: Sequence[float]) -> go.Figure:
+    """A contour of Optuna's as it is; of too few points the points alone, in the colors of their scores: the
+    surface between them would show hills that no trial has seen."""
+    surface, points, *_ = part.data
+    if len(set(zip(points.x, points.y, strict=True))) >= LEAST_POINTS:
+        return part
+    looks = {"colorscale": surface.colorscale, "reversescale": surface.reversescale}
+    points.marker = {
+        "color": scores,
+        "size": 10,
+        "line": {"width": 1, "color": style.GREY},
+        "colorbar": {"title": surface.colorbar.title.text},
+        **looks,
+    }
+    return go.Figure(data=points, layout=part.layout)
+
+
+def _between(figure: go.Figure) -> str:
+    """What a figure of contours shows between points."""
+    surfaces = sum(trace.type == "contour" for trace in figure.data)
+    colored = sum(trace.type == "scatter" and trace.marker.colorscale is not None for trace in figure.data)
+    if not colored:
+        return "Between points, scores are interpolated."
+    few = f"fewer than {LEAST_POINTS} points"
+    if not surfaces:
+        return f"The color of a point is its score. Of {few} no surface is drawn."
+    return (
+        f"Between points, scores are interpolated. With {few} a pair has none, and their color is the score."
+    )
