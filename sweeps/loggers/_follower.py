@@ -110,7 +110,8 @@ class _Follower(threading.Thread):
             self._storage = JournalStorage(ReadOnlyJournal(self._folder / JOURNAL))
         if self._logger is None:
             self._logger = plugins.find("logger", self._logger_name).build(self._folder, self._about)
-        study_id = self._storage.get_all_studies()[0]._study_id
+        (study,) = self._storage.get_all_studies()
+        study_id = self._storage.get_study_id_from_name(study.study_name)
         for frozen in self._storage.get_all_trials(study_id, deepcopy=False):
             if self._written.get(frozen.number, (0, ""))[1] not in ("", "unfinished"):
                 continue
