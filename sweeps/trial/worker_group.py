@@ -34,10 +34,10 @@ from sweeps.storage.folder_copy import File
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment, is_lost_connection
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
-from sweeps.trial import checkpoint_copy, output
+from sweeps.trial import output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import Failure, Unfit, WorkerFailed, WorkerUnfit, give_up
-from sweeps.trial.worker import Answer, Worker
+from sweeps.trial.worker import Answer, Worker, original_of
 
 COLLECTIVE = ("train", "save")
 """Methods of a worker with collective operations, in which each worker waits for the others."""
@@ -88,7 +88,7 @@ class WorkerGroup:
         self._start()
         address, workers = ray.util.get_node_ip_address(), self._job.fit.workers
         self._environment = WorkerGroupEnvironment.open(address, workers)
-        original = None if checkpoint is None else checkpoint_copy.original_of(checkpoint)
+        original = None if checkpoint is None else original_of(checkpoint)
         self._call("begin", dict(config), self._environment.rendezvous, original, broadcast.here())
         return self._environment
 

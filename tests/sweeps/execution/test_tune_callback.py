@@ -24,7 +24,7 @@ from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.storage.protocol import DISK_IS_FULL
 from sweeps.training import checkpoint_store
-from sweeps.training.report import Report
+from sweeps.training.report import REPORT, Report
 from sweeps.trial.messages import (
     SAVED,
     Diverged,
@@ -37,6 +37,7 @@ from sweeps.trial.messages import (
     Saved,
     TrialEnd,
     Unfit,
+    message_of,
 )
 from tests.conftest import propose
 from tests.support.drivers import driver_of, said
@@ -191,6 +192,16 @@ def test_the_log_of_one_that_diverged_ends_with_the_reason(keeping: Keeping) -> 
     )
     keeping.train(0.6, output="step 9\n")
     assert (keeping.folder / "logs" / "trial_0001.log").read_text().endswith("\nstep 9\n")
+
+
+def test_tune_keeps_nothing_of_a_result_that_is_recorded(keeping: Keeping) -> None:
+    number = propose(keeping.record, {"lr": 0.1}).number
+    message = Message(report=Report(1, 0.5, {"m": 0.5}, 1.0), notices=("a notice",), output="step 9\n")
+    result = message.to_result()
+    keeping.tune_callback.on_trial_result(1, [], trial_of(number), result)
+    assert REPORT not in result
+    kept = message_of(result)
+    assert (kept.output, kept.notices, kept.report) == ("", (), message.report)
 
 
 def test_one_that_goes_on_in_parts_has_not_ended(keeping: Keeping) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweeps.storage.folder_copy import Original
 from sweeps.training import checkpoint_store
-from sweeps.trial import checkpoint_copy
+from sweeps.trial import worker
 
 
 class FirstPC:
@@ -18,7 +18,7 @@ class FirstPC:
         self.node, self.root = node, root
 
     def original(self, checkpoint: str) -> Original:
-        return dataclasses.replace(checkpoint_copy.original_of(self.root / checkpoint), folder=checkpoint)
+        return dataclasses.replace(worker.original_of(self.root / checkpoint), folder=checkpoint)
 
 
 def checkpoint(first_pc: FirstPC, content: bytes = b"weights") -> Original:

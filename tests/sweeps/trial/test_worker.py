@@ -16,9 +16,8 @@ from sweeps.storage.open import Folder
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.trial.checkpoint_copy import Folders
 from sweeps.trial.job import Job
-from sweeps.trial.worker import Answer, Worker
+from sweeps.trial.worker import Answer, Folders, Worker
 from tests.conftest import fill_up
 from tests.support.trainables import described
 from tests.sweeps.trial.first_pc import FirstPC, checkpoint

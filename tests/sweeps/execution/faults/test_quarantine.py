@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 
+from sweeps.cluster import nodes
 from sweeps.cluster.membership import Membership
 from sweeps.cluster.nodes import HEAD
 from sweeps.cluster.session import Cluster
+from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.faults import quarantine
 from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.record.record import Record
 from sweeps.training.report import Report
@@ -154,3 +159,23 @@ def test_a_pc_that_writes_again_is_as_good_as_any(tmp_path: Path) -> None:
         judged.saves(1, fault)
         judged.saves(2)
     assert not judged.membership.away
+
+
+def test_after_a_failed_start_one_is_tried_on_each_pc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> None:
+        raise OSError("No space left on device")
+
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        judged = Judged(tmp_path)
+        judged.quarantine._membership = Membership(nodes.living(), nodes.living, leaving=dict)
+        assert judged.quarantine.leave_out_without_starts(trial(1)) is None
+        monkeypatch.setattr(quarantine, "_do_nothing", fails)
+        why = judged.quarantine.leave_out_without_starts(trial(1))
+    finally:
+        ray_connection.shut_down(ray)
+    assert why is not None, "the only PC"
+    assert why.startswith("no process of a trial starts on ")
+    assert why.endswith("OSError: No space left on device")

@@ -10,8 +10,8 @@ import pytest
 from sweeps.common.errors import PCUnfit
 from sweeps.storage import scratch
 from sweeps.training import checkpoint_store
-from sweeps.trial import checkpoint_copy
-from sweeps.trial.checkpoint_copy import Folders
+from sweeps.trial import worker
+from sweeps.trial.worker import Folders
 from tests.sweeps.trial.first_pc import FirstPC, checkpoint
 
 
@@ -36,7 +36,7 @@ def test_a_checkpoint_that_is_visible_is_read_where_it_is(first_pc: FirstPC, tmp
     checkpoint(first_pc)
     there = first_pc.root / "sent" / "epoch_0001"
     folders = Folders(tmp_path)
-    assert folders.copy(checkpoint_copy.original_of(there), first_pc.node) == there
+    assert folders.copy(worker.original_of(there), first_pc.node) == there
     folders.clear()
     assert checkpoint_store.fault(there) is None
 
