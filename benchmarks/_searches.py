@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import itertools
 import logging
@@ -129,7 +130,7 @@ def _through_clock(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
 def through_clock(problem: Problem, slots: int, plan: Plan, record: Record) -> Iterator[Epoch]:
     """The epochs of this program's searcher and scheduler, by the clock."""
     searcher = plan.searcher.build(plan.config, plan.space, record)
-    searcher.slots, searcher.waits = slots, plan.waits(record)
+    searcher.slots, searcher.waits = slots, functools.partial(plan.waits, record)
 
     def report(trial: Trial, result: dict[str, Any]) -> None:
         found: Report = result[REPORT]

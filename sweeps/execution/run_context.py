@@ -16,7 +16,7 @@ from sweeps.cluster.session import Cluster
 from sweeps.common.cli import screen
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery
-from sweeps.execution.stopping import End
+from sweeps.execution.run_end import RunEnd
 from sweeps.plan.plan import Plan
 from sweeps.record.constraints import FirstTrials
 from sweeps.record.record import Record
@@ -31,7 +31,7 @@ class RunContext:
     plan: Plan
     record: Record
     cluster: Cluster
-    end: End
+    end: RunEnd
     disk: Disk
     console: Console = field(default_factory=screen.console)
 
@@ -45,7 +45,7 @@ class RunContext:
             placement.slots(config, cluster.pcs),
             checkpoint_bytes=lambda: record.checkpoint_bytes if config.storage is None else 0,
         )
-        end = End(config.time_budget_hours, lambda: record.elapsed_s)
+        end = RunEnd(config.time_budget_hours, lambda: record.elapsed_s)
         return cls(plan, record, cluster, end, disk)
 
     @property

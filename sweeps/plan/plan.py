@@ -17,7 +17,7 @@ from sweeps.plan.models import Model
 from sweeps.record.constraints import why_missed
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Confirmation
-from sweeps.record.trials import Earlier, Ending, TrialRow, Waits
+from sweeps.record.trials import Earlier, Ending, TrialRow
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
 from sweeps.space.point import Point, Space
@@ -103,13 +103,7 @@ class Plan:
         """Trials that wait at rungs at a time, at most, while so many train."""
         return self.scheduler.most_waiting(self.config, running)
 
-    def waits(self, record: Record) -> Waits | None:
-        """Whether a trial is paused now; None with a scheduler that pauses none."""
-        if not self.scheduler.PAUSES:
-            return None
-
-        def waits(trial: TrialRow) -> bool:
-            last = max(trial.epochs, default=0)
-            return trial.confirms is None and self.scheduler.waits_at(self.config, record, trial.number, last)
-
-        return waits
+    def waits(self, record: Record, trial: TrialRow) -> bool:
+        """Whether the scheduler lets a trial wait now, for others to reach its epoch."""
+        last = max(trial.epochs, default=0)
+        return trial.confirms is None and self.scheduler.waits_at(self.config, record, trial.number, last)

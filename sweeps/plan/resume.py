@@ -123,7 +123,7 @@ def _is(number: int) -> str:
 
 def where_it_continues(plan: Plan, record: Record, trial: TrialRow) -> str:
     """Where a resume continues an unfinished trial, and what is trained again."""
-    if (waits := plan.waits(record)) is not None and waits(trial):
+    if plan.waits(record, trial):
         return f"waits at epoch {max(trial.epochs)} for other trials"
     params, reported = {**trial.fixed, **trial.params}, len(trial.epochs)
     newest, faults = plan.storage.look(trial.number, params, reported)

@@ -45,9 +45,8 @@ def settle(plan: Plan, record: Record) -> None:
     for trial in record.live:
         if (ended := decided_end(plan, record, trial)) is not None:
             record.end(trial.number, **ended._asdict())
-    waits = plan.waits(record)
     for trial in record.live:
-        if waits is not None and waits(trial):  # a kill may have come before that was written
+        if plan.waits(record, trial):  # a kill may have come before that was written
             record.note_pause(trial.number)
     _order_checkpoints(plan, record)
 

@@ -12,7 +12,7 @@ from sweeps.cluster.nodes import PC
 from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.run_context import RunContext
-from sweeps.execution.stopping import End
+from sweeps.execution.run_end import RunEnd
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
@@ -35,7 +35,7 @@ def driver_of(
     no_space: Any = None
     plan = Plan(config, models, random.Searcher, none.Scheduler, no_space, folder)
     console = Console(file=io.StringIO(), width=width)
-    return RunContext(plan, record, cluster, End(None), Disk(folder, 0.0, 1), console)
+    return RunContext(plan, record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
 
 
 def said(driver: RunContext) -> list[str]:

@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.search.rungs import Arrivals
+from sweeps.schedulers.asha import continues
 from tests import ROOT
 
 MOST_RUN_S = 240
@@ -181,8 +182,8 @@ def check_whole(
         # The last two may have come when the last promotion was over.
         assert max(at_rung[number] for number in went_on) >= stopped[-3]
     for rung in () if halving else rungs:
-        before = Arrivals(3)
+        before: list[Losses] = []
         for number, losses in record.losses_at(rung).items():
             went_on = len(record.trials[number].epochs) > rung
-            assert went_on == before.promotes(losses), f"trial {number} at rung {rung}"
-            before.add(losses)
+            assert went_on == continues(losses, before, 3), f"trial {number} at rung {rung}"
+            before.append(losses)

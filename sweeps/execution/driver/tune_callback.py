@@ -77,7 +77,6 @@ class TuneCallback(DriverCallback):
         self._driver, self._config = driver, driver.config
         self._record, self._storage = driver.record, driver.plan.storage
         self._searcher, self._scheduler = searcher, scheduler
-        self._waits = driver.plan.waits(driver.record)
         self._sharing = sharing
         self._logs = TrialLogs(driver.plan.folder, driver.say)
         self._requeue, self._is_alone = Requeue(driver, searcher, processes, quarantine), quarantine is None
@@ -130,7 +129,7 @@ class TuneCallback(DriverCallback):
         if report is not None:
             epoch, seconds, costs = report.epoch, report.seconds, report.costs
             self._record.report(number, epoch, report.score, report.metrics, seconds, costs)
-            if self._waits is not None and self._waits(row):
+            if self._driver.plan.waits(self._record, row):
                 self._record.note_pause(number)
             if not message.has_test:
                 self._record.note_without_test(row.trainable)

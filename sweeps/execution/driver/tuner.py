@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from sweeps.execution.output.console import RerunReporter, SweepReporter
 from sweeps.execution.output.table_files import write_last
 from sweeps.execution.preflight import Preflight
 from sweeps.execution.run_context import RunContext, job_of
-from sweeps.execution.stopping import stops_on_signals
+from sweeps.execution.run_end import stops_on_signals
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.describe import describe_confirmation
 from sweeps.record.journal import RecordLost
@@ -91,7 +92,7 @@ def _search(driver: RunContext, steering: Steering) -> bool:
     """Train the trials of the search, up to a pause; whether it may be continued."""
     plan, record = driver.plan, driver.record
     searcher = plan.searcher.build(plan.config, plan.space, record)
-    searcher.waits, searcher.refusal = plan.waits(record), plan.refusal
+    searcher.waits, searcher.refusal = functools.partial(plan.waits, record), plan.refusal
     searcher.is_to_end = steering.is_to_end
     begun = len(record.searched)
     if not searcher.has_work():

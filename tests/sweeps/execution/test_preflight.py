@@ -23,7 +23,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults.requeue import MOST_INSTANT, Requeue
 from sweeps.execution.preflight import KEY, Preflight, lines
 from sweeps.execution.run_context import RunContext
-from sweeps.execution.stopping import End
+from sweeps.execution.run_end import RunEnd
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
@@ -105,7 +105,7 @@ class Sweep:
         self.record = Record.create(folder, "s", "max", {"metric": "score"})
         cluster = Cluster((PC(32, 0),), None, membership=membership)
         console = Console(file=io.StringIO(), width=1000)
-        self.driver = RunContext(plan, self.record, cluster, End(None), Disk(folder, 0.0, 1), console)
+        self.driver = RunContext(plan, self.record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
         self.processes = TrialActors()
         self.preflight = Preflight(self.driver, self.processes)
 

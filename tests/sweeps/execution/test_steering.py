@@ -22,7 +22,7 @@ from sweeps.execution.driver.leaving import Leaving
 from sweeps.execution.driver.steering import NO_WEIGHTS, Steerer, Steering
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
-from sweeps.execution.stopping import End
+from sweeps.execution.run_end import RunEnd
 from sweeps.plan import folder, resume, run_start
 from sweeps.plan.build import make_plan
 from sweeps.record.control_requests import Inbox, ask
@@ -54,7 +54,7 @@ class Steered:
     def __init__(self, record: Record, plan: Any) -> None:
         self.record = record
         console = Console(file=io.StringIO(), width=1000)
-        end = End(None, lambda: record.elapsed_s)
+        end = RunEnd(None, lambda: record.elapsed_s)
         cluster = Cluster((PC(2, 0),), None)
         self.driver = RunContext(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
         self.now = 0.0

@@ -18,7 +18,7 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.output.console import SweepReporter
 from sweeps.execution.run_context import RunContext
-from sweeps.execution.stopping import End
+from sweeps.execution.run_end import RunEnd
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
@@ -231,7 +231,7 @@ def test_the_screen_has_the_model_of_each_trial(tmp_path: Path) -> None:
     record = new_record(plan)
     play(plan, record, 4)
     console = Console(width=160, record=True)
-    driver = RunContext(plan, record, ALONE, End(None), Disk(plan.folder, 0.0, 1), console)
+    driver = RunContext(plan, record, ALONE, RunEnd(None), Disk(plan.folder, 0.0, 1), console)
     SweepReporter(driver, lambda: 1).report([], True)
     text = console.export_text()
     assert "trainable" in text

@@ -9,7 +9,6 @@ import pytest
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.plan import Plan
-from sweeps.record.record import Record
 from sweeps.schedulers import asha, hyperband, none
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.searchers import random
@@ -33,7 +32,11 @@ def test_with_pruning_it_is_what_the_scheduler_expects(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheduler", [none.Scheduler, asha.Scheduler])
 def test_nobody_waits_where_the_scheduler_pauses_none(scheduler: type[PruningMethod], tmp_path: Path) -> None:
-    assert plan_of(tmp_path, scheduler).waits(Record.create(tmp_path, "s", "max", {"metric": "m"})) is None
+    plan = plan_of(tmp_path, scheduler, max_epochs=9, grace_epochs=1)
+    record = new_record(tmp_path, plan.config)
+    trial = propose(record, {"lr": 0.1})
+    record.report(0, 1, 0.5, {}, 1.0)
+    assert not plan.waits(record, trial)
 
 
 def test_a_trial_at_a_rung_waits_for_its_bracket_and_a_rerun_for_nobody(tmp_path: Path) -> None:
@@ -41,12 +44,10 @@ def test_a_trial_at_a_rung_waits_for_its_bracket_and_a_rerun_for_nobody(tmp_path
         tmp_path, hyperband.Scheduler, num_trials=9, max_epochs=9, grace_epochs=1, reduction_factor=3
     )
     record = new_record(tmp_path, plan.config)
-    waits = plan.waits(record)
-    assert waits is not None
     trial = propose(record, {"lr": 0.1})
-    assert not waits(trial)
+    assert not plan.waits(record, trial)
     record.report(0, 1, 0.5, {}, 1.0)
-    assert waits(trial)
+    assert plan.waits(record, trial)
     again = record.begin(trial.point, trial.optuna, 7, confirms=0)
     record.report(again.number, 1, 0.5, {}, 1.0)
-    assert not waits(again)
+    assert not plan.waits(record, again)

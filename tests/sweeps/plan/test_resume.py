@@ -441,7 +441,7 @@ def test_it_is_said_of_each_trial_where_it_goes_on(sweep: Sweep) -> None:
     sweep.trial()
     sweep.trial(0.1)
     said = sweep.look(num_trials=8).text.strip().splitlines()
-    assert said.pop(1).startswith("  disk: at most 5.04 MB while it runs, ")
+    assert said.pop(1).startswith("  disk: at most 8 checkpoints while it runs, ")
     assert said == [
         "Resuming s: 2 trials ended, 4 unfinished, 2 to come",
         "  trial 1 continues after epoch 4 (1 epoch is trained again)",

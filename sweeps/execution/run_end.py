@@ -17,7 +17,7 @@ SAVING = (Outcome.PAUSED, Outcome.INTERRUPTED, Outcome.OUT_OF_TIME)
 """Outcomes before which the trials save what they have trained."""
 
 
-class End(Stopper):
+class RunEnd(Stopper):
     """The outcome of a run of a sweep.
 
     Args:
@@ -102,7 +102,7 @@ class End(Stopper):
 
 @contextlib.contextmanager
 def stops_on_signals(
-    end: End, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    end: RunEnd, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
     """End the sweep in order at the first signal, and at once at the second Ctrl-C."""
 
