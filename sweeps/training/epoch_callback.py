@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from lightning.pytorch.utilities import CombinedLoader
 from lightning.pytorch.utilities.model_helpers import is_overridden
+from torch.nn.parameter import UninitializedParameter
+from torch.utils.hooks import RemovableHandle
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
@@ -77,6 +81,35 @@ class ScoredWeights(pl.Callback):
 
     def __init__(self, fit: Fit) -> None:
         self._fit = fit
+        self._hook: RemovableHandle | None = None
+        self._used: tuple[torch.Tensor, torch.Tensor] | None = None
+        """A weight of the model, and a copy of it as the first batch was validated with it."""
+
+    def on_validation_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int, *_: Any
+    ) -> None:
+        is_sharded = isinstance(trainer.strategy, FSDPStrategy | DeepSpeedStrategy)
+        if batch_idx or is_sharded or self._fit.config.compile:
+            return
+        own = ((layer, next(layer.parameters(recurse=False), None)) for layer in pl_module.modules())
+        layer, weight = next((each for each in own if each[1] is not None), (None, None))
+        if layer is not None and weight is not None and not isinstance(weight, UninitializedParameter):
+            self._hook = layer.register_forward_pre_hook(partial(self._note, weight))
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        if self._hook is None:
+            return
+        self._hook.remove()
+        used, self._hook, self._used = self._used, None, None
+        if used is not None and not torch.equal(*used):
+            raise CannotTrain(
+                "validation_step scores other weights than the model has behind it, so that others would be "
+                "kept than those that were scored. Swap averaged weights in on_validation_start, and out in "
+                "on_validation_end, as Lightning's EMAWeightAveraging does"
+            )
+
+    def _note(self, weight: torch.Tensor, *_: Any) -> None:
+        self._used = self._used or (weight, weight.detach().clone())
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._fit.note_scored()

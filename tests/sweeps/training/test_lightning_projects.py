@@ -284,7 +284,19 @@ class SavesOthers(Net):
         return {name: value * 0.5 for name, value in super().state_dict(*args, **kwargs).items()}
 
 
-@pytest.mark.parametrize("model", [ReplacesAll, ReplacesEach, ChangesInPlace, SavesOthers])
+class SwapsInStep(Net):
+    """Swaps averages in within the step, as `torch_ema` has it."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        with torch.no_grad():
+            for weight in self.parameters():
+                weight.mul_(0.5)
+            super().validation_step(batch, batch_idx)
+            for weight in self.parameters():
+                weight.mul_(2)
+
+
+@pytest.mark.parametrize("model", [ReplacesAll, ReplacesEach, ChangesInPlace, SavesOthers, SwapsInStep])
 def test_weights_that_were_never_validated_are_not_kept_for_those_that_were(model: type[Net]) -> None:
     with pytest.raises(CannotTrain, match=r"EMAWeightAveraging"):
         trained(trainable(model))
