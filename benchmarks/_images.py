@@ -1,4 +1,4 @@
-"""The same images in each form that a loader reads: files, one array, a litdata set, prepared rows.
+"""The same images in each form that a loader reads: files, one array, a litdata set, Parquet shards.
 
 Crops of the two photographs that scikit-learn brings, so that decoding costs what it costs of photographs.
 """
@@ -75,15 +75,15 @@ class Images:
                 Image.fromarray(image).save(path)
         return paths
 
-    def prepared(self) -> Path:
-        """A data set as `PreparedDataModule` reads it; `val` is the same rows, read in order."""
-        folder = self.folder / "prepared"
+    def parquet(self) -> Path:
+        """A data set as `ParquetDataModule` reads it; `val` is the same rows, read in order."""
+        folder = self.folder / "parquet"
         if not folder.exists():
             columns = {"image": Column("uint8", (self.side, self.side, 3)), "label": Column("int64")}
             written = []
             for number, rows in enumerate(np.array_split(np.arange(self.rows), SHARDS)):
                 part: shards.Rows = {"image": self.array[rows], "label": self.labels[rows]}
-                written.append(shards.write_shard(folder, f"rows-{number}.arrow", part, columns))
+                written.append(shards.write_shard(folder, f"rows-{number}.parquet", part, columns))
             Manifest(columns=columns, splits={"train": written, "val": written}).write(folder)
         return folder
 

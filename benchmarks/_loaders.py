@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from benchmarks._images import Images
-from sweeps.training.data.datamodule import PreparedDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 
 
 class Files(Dataset[tuple[torch.Tensor, int]]):
@@ -42,11 +42,11 @@ def loaders(images: Images, batch_size: int, workers: int) -> dict[str, Callable
     def mmap_new_memory() -> Iterable[torch.Tensor]:
         return _Slices(images, batch_size, into_one_buffer=False)
 
-    def prepared() -> Iterable[Any]:
-        return PreparedDataModule(images.prepared(), batch_size, loader_workers=workers).train_dataloader()
+    def parquet() -> Iterable[Any]:
+        return ParquetDataModule(images.parquet(), batch_size, loader_workers=workers).train_dataloader()
 
     def in_order() -> Iterable[Any]:
-        return PreparedDataModule(images.prepared(), batch_size, loader_workers=workers).val_dataloader()
+        return ParquetDataModule(images.parquet(), batch_size, loader_workers=workers).val_dataloader()
 
     def tensors() -> Iterable[Any]:
         rows = TensorDataset(torch.from_numpy(images.array), torch.from_numpy(images.labels))
@@ -63,7 +63,7 @@ def loaders(images: Images, batch_size: int, workers: int) -> dict[str, Callable
         return DataLoader(Files(images.paths(), images.labels.tolist()), shuffle=True, **settings)
 
     return {
-        "mmap": mmap, "mmap, new memory": mmap_new_memory, "in order": in_order, "prepared": prepared,
+        "mmap": mmap, "mmap, new memory": mmap_new_memory, "in order": in_order, "parquet": parquet,
         "tensors": tensors, "litdata": litdata, "files": files,
     }  # fmt: skip
 

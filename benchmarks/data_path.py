@@ -6,8 +6,8 @@ but `mmap` hands out batches in memory of their own; shuffled but for the arms i
   mmap      slices of the images alone, out of one mapped array into one buffer, in order: the ceiling
   mmap, new memory
             the same, each slice into memory of its own, as every other arm has to
-  in order  PreparedDataModule, as validation reads it
-  prepared  PreparedDataModule, as training reads it
+  in order  ParquetDataModule, as validation reads it
+  parquet   ParquetDataModule, as training reads it
   tensors   a DataLoader over a TensorDataset, row by row
   litdata   a StreamingDataLoader over litdata's own format
   files     a DataLoader over PNG files, each opened and decoded
@@ -86,7 +86,7 @@ def summary(runs: Sequence[Run]) -> list[Run]:
 def describe(medians: Sequence[Run]) -> str:
     rows = []
     for row in medians:
-        ours = _rate(medians, row["side"], "prepared")
+        ours = _rate(medians, row["side"], "parquet")
         rows.append(
             (
                 f"{_name(row['side'])}  {row['arm']}, {row['loader_workers']} loader workers",
@@ -95,7 +95,7 @@ def describe(medians: Sequence[Run]) -> str:
                 _measure.number(None if ours is None else ours / row["rows_per_s"]),
             )
         )
-    return _measure.table(("rows, arm", "rows/s", "GiB/s", "prepared is so many times as fast"), rows)
+    return _measure.table(("rows, arm", "rows/s", "GiB/s", "parquet is so many times as fast"), rows)
 
 
 def goals(medians: Sequence[Run], sides: Sequence[int]) -> list[Goal]:
@@ -103,7 +103,7 @@ def goals(medians: Sequence[Run], sides: Sequence[int]) -> list[Goal]:
     found = []
     for side in sides:
         size = _name(side).replace(" ", "")
-        ours, in_order = _rate(medians, side, "prepared"), _rate(medians, side, "in order")
+        ours, in_order = _rate(medians, side, "parquet"), _rate(medians, side, "in order")
         bounds = {"files": 10.0, "tensors": 10.0, "litdata": 1.0}
         found += [
             Goal(f"to_{arm}_{size}", _ratio(ours, _best(medians, side, arm)), ">=", bound)
@@ -181,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = ["mmap", "mmap, new memory", "in order", "prepared", "tensors", "litdata", "files"]
+    names = ["mmap", "mmap, new memory", "in order", "parquet", "tensors", "litdata", "files"]
     parser.add_argument("--sides", type=int, nargs="+", default=[32, 96], help="pixels of an image's side")
     parser.add_argument("--mib", type=int, default=192, help="size of all images")
     parser.add_argument("--files", type=int, default=2_000, help="how many of them are image files too")

@@ -1,7 +1,7 @@
 """What a card does, in one table and one picture: `python -m benchmarks.gpu`
 
   train     epochs of fashion_cnn and fashion_vit, as shipped and large: fp32, bf16, fp16, ZeRO 2, compiled
-  data      rows to the card by PreparedDataModule and by a DataLoader; the wait for data while a model trains
+  data      rows to the card by ParquetDataModule and by a DataLoader; the wait for data while a model trains
   ladder    the speed ladder with GPU-Util: of faces where its packages are installed, else of fashion_vit
   sharing   trials an hour with 1, 2, 4 and 8 trials on the card, and with as many as `auto` chooses
   overhead  a sweep of 24 small trials beside the same epochs without a sweep, and beside Ray Tune

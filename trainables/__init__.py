@@ -33,7 +33,7 @@ training. Such a file defines all of
     def prepare(item: Path, params: Params) -> Iterator[Rows]: ...      # a raw file to blocks of rows
 
 and its `build_data(params, prepared: Path)` also gets the folder of the prepared data, which
-`sweeps.training.PreparedDataModule` reads. A split is "train", "val" or "test". `raw_items` raises
+`sweeps.training.ParquetDataModule` reads. A split is "train", "val" or "test". `raw_items` raises
 FileNotFoundError with the ways to get the files. `prepare` yields blocks, column to array [rows, ...], with
 the same columns for every file, and raises if the file is corrupt. Both can read the hyperparameters of
 PREPARE_PARAMS alone; reading another one ends the preparation with an error.

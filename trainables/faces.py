@@ -16,7 +16,7 @@ from trainables._faces.preparation import prepare as prepare
 from trainables._faces.preparation import raw_items
 
 if TYPE_CHECKING:
-    from sweeps.training import PreparedDataModule
+    from sweeps.training import ParquetDataModule
     from trainables._faces.model import FaceNet
     from trainables._faces.on_the_fly import RawFaces
 
@@ -69,12 +69,12 @@ def build_model(params: Params) -> FaceNet:
     return FaceNet(params.width, lr=params.lr, weight_decay=params.weight_decay)
 
 
-def build_data(params: Params, prepared: Path) -> PreparedDataModule:
-    from sweeps.training import PreparedDataModule, seed_of_run
+def build_data(params: Params, prepared: Path) -> ParquetDataModule:
+    from sweeps.training import ParquetDataModule, seed_of_run
     from trainables._faces.transform import RealOrBlended
 
     made = RealOrBlended(seed=seed_of_run(), augmentation=params.augmentation)
-    return PreparedDataModule(
+    return ParquetDataModule(
         prepared, params.batch_size, loader_workers=params.loader_workers, transform=made
     )
 

@@ -1,4 +1,4 @@
-"""Rows to the device by a `PreparedDataModule` and by a DataLoader; the wait for data of epochs in fp16."""
+"""Rows to the device by a `ParquetDataModule` and by a DataLoader; the wait for data of epochs in fp16."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from benchmarks._gpu.notes import Notes
 from benchmarks._gpu.photographs import BATCH_ROWS, Noise
 from benchmarks._loaders import images_of
 from benchmarks._measure import Goal
-from sweeps.training.data.datamodule import PreparedDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 from trainables._shared import fashion_mnist
 
-OURS, THEIRS = "PreparedDataModule", "DataLoader"
+OURS, THEIRS = "ParquetDataModule", "DataLoader"
 SIDES = (32, 96)
 """Pixels of an image's side: rows of 3 and 27 KB."""
 MIB = 256
@@ -99,7 +99,7 @@ def _waits(notes: Notes, images: Noise) -> None:
             params = module.Params(**changes[model], rows=rows)
             count = fashion_mnist.train_rows(rows)
             _wait(notes, f"{model} {size}", module, params, count)
-    params = photographs.Params(folder=images.prepared(), width=4 if notes.is_rehearsal else 64)
+    params = photographs.Params(folder=images.parquet(), width=4 if notes.is_rehearsal else 64)
     _wait(notes, PHOTOGRAPHS, photographs, params, images.rows)
 
 
@@ -113,7 +113,7 @@ def _wait(notes: Notes, name: str, module: Any, params: Any, rows: int) -> None:
 def _loaders(notes: Notes, side: int, images: Noise) -> None:
     workers = min(LOADER_WORKERS, len(os.sched_getaffinity(0)))
     arms: dict[tuple[str, int], Callable[[], Iterable[Any]]] = {
-        (OURS, 0): lambda: PreparedDataModule(images.prepared(), BATCH_ROWS).train_dataloader(),
+        (OURS, 0): lambda: ParquetDataModule(images.parquet(), BATCH_ROWS).train_dataloader(),
         (THEIRS, 0): lambda: _tensors(images, 0),
         (THEIRS, workers): lambda: _tensors(images, workers),
     }

@@ -1,4 +1,4 @@
-"""A convolutional network on color images that a `PreparedDataModule` reads: more bytes a row than digits."""
+"""A convolutional network on color images that a `ParquetDataModule` reads: more bytes a row than digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarks._images import Array, Images
-from sweeps.training.data.datamodule import Batch, PreparedDataModule
+from sweeps.training.data.datamodule import Batch, ParquetDataModule
 from trainables._shared.epoch_mean import MeanLogger
 
 METRIC, MODE = "val_loss", "min"
@@ -76,5 +76,5 @@ def build_model(params: Params) -> Network:
     return Network(params.width)
 
 
-def build_data(params: Params) -> PreparedDataModule:
-    return PreparedDataModule(params.folder, params.batch_size)
+def build_data(params: Params) -> ParquetDataModule:
+    return ParquetDataModule(params.folder, params.batch_size)

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from sweeps.common.machine_folders import data_dir as data_dir
     from sweeps.training.data.datamodule import Columns as Columns
     from sweeps.training.data.datamodule import ParquetDataModule as ParquetDataModule
-    from sweeps.training.data.datamodule import PreparedDataModule as PreparedDataModule
     from sweeps.training.data.datamodule import read_ahead as read_ahead
     from sweeps.training.data.datamodule import seed_of_run as seed_of_run
     from sweeps.training.data.shards import Rows as Rows
@@ -23,7 +22,6 @@ _HOMES = {
     "CannotTrain": "sweeps.common.errors",
     "Columns": "sweeps.training.data.datamodule",
     "ParquetDataModule": "sweeps.training.data.datamodule",
-    "PreparedDataModule": "sweeps.training.data.datamodule",
     "Rows": "sweeps.training.data.shards",
     "data_dir": "sweeps.common.machine_folders",
     "read_ahead": "sweeps.training.data.datamodule",

@@ -232,7 +232,7 @@ def test_all_ways_to_load_hand_out_the_same_rows(tmp_path: Path) -> None:
 
 def test_the_data_path_is_measured(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = "--sides 8 --mib 1 --files 20 --batch-size 64 --loader-workers 0 --seconds 0.01 --repeats 1"
-    arms = ["mmap", "mmap, new memory", "in order", "prepared", "tensors"]
+    arms = ["mmap", "mmap, new memory", "in order", "parquet", "tensors"]
     assert data_path.main([*flags.split(), "--arms", *arms]) == 0
     content = json.loads((results / "data_path.json").read_text())
     assert {row["arm"] for row in content["medians"]} == set(arms)

@@ -285,7 +285,7 @@ RUNS: dict[str, list[dict[str, Any]]] = {
         (
             data,
             ["data_wait_pct_fashion_cnn_as_shipped 6.00 (goal <= 5.0) missed"],
-            "PreparedDataModule is 4.0 times",
+            "ParquetDataModule is 4.0 times",
         ),
     ],
 )

@@ -20,7 +20,7 @@ import torch
 from ray import tune
 from torch import nn
 
-from sweeps.training import PreparedDataModule
+from sweeps.training import ParquetDataModule
 
 METRIC, MODE = "val_loss", "min"
 SPACE = {"lr": tune.loguniform(1e-3, 1e-1)}
@@ -75,5 +75,5 @@ def build_model(params: Params) -> Net:
     return Net(params.lr)
 
 
-def build_data(params: Params, prepared: Path) -> PreparedDataModule:
-    return PreparedDataModule(prepared, 8)
+def build_data(params: Params, prepared: Path) -> ParquetDataModule:
+    return ParquetDataModule(prepared, 8)

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from sweeps.training.data.datamodule import PreparedDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.fit_loop import RESUME_FILE, Fit
 from sweeps.training.report import Position
@@ -109,10 +109,10 @@ def prepared(folder: Path) -> Any:
     draw = np.random.default_rng(0)
     rows = {"x": draw.random((400, 4), np.float32), "y": draw.random(400, np.float32)}
     columns = columns_of(rows)
-    shards = {name: [write_shard(folder, f"{name}.arrow", rows, columns)] for name in ("train", "val")}
+    shards = {name: [write_shard(folder, f"{name}.parquet", rows, columns)] for name in ("train", "val")}
     Manifest(columns=columns, splits=shards).write(folder)
     return SimpleNamespace(
-        build_model=lambda params: Regression(), build_data=lambda params: PreparedDataModule(folder, 16)
+        build_model=lambda params: Regression(), build_data=lambda params: ParquetDataModule(folder, 16)
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sweeps.training.data import shards
-from sweeps.training.data.datamodule import PreparedDataModule, read_ahead
+from sweeps.training.data.datamodule import ParquetDataModule, read_ahead
 from sweeps.training.data.shards import Manifest
 from tests.conftest import ROOT
 from tests.gpu.fits import NEEDS_GPU, digits, trained
@@ -26,9 +26,9 @@ pytestmark = [*NEEDS_GPU]
 def test_prepared_batches_are_pinned(loader_workers: int, tmp_path: Path) -> None:
     rows = {"image": np.zeros((64, 8, 8, 3), np.uint8), "row": np.arange(64)}
     columns = shards.columns_of(rows)
-    written = shards.write_shard(tmp_path, "train.arrow", rows, columns)
+    written = shards.write_shard(tmp_path, "train.parquet", rows, columns)
     Manifest(columns=columns, splits={"train": [written]}).write(tmp_path)
-    loader = PreparedDataModule(tmp_path, 16, loader_workers=loader_workers).train_dataloader()
+    loader = ParquetDataModule(tmp_path, 16, loader_workers=loader_workers).train_dataloader()
     assert all(values.is_pinned() for batch in loader for values in batch.values())
 
 

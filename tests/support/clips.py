@@ -115,9 +115,9 @@ def build_model(params):
 
 
 def build_data(params, prepared):
-    from sweeps.training import PreparedDataModule
+    from sweeps.training import ParquetDataModule
 
-    return PreparedDataModule(prepared, params.batch_size)
+    return ParquetDataModule(prepared, params.batch_size)
 '''
 SPACE = """
 from ray import tune

@@ -23,6 +23,6 @@ def prepare_small(
         blocks = [block for file in files for block in module.prepare(file, params)]
         rows = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
         columns = columns_of(rows)
-        splits[split] = [write_shard(folder, f"{split}-0.arrow", rows, columns)]
+        splits[split] = [write_shard(folder, f"{split}-0.parquet", rows, columns)]
     Manifest(columns=columns, splits=splits).write(folder)
     return folder

@@ -1,1 +1,1 @@
-"""Raw files to shards of rows to batches."""
+"""Raw files to Parquet shards to batches."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from sweeps.training.data.sampler import WINDOW_ROWS, Batches, Group, Order, Slice
-from sweeps.training.data.shards import Manifest, NotPrepared, open_shard, to_arrays
+from sweeps.training.data.shards import Manifest, MappedShard, NotPrepared
 
 Batch = dict[str, torch.Tensor]
 """Column to [rows, ...]."""
@@ -29,6 +29,8 @@ Columns = dict[str, npt.NDArray[Any]]
 """The same as NumPy arrays."""
 Transform = Callable[[str, int, Columns], Columns]
 """From split, epoch and stored batch to the batch to train on."""
+KEPT_GROUPS = 64
+"""Row groups of a shard kept in memory: successive batches read those of one window."""
 _Batch = TypeVar("_Batch")
 
 
@@ -63,11 +65,11 @@ class PreparedRows(Dataset[Batch]):
         self._has_cuda = torch.cuda.is_available()
         groups = []
         for number, shard in enumerate(self._shards):
-            found = open_shard(folder, shard, self._columns)
-            groups += [Group(number, group, rows.num_rows) for group, rows in enumerate(found)]
+            found = MappedShard(folder, shard, self._columns).rows_of_groups
+            groups += [Group(number, group, rows) for group, rows in enumerate(found)]
         self._groups = tuple(group for group in groups if group.rows)
         self._order: Order | None = None
-        self._opened: dict[int, list[Columns]] = {}
+        self._readers: dict[int, Callable[[int], Columns]] = {}
 
     def __len__(self) -> int:
         return sum(group.rows for group in self._groups)
@@ -90,7 +92,7 @@ class PreparedRows(Dataset[Batch]):
         }
         places, done = {name: content.numpy() for name, content in batch.items()}, 0
         for group, chosen, count in self._pieces(self._order, wanted.first, wanted.last):
-            for name, values in self._groups_of(group.shard)[group.number].items():
+            for name, values in self._reader(group.shard)(group.number).items():
                 place = places[name][done : done + count]
                 if isinstance(chosen, slice):
                     place[:] = values[chosen]
@@ -124,17 +126,12 @@ class PreparedRows(Dataset[Batch]):
                 yield group, inside + (first_row - passed), len(inside)
                 passed += count
 
-    def _groups_of(self, number: int) -> list[Columns]:
-        """The row groups of a shard, each column as bytes [rows, bytes]."""
-        if number not in self._opened:
-            self._opened[number] = [
-                {
-                    name: values.reshape(len(values), -1).view(np.uint8)
-                    for name, values in to_arrays(group, self._columns).items()
-                }
-                for group in open_shard(self._folder, self._shards[number], self._columns)
-            ]
-        return self._opened[number]
+    def _reader(self, number: int) -> Callable[[int], Columns]:
+        """From a row group of a shard to its columns as bytes [rows, bytes]."""
+        if number not in self._readers:
+            shard = MappedShard(self._folder, self._shards[number], self._columns)
+            self._readers[number] = lru_cache(KEPT_GROUPS)(shard.read_group)
+        return self._readers[number]
 
 
 class Loader(DataLoader[Batch]):
@@ -200,7 +197,7 @@ def read_in_thread(batches: Iterable[_Batch], begin: Callable[[], object]) -> Ge
             made = following.result()
 
 
-class PreparedDataModule(pl.LightningDataModule):
+class ParquetDataModule(pl.LightningDataModule):
     """Prepared data for a trainable's `build_data`. A batch is a dict of tensors, column to [rows, ...].
 
     Args:
@@ -270,10 +267,6 @@ class PreparedDataModule(pl.LightningDataModule):
             persistent_workers=self._loader_workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
-
-
-ParquetDataModule = PreparedDataModule
-"""Its name when shards were Parquet files, which trainables may use."""
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -28,8 +28,6 @@ from sweeps.training.data.shards import Manifest, NotPrepared
 
 CHECKSUMS_FILE = "checksums.json"
 """Known checksums of raw files, in the folder of all prepared data."""
-ROWS_VERSION = 1
-"""It grows when this program makes other rows of the same raw files."""
 KEY_LENGTH = 12
 """Characters of a key in a folder's name."""
 
@@ -154,7 +152,7 @@ class DataSet:
     @property
     def _recipe(self) -> list[Any]:
         """What the rows of one raw file depend on, beside that file."""
-        return [ROWS_VERSION, self.code, sorted(self.hyperparameters.items())]
+        return [shards.FORMAT, self.code, sorted(self.hyperparameters.items())]
 
 
 def root() -> Path:
@@ -206,7 +204,7 @@ def find_data_set(trainable: Trainable, params: Mapping[str, ParamValue]) -> Dat
 def _code_of(trainable: Trainable) -> str:
     """Checksum of the module that defines `prepare` and of what it imports of its project.
 
-    This program's own modules are left out: `ROWS_VERSION` stands for them.
+    This program's own modules are left out: `shards.FORMAT` stands for them.
     """
     assert trainable.preparation is not None
     home = sys.modules.get(getattr(inspect.unwrap(trainable.preparation.prepare), "__module__", ""))

@@ -71,11 +71,6 @@ def ensure_prepared(
     """
     with lock_preparation(data_set):
         try:
-            if shards.convert_parquet(data_set.folder):
-                print(f"{shown_path(data_set.folder)}: its Parquet files are Arrow files now.", flush=True)
-        except OSError as error:
-            raise CannotPrepare(f"{data_set.folder} can't be converted: {error.strerror or error}") from None
-        try:
             if data_set.manifest() is not None:
                 if has_to_say:
                     print(f"prepared already: {data_set.in_a_line()}", flush=True)
@@ -156,7 +151,7 @@ def lock_preparation(data_set: DataSet) -> Iterator[None]:
 def _agreed_columns(data_set: DataSet, bad: Mapping[Item, str]) -> tuple[dict[str, Column], dict[Item, str]]:
     """The columns of most parts, and raw file to reason for the parts with other columns."""
     good = (item for item in data_set.items if item not in bad)
-    found = {item: shards.columns_in(shards.open_groups(data_set.part(item))[0].schema) for item in good}
+    found = {item: shards.columns_in(ray_pipeline.open_part(data_set.part(item))[0].schema) for item in good}
     if not found:
         return {}, {}
     counts = Counter(tuple(columns.items()) for columns in found.values())
@@ -212,11 +207,11 @@ def shuffle(
     groups = -(-len(order) // group_rows)
     count = max(-(-len(order) * row_bytes // SHARD_BYTES), min(FEWEST_SHARDS, groups))
     for number, wanted in enumerate(np.array_split(order, count)):
-        file = f"{split}-{number:05d}.arrow"
+        file = f"{split}-{number:05d}.parquet"
         rows = _taken(parts, ends, wanted, columns)
         shard = shards.write_shard(folder, file, rows, columns, group_rows)
         del rows
-        shards.open_shard(folder, shard, columns)  # raises if it is not readable
+        shards.MappedShard(folder, shard, columns)  # raises if it is not readable
         if fault := shards.checksum_fault(folder, shard):
             raise shards.NotPrepared(fault)
         yield shard
@@ -236,7 +231,7 @@ def _taken(
     for part, (begin, end) in zip(parts, itertools.pairwise(ends), strict=True):
         if first == len(positions) or positions[first] >= end:  # it holds no wanted row
             continue
-        for group in shards.open_groups(part):
+        for group in ray_pipeline.open_part(part):
             last = int(np.searchsorted(positions, begin + group.num_rows))
             if last > first:  # else nothing of it is copied
                 for name, values in shards.to_arrays(group, columns).items():
@@ -246,7 +241,7 @@ def _taken(
 
 
 def _rows_of(part: Path) -> int:
-    return sum(group.num_rows for group in shards.open_groups(part))
+    return sum(group.num_rows for group in ray_pipeline.open_part(part))
 
 
 def _print_summary(data_set: DataSet, manifest: Manifest) -> None:

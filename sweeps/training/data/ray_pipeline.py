@@ -223,6 +223,13 @@ class PartWriter:
         self._part.unlink(missing_ok=True)
 
 
+def open_part(path: Path) -> list[pa.RecordBatch]:
+    """The blocks of rows of a part, memory-mapped."""
+    with pa.memory_map(str(path)) as opened:
+        reader = pa.ipc.open_file(opened.read_buffer())
+    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+
+
 def reason_of(error: BaseException, function: str) -> str:
     """Why a raw file could not be prepared: the error, and its line in the user's `function`."""
     cause = innermost(error)

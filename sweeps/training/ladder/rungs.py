@@ -123,7 +123,7 @@ def _compiled(setup: Setup, has: Capabilities) -> Setup:
 RUNGS: Mapping[str, Change] = {
     "as given": lambda setup, has: setup,
     "more loader workers": _more_workers,
-    "prepared data": _prepared,
+    "prepared Parquet": _prepared,
     "larger batch": _larger_batch,
     "lower precision": _lower_precision,
     "DDP on all devices": _on_all_devices("ddp"),

@@ -141,7 +141,7 @@ def test_all_pull_a_cable_is_cut_and_the_pc_copies_later(cluster: Cluster, slow_
 
 
 def test_a_flipped_byte_is_found_and_its_file_alone_is_fetched(cluster: Cluster) -> None:
-    shard = copy_on(cluster.workers[1]) / "val-00000.arrow"
+    shard = copy_on(cluster.workers[1]) / "val-00000.parquet"
     content = bytearray(shard.read_bytes())
     whole = bytes(content)
     content[len(content) // 2] ^= 1
@@ -164,7 +164,7 @@ from sweeps.common.errors import PCUnfit
 from sweeps.storage import folder_reader
 from sweeps.storage.data_source import READER, PreparedData
 from sweeps.storage.folder_copy import File, Original
-files = (File("train-0.arrow", 5, 5, "0"), File("manifest.json", 5, 5, "0"))
+files = (File("train-0.parquet", 5, 5, "0"), File("manifest.json", 5, 5, "0"))
 with_one = PreparedData(Original("/nowhere/mine", files), "pc7", is_copied=True)
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
 for has_reader in (False, True):
@@ -185,7 +185,7 @@ def test_a_pc_that_does_not_hand_out_its_data_is_blamed_and_not_the_disk_of_this
     said = [line for line in done.stdout.splitlines() if line.startswith("said")]
     assert len(said) == 2, done.stderr
     assert all(line.startswith("said pc7, which has the prepared data, does not answer: ") for line in said)
-    assert said[1].endswith("No such file or directory: '/nowhere/mine/train-0.arrow'")
+    assert said[1].endswith("No such file or directory: '/nowhere/mine/train-0.parquet'")
 
 
 def test_data_that_is_said_to_be_shared_and_is_not_is_refused(cluster: Cluster) -> None:

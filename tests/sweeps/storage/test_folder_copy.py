@@ -66,7 +66,7 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Original:
         columns = columns_of(rows)
         count = 2 - number
         splits[split] = [
-            write_shard(data_set.folder, f"{split}-{n}.arrow", rows, columns) for n in range(count)
+            write_shard(data_set.folder, f"{split}-{n}.parquet", rows, columns) for n in range(count)
         ]
     Manifest(columns=columns, splits=splits, fingerprint=data_set.key).write(data_set.folder)
     for path in data_set.folder.iterdir():
@@ -127,7 +127,7 @@ def test_it_is_copied_once_and_then_known(original: Original, source: Source) ->
 
 def test_what_was_copied_is_not_even_read_again(original: Original, source: Source) -> None:
     bring(original, source)
-    shard = copy_of(original) / "train-0.arrow"
+    shard = copy_of(original) / "train-0.parquet"
     content = bytearray(shard.read_bytes())
     content[-100] ^= 1
     shard.write_bytes(content)
@@ -146,7 +146,7 @@ def test_an_exact_copy_made_by_hand_in_the_same_place_is_used(original: Original
     shutil.copytree(source.folder, original.folder)
     assert original.find(copy_of(original)) == Path(original.folder)
     assert is_shared(original)
-    (Path(original.folder) / "val-0.arrow").write_bytes((source.folder / "train-0.arrow").read_bytes())
+    (Path(original.folder) / "val-0.parquet").write_bytes((source.folder / "train-0.parquet").read_bytes())
     assert original.find(copy_of(original)) is None
     assert not is_shared(original)
 
@@ -170,7 +170,7 @@ def test_a_copy_that_is_broken_is_mended_file_by_file(
 ) -> None:
     bring(original, source)
     source.given.clear()
-    broken = copy_of(original) / (MANIFEST if damage == "manifest" else "train-1.arrow")
+    broken = copy_of(original) / (MANIFEST if damage == "manifest" else "train-1.parquet")
     content = bytearray(broken.read_bytes())
     content[-100] ^= 1
     broken.unlink() if damage == "removed" else broken.write_bytes(
@@ -183,15 +183,15 @@ def test_a_copy_that_is_broken_is_mended_file_by_file(
 
 
 def test_a_byte_that_is_flipped_on_the_way_is_fetched_again(original: Original, source: Source) -> None:
-    source.flips = ["val-0.arrow"]
+    source.flips = ["val-0.parquet"]
     bring(original, source)
-    assert source.given["val-0.arrow"] == 2 * sizes_of(original)["val-0.arrow"]
+    assert source.given["val-0.parquet"] == 2 * sizes_of(original)["val-0.parquet"]
     assert is_whole(original, source)
 
 
 def test_an_original_that_is_damaged_is_named(original: Original, source: Source) -> None:
-    source.flips = ["val-0.arrow"] * 2
-    with pytest.raises(CannotCopy, match=r"val-0.arrow arrived 2 times .*/theirs/mine-\w+, is damaged"):
+    source.flips = ["val-0.parquet"] * 2
+    with pytest.raises(CannotCopy, match=r"val-0.parquet arrived 2 times .*/theirs/mine-\w+, is damaged"):
         bring(original, source)
     assert not (copy_of(original) / MANIFEST).exists()
     bring(original, source)
@@ -201,7 +201,7 @@ def test_an_original_that_is_damaged_is_named(original: Original, source: Source
 def test_the_original_itself_is_never_written(original: Original, monkeypatch: pytest.MonkeyPatch) -> None:
     """A home that all PCs share, in which a file was damaged since."""
     monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(Path(original.folder).parent))
-    damaged = Path(original.folder) / "val-0.arrow"
+    damaged = Path(original.folder) / "val-0.parquet"
     damaged.write_bytes(content := bytes(damaged.stat().st_size))
     with pytest.raises(CannotCopy, match=r"the original, /\S*/theirs/mine-\w+, is damaged"):
         bring(original, Source(original, Path(original.folder)))

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from sweeps.training.config import FitConfig
-from sweeps.training.data.datamodule import PreparedDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
@@ -66,7 +66,7 @@ def prepared(tmp_path: Path) -> Path:
     draw = np.random.default_rng(0)
     rows = {"x": draw.random((ROWS, 4), np.float32), "y": draw.random(ROWS, np.float32)}
     shards = {
-        split: [write_shard(folder, f"{split}-0.arrow", rows, columns_of(rows), 16)]
+        split: [write_shard(folder, f"{split}-0.parquet", rows, columns_of(rows), 16)]
         for split in ("train", "val")
     }
     Manifest(columns=columns_of(rows), splits=shards).write(folder)
@@ -133,7 +133,7 @@ def test_it_trains_as_one_that_was_never_left(
     prepared: Path,
     tmp_path: Path,
 ) -> None:
-    what = trainable(lambda: PreparedDataModule(prepared, 8), build_model)
+    what = trainable(lambda: ParquetDataModule(prepared, 8), build_model)
     whole, uninterrupted = run(what, config(micro_batch))
     before, _ = run(what, config(micro_batch), leave_after=leave_after, save=tmp_path / "left")
     torch.rand(7), np.random.random(7)  # another trial used this process meanwhile
@@ -147,7 +147,7 @@ def test_it_trains_as_one_that_was_never_left(
 
 
 def test_it_may_be_left_again_and_again(prepared: Path, tmp_path: Path) -> None:
-    what = trainable(lambda: PreparedDataModule(prepared, 8))
+    what = trainable(lambda: ParquetDataModule(prepared, 8))
     whole, uninterrupted = run(what, config())
     found, checkpoint = [], None
     for turn in range(100):
@@ -164,7 +164,7 @@ def test_it_may_be_left_again_and_again(prepared: Path, tmp_path: Path) -> None:
 
 
 def test_the_time_of_an_epoch_is_that_of_its_parts(prepared: Path, tmp_path: Path) -> None:
-    what = trainable(lambda: PreparedDataModule(prepared, 8))
+    what = trainable(lambda: ParquetDataModule(prepared, 8))
     run(what, config(), leave_after=5, save=tmp_path / "left")
     about = torch.load(tmp_path / "left" / "resume.ckpt", weights_only=False)["callbacks"]["EpochEnd"]
     assert about["left"]["seconds"] > 0

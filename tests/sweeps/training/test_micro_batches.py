@@ -19,7 +19,7 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSa
 from sweeps.common.errors import CannotTrain
 from sweeps.training import micro_batches
 from sweeps.training.config import FitConfig
-from sweeps.training.data.datamodule import PreparedDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatches
@@ -79,9 +79,9 @@ def rows() -> dict[str, Any]:
 def prepared(tmp_path: Path) -> Build:
     folder, columns = tmp_path / "prepared", columns_of(rows())
     folder.mkdir()
-    shards = {s: [write_shard(folder, f"{s}.arrow", rows(), columns, 16)] for s in ("train", "val")}
+    shards = {s: [write_shard(folder, f"{s}.parquet", rows(), columns, 16)] for s in ("train", "val")}
     Manifest(columns=columns, splits=shards).write(folder)
-    return lambda drop_last: PreparedDataModule(folder, BATCH, drop_last=drop_last)
+    return lambda drop_last: ParquetDataModule(folder, BATCH, drop_last=drop_last)
 
 
 @pytest.fixture(params=["prepared", "DataLoader"])

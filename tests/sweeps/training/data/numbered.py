@@ -39,7 +39,9 @@ def data_set(folder: Path, *shard_rows: int, group_rows: int = 5, split: str = "
     """Rows numbered from 0 on, in shards of so many."""
     firsts = itertools.accumulate(shard_rows, initial=0)
     written = [
-        shards.write_shard(folder, f"{split}-{number:05d}.arrow", rows_from(first, rows), COLUMNS, group_rows)
+        shards.write_shard(
+            folder, f"{split}-{number:05d}.parquet", rows_from(first, rows), COLUMNS, group_rows
+        )
         for number, (first, rows) in enumerate(zip(firsts, shard_rows, strict=False))
     ]
     manifest = Manifest(columns=COLUMNS, splits={split: written})

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sweeps.training.config import FitConfig
-from sweeps.training.data.datamodule import Columns, PreparedDataModule, seed_of_run
+from sweeps.training.data.datamodule import Columns, ParquetDataModule, seed_of_run
 from sweeps.training.data.sampler import Batches, Slice
 from sweeps.training.data.shards import NotPrepared
 from sweeps.training.fit_loop import Fit
@@ -31,8 +31,8 @@ def test_a_transform_is_told_split_and_epoch_and_makes_the_batch(loader_workers:
         assert split == "train"
         return {"twice": np.repeat(batch["row"], 2), "epoch": np.array([epoch])}
 
-    data = PreparedDataModule(folder, 10, loader_workers=loader_workers, transform=doubled)
-    plain = list(PreparedDataModule(folder, 10).train_dataloader())
+    data = ParquetDataModule(folder, 10, loader_workers=loader_workers, transform=doubled)
+    plain = list(ParquetDataModule(folder, 10).train_dataloader())
     made = list(data.train_dataloader())
     assert [list(batch) for batch in made] == [["twice", "epoch"]] * 7
     for batch, stored in zip(made, plain, strict=True):
@@ -57,7 +57,7 @@ def test_what_a_transform_makes_may_begin_inside_a_batch_and_so_that_is_not_pinn
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     for transform, count in ((None, 5), (later, 4)):
         pinned.clear()
-        rows: Any = PreparedDataModule(folder, 10, transform=transform).train_dataloader().dataset
+        rows: Any = ParquetDataModule(folder, 10, transform=transform).train_dataloader().dataset
         with monkeypatch.context() as patch:
             patch.setattr(torch, "empty", noted)
             assert len(rows[Slice(0, 0, 5)]["row"]) == count
@@ -68,7 +68,7 @@ def test_a_stop_iteration_of_a_transform_does_not_end_the_epoch(folder: Path) ->
     def broken(_split: str, _epoch: int, _batch: Columns) -> Columns:
         return next(iter(()))
 
-    data = PreparedDataModule(folder, 10, transform=broken)
+    data = ParquetDataModule(folder, 10, transform=broken)
     with pytest.raises(RuntimeError, match="StopIteration"):
         list(data.train_dataloader())
 
@@ -102,7 +102,7 @@ def test_the_order_follows_the_seed_of_the_run(folder: Path, monkeypatch: pytest
         return models[0].read
 
     def of_module(seed: int | None) -> list[list[int]]:
-        return numbers_of(list(PreparedDataModule(folder, 16, seed=seed).train_dataloader()))
+        return numbers_of(list(ParquetDataModule(folder, 16, seed=seed).train_dataloader()))
 
     monkeypatch.delenv("PL_GLOBAL_SEED", raising=False)
     assert of_module(None) == of_module(0)
@@ -134,7 +134,7 @@ def test_shards_that_are_read_leave_no_file_open(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loader_workers", [1, 2, 3])
 def test_loader_workers_change_neither_batches_nor_their_order(loader_workers: int, folder: Path) -> None:
     alone, several = (
-        PreparedDataModule(folder, 10, seed=3, loader_workers=workers).train_dataloader()
+        ParquetDataModule(folder, 10, seed=3, loader_workers=workers).train_dataloader()
         for workers in (0, loader_workers)
     )
     for epoch in range(3):
@@ -159,7 +159,7 @@ class Reading(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-class OnlyTraining(PreparedDataModule):
+class OnlyTraining(ParquetDataModule):
     """Without the rows that the module above does not read."""
 
     val_dataloader = pl.LightningDataModule.val_dataloader
@@ -176,7 +176,7 @@ def test_lightning_tells_the_epoch(loader_workers: int, folder: Path) -> None:
     epochs = [[number for batch in model.read[first : first + 4] for number in batch] for first in (0, 4, 8)]
     assert [sorted(epoch) for epoch in epochs] == [list(range(64))] * 3
     assert epochs[0] != epochs[1] != epochs[2]
-    expected = PreparedDataModule(folder, 16).train_dataloader()
+    expected = ParquetDataModule(folder, 16).train_dataloader()
     expected.sampler.set_epoch(2)  # type: ignore[attr-defined]
     assert model.read[8:] == numbers_of(list(expected))
 
@@ -235,7 +235,7 @@ def test_an_epoch_goes_on_in_its_middle_with_the_batches_that_follow(
 
 
 def test_what_was_saved_at_the_end_of_an_epoch_leaves_nothing_out_of_the_next(folder: Path) -> None:
-    loader = PreparedDataModule(folder, 10).train_dataloader()
+    loader = ParquetDataModule(folder, 10).train_dataloader()
     all_of_it = list(itertools.chain(*numbers_of(list(loader))))
     loader.load_state_dict(loader.state_dict())  # type: ignore[attr-defined]
     loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
@@ -243,14 +243,14 @@ def test_what_was_saved_at_the_end_of_an_epoch_leaves_nothing_out_of_the_next(fo
 
 
 def test_a_position_is_one_in_rows(folder: Path) -> None:
-    loader: Any = PreparedDataModule(folder, 5).train_dataloader()
+    loader: Any = ParquetDataModule(folder, 5).train_dataloader()
     whole = numbers_of(list(loader))
     loader.load_state_dict({"epoch": 0, "batches": 2, "batch_size": 10})
     assert numbers_of(list(loader)) == whole[4:]
 
 
 def test_what_workers_have_read_ahead_is_not_lost(folder: Path) -> None:
-    loader = PreparedDataModule(folder, 10, loader_workers=2).train_dataloader()
+    loader = ParquetDataModule(folder, 10, loader_workers=2).train_dataloader()
     batches = iter(loader)
     next(batches), next(batches)
     expected = {"epoch": 0, "batches": 2, "batch_size": 10}
@@ -302,7 +302,7 @@ def test_our_fit_has_another_order_in_each_epoch_and_goes_on_with_it(
 
 def test_a_split_that_is_not_there_is_named_with_those_that_are(folder: Path) -> None:
     with pytest.raises(NotPrepared, match="no split 'val'; it has train"):
-        PreparedDataModule(folder, 2).val_dataloader()
+        ParquetDataModule(folder, 2).val_dataloader()
 
 
 def test_a_batch_can_be_written_into(folder: Path) -> None:

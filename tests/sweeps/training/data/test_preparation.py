@@ -15,7 +15,7 @@ import pytest
 
 from sweeps.common.errors import CannotPrepare, UserError
 from sweeps.training.data import preparation
-from sweeps.training.data.datamodule import PreparedDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, NotPrepared
 from tests.conftest import fill_up
 from tests.support import children
@@ -26,7 +26,7 @@ from tests.sweeps.training.data.looked_up import look
 def rows_in(folder: Path, split: str = "train") -> list[int]:
     """The numbers of all rows, as they lie there."""
     manifest = Manifest.read(folder)
-    module = PreparedDataModule(folder, 8)
+    module = ParquetDataModule(folder, 8)
     loader = getattr(module, f"{split}_dataloader")() if split != "train" else module._loader("train")
     assert manifest.rows(split) == len(loader.dataset)
     return [row for batch in loader for row in batch["row"].tolist()]
@@ -52,7 +52,7 @@ def test_every_row_of_every_file_is_there_once_in_its_split(
         list(range(120, 140)),
         list(range(140, 160)),
     )
-    batch = next(iter(PreparedDataModule(folder, 8).train_dataloader()))
+    batch = next(iter(ParquetDataModule(folder, 8).train_dataloader()))
     assert np.array_equal(batch["pixels"].numpy(), np.repeat(batch["row"].numpy() % 256, 4).reshape(-1, 4))
     manifest = Manifest.read(folder)
     assert manifest.fingerprint == data_set.key
@@ -204,12 +204,12 @@ def test_a_full_disk_is_said_and_what_is_prepared_is_kept(
 
 def test_a_shard_that_is_lost_is_made_again(clips: Clips, capsys: pytest.CaptureFixture[str]) -> None:
     folder = preparation.ensure_prepared(look(clips))
-    (folder / "train-00000.arrow").unlink()
-    with pytest.raises(NotPrepared, match=r"train-00000\.arrow is missing"):
-        PreparedDataModule(folder, 8)
+    (folder / "train-00000.parquet").unlink()
+    with pytest.raises(NotPrepared, match=r"train-00000\.parquet is missing"):
+        ParquetDataModule(folder, 8)
     assert preparation.ensure_prepared(look(clips)) == folder
     assert sorted(rows_in(folder)) == list(range(120))
-    assert "train-00000.arrow is missing. It is prepared again." in capsys.readouterr().out
+    assert "train-00000.parquet is missing. It is prepared again." in capsys.readouterr().out
 
 
 # What is broken off.
@@ -278,10 +278,10 @@ def test_shards_without_their_manifest_are_no_data_set(clips: Clips, monkeypatch
     assert len(parts_of(clips)) == 8
     killed = clips.python("-c", KILLED_BEFORE_THE_MANIFEST, clips.model)
     assert killed.wait(timeout=60) == -signal.SIGKILL, killed.communicate()
-    assert len(list(data_set.folder.glob("*.arrow"))) == 3
+    assert len(list(data_set.folder.glob("*.parquet"))) == 3
     assert not data_set.is_there()
     with pytest.raises(NotPrepared, match=r"manifest\.json is missing"):
-        PreparedDataModule(data_set.folder, 8)
+        ParquetDataModule(data_set.folder, 8)
     clips.forget_calls()
     assert sorted(rows_in(preparation.ensure_prepared(data_set))) == list(range(120))
     assert clips.calls() == []
@@ -328,7 +328,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
     assert "no prepared data in " in clips.run("--check", status=1)
     folder = preparation.ensure_prepared(look(clips))
     assert clips.run("--check").startswith("intact: ")
-    path = folder / "train-00000.arrow"
+    path = folder / "train-00000.parquet"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,8 +32,8 @@ def write_part(path: Path, first: int, sizes: list[int]) -> int:
 
 def read(folder: Path, written: list[shards.Shard]) -> dict[str, Any]:
     columns = shards.columns_of(block(0, 1))
-    groups = [group for shard in written for group in shards.open_shard(folder, shard, columns)]
-    arrays = [shards.to_arrays(group, columns) for group in groups]
+    tables = [pq.read_table(folder / shard.file).combine_chunks() for shard in written]
+    arrays = [shards.to_arrays(table.to_batches()[0], columns) for table in tables]
     return {name: np.concatenate([each[name] for each in arrays]) for name in columns}
 
 
@@ -55,7 +56,7 @@ def test_every_row_of_every_part_is_in_one_shard_once(
         for number, of_part in enumerate(sizes):
             first = write_part(folder / f"{number}.arrow", first, of_part)
         paths = [folder / f"{number}.arrow" for number in range(len(sizes))]
-        columns = shards.columns_in(shards.open_groups(paths[0])[0].schema)
+        columns = shards.columns_in(ray_pipeline.open_part(paths[0])[0].schema)
         assert columns == shards.columns_of(block(0, 1))
         written = list(preparation.shuffle(folder, "train", paths, columns, (seed, 0)))
         found = read(folder, written)
@@ -69,7 +70,7 @@ def test_every_row_of_every_part_is_in_one_shard_once(
 
 def test_the_order_follows_from_the_seed_alone(tmp_path: Path) -> None:
     write_part(tmp_path / "a.arrow", 0, [30, 30])
-    columns = shards.columns_in(shards.open_groups(tmp_path / "a.arrow")[0].schema)
+    columns = shards.columns_in(ray_pipeline.open_part(tmp_path / "a.arrow")[0].schema)
 
     def order(seed: tuple[int, ...], folder: str) -> list[int]:
         written = list(preparation.shuffle(tmp_path / folder, "val", [tmp_path / "a.arrow"], columns, seed))
@@ -86,7 +87,7 @@ def test_there_are_some_shards_and_groups_that_read_fast(tmp_path: Path) -> None
     for payload in ray_pipeline.encode_blocks([{"row": numbers}]):
         writer.add(payload)
     writer.commit()
-    columns = shards.columns_in(shards.open_groups(tmp_path / "a.arrow")[0].schema)
+    columns = shards.columns_in(ray_pipeline.open_part(tmp_path / "a.arrow")[0].schema)
     written = list(preparation.shuffle(tmp_path, "train", [tmp_path / "a.arrow"], columns, (0,)))
     assert [shard.rows for shard in written] == [5000, 5000]
     Manifest(columns=columns, splits={"train": written}).write(tmp_path)

@@ -27,7 +27,7 @@ from pathlib import Path
 import lightning.pytorch as pl
 import torch
 import torchmetrics
-from sweeps.training.data.datamodule import PreparedDataModule
+from sweeps.training.data.datamodule import ParquetDataModule
 
 METRIC, MODE = "val_rows", "max"
 
@@ -62,7 +62,7 @@ def build_model(params):
     return Counting(params.broken)
 
 def build_data(params):
-    return PreparedDataModule(Path(os.environ["ROWS"]), params.batch_size)
+    return ParquetDataModule(Path(os.environ["ROWS"]), params.batch_size)
 """
 
 
@@ -72,7 +72,7 @@ def fit(tmp_path: Path) -> Iterator[Fit]:
     rows = {"row": np.arange(40)}
     columns = shards.columns_of(rows)
     splits = {
-        split: [shards.write_shard(tmp_path / "rows", f"{split}.arrow", rows, columns)]
+        split: [shards.write_shard(tmp_path / "rows", f"{split}.parquet", rows, columns)]
         for split in ("train", "val", "test")
     }
     Manifest(columns=columns, splits=splits).write(tmp_path / "rows")

@@ -40,7 +40,7 @@ def test_a_figure_has_commas_and_no_exponent(value: float, digits: int, said: st
 def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp_path: Path) -> None:
     fast = Result("larger batch", fake(17583.2), 1758.32, "", True)
     slow = Result("as given", fake(0.5), 1.0, "", True)
-    parquet = Result("prepared data", fake(900.0), 90.0, "", True)
+    parquet = Result("prepared Parquet", fake(900.0), 90.0, "", True)
     results = [slow, parquet, fast]
     report.write(LadderConfig(as_trainable(digits_mlp), {}, 1.0, tmp_path), results)
     axes = report.chart("toy", results).axes[0]

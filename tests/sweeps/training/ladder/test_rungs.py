@@ -47,7 +47,7 @@ def test_each_rung_adds_one_thing_to_the_one_before() -> None:
             "more loader workers",
             "the trainable defines neither build_raw_data nor the hyperparameter loader_workers",
         ),
-        ("prepared data", "the trainable defines no prepare"),
+        ("prepared Parquet", "the trainable defines no prepare"),
         ("DDP on all devices", "this PC has one core"),
         ("ZeRO 2 on all devices", "this PC has one core"),
     ],
