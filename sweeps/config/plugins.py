@@ -25,11 +25,13 @@ def choices(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str) -> Any:
-    """A plug-in by its name; of a searcher and a scheduler the class that its module defines."""
+    """A plug-in by its name: the class that its module defines; of a search space the module."""
     module = module_of(kind, name)
     if kind == "searcher":
         return module.Searcher
-    return module.Scheduler if kind == "scheduler" else module
+    if kind == "scheduler":
+        return module.Scheduler
+    return module.Logger if kind == "logger" else module
 
 
 def module_of(kind: str, name: str) -> ModuleType:
@@ -122,7 +124,7 @@ def _check_space(asked: str, module: ModuleType) -> None:
 
 
 def _check_logger(asked: str, module: ModuleType) -> None:
-    package, name = module.NEEDS
+    package, name = module.Logger.NEEDS
     if importlib.util.find_spec(package) is None:
         raise UserError(f"{asked}: {package} is not installed: {pip_install(name)}")
 
@@ -133,5 +135,5 @@ KINDS = {
     "search_space": PlugInKind("search space", SEARCH_SPACES, (), "--search-space", _check_space, SPACES),
     "searcher": PlugInKind("searcher", "sweeps.searchers", ("Searcher",), "--searcher"),
     "scheduler": PlugInKind("scheduler", "sweeps.schedulers", ("Scheduler",), "--scheduler"),
-    "logger": PlugInKind("logger", "sweeps.loggers", ("build", "NEEDS"), "--loggers", _check_logger),
+    "logger": PlugInKind("logger", "sweeps.loggers", ("Logger",), "--loggers", _check_logger),
 }

@@ -1,12 +1,13 @@
 """Loggers, to which a sweep's trials are written beside its record: `--loggers tensorboard mlflow wandb`.
 
-A logger is a module with `build(folder, about) -> Logger`, where `about` is that of the record, and NEEDS,
-the package that it imports and its name for pip.
+A logger is a module with a class `Logger` that extends `RunWriter`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 from sweeps.common.objective import Objective
 from sweeps.record.trials import EpochRow, TrialRow
@@ -16,9 +17,25 @@ class NotWritten(Exception):
     """A logger could not write; the text is the reason."""
 
 
-class Logger:
+class RunWriter:
     """Writes the trials of a sweep somewhere else. It may raise anything: the sweep goes on, and a new one is
     built for the next attempt."""
+
+    NEEDS: ClassVar[tuple[str, str]]
+    """The package that it imports, and its name for pip."""
+
+    @classmethod
+    def check(cls) -> None:
+        """Look, before the sweep, whether it can write.
+
+        Raises:
+            UserError: it can't; the text says why.
+        """
+
+    @classmethod
+    def build(cls, folder: Path, about: Mapping[str, Any]) -> RunWriter:
+        """One for the sweep in a folder; `about` is that of its record."""
+        raise NotImplementedError
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Write the epochs and the status of a trial that are not written yet.

@@ -18,13 +18,13 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.record_writer import masked_crc32c
 
 from sweeps.common.objective import Objective
-from sweeps.loggers import Logger, epochs_with_best
+from sweeps.loggers import RunWriter, epochs_with_best
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
 STATUSES = dict.fromkeys(ENDED_WELL, "STATUS_SUCCESS")
 
 
-class EventFiles(Logger):
+class EventFiles(RunWriter):
     """A folder with an event file for each trial."""
 
     def __init__(self, folder: Path, objective: Objective) -> None:

@@ -17,7 +17,7 @@ from optuna.storages import JournalStorage
 from sweeps.common.errors import reason_of
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.loggers import Logger, NotWritten
+from sweeps.loggers import NotWritten, RunWriter
 from sweeps.record.journal import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.trials import row_of
@@ -62,7 +62,7 @@ class _Follower(threading.Thread):
         super().__init__(name=f"logger {name}", daemon=True)
         self._logger_name, self._folder, self._intervals = name, folder, intervals
         self._about = dict(record.about)
-        self._logger: Logger | None = None
+        self._logger: RunWriter | None = None
         self._storage: JournalStorage | None = None
         self._written: dict[int, tuple[int, str]] = {}
         self._ends = threading.Event()

@@ -9,12 +9,11 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from sweeps.loggers import Logger
+from sweeps.loggers import RunWriter
 from sweeps.record.trials import BAD, TrialRow
 
-NEEDS = ("mlflow", "mlflow-skinny")
 STATUSES = {
     "finished": "FINISHED",
     "pruned": "KILLED",
@@ -26,25 +25,27 @@ METRICS_A_REQUEST, PARAMS_A_REQUEST = 1000, 100
 """The most of them in one request."""
 
 
-def build(folder: Path, about: Mapping[str, Any]) -> Logger:
-    """The logger; it reads the runs of this sweep that the server has."""
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")  # its errors are raised, too
-    from mlflow import MlflowClient, entities
-
-    uri = os.environ.get("MLFLOW_TRACKING_URI")
-    client = MlflowClient(tracking_uri=uri or f"sqlite:///{folder / 'mlflow.db'}")
-    name = str(about["sweep"])
-    if (experiment := client.get_experiment_by_name(name)) is not None:
-        experiment_id = experiment.experiment_id
-    else:
-        artifacts = None if uri else (folder / "mlflow").as_uri()
-        experiment_id = client.create_experiment(name, artifact_location=artifacts)
-    return Runs(client, entities, experiment_id, about)
-
-
-class Runs(Logger):
+class Logger(RunWriter):
     """The runs of a sweep."""
+
+    NEEDS: ClassVar[tuple[str, str]] = ("mlflow", "mlflow-skinny")
+
+    @classmethod
+    def build(cls, folder: Path, about: Mapping[str, Any]) -> Logger:
+        """It reads the runs of this sweep that the server has."""
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")  # its errors are raised, too
+        from mlflow import MlflowClient, entities
+
+        uri = os.environ.get("MLFLOW_TRACKING_URI")
+        client = MlflowClient(tracking_uri=uri or f"sqlite:///{folder / 'mlflow.db'}")
+        name = str(about["sweep"])
+        if (experiment := client.get_experiment_by_name(name)) is not None:
+            experiment_id = experiment.experiment_id
+        else:
+            artifacts = None if uri else (folder / "mlflow").as_uri()
+            experiment_id = client.create_experiment(name, artifact_location=artifacts)
+        return cls(client, entities, experiment_id, about)
 
     def __init__(self, client: Any, entities: Any, experiment_id: str, about: Mapping[str, Any]) -> None:
         self._client, self._entities, self._experiment_id = client, entities, experiment_id

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from sweeps.loggers import Logger
+from sweeps.loggers import RunWriter
 from sweeps.record import sweep_info
 
-NEEDS = ("tensorboardX", "tensorboardX")
 FOLDER = "tensorboard"
 
 
-def build(folder: Path, about: Mapping[str, Any]) -> Logger:
-    """The logger."""
-    from sweeps.loggers._event_files import EventFiles  # with PyTorch, in the logger's thread
+class Logger(RunWriter):
+    """Writes event files."""
 
-    return EventFiles(folder / FOLDER, sweep_info.parse(about).objective)
+    NEEDS: ClassVar[tuple[str, str]] = ("tensorboardX", "tensorboardX")
+
+    @classmethod
+    def build(cls, folder: Path, about: Mapping[str, Any]) -> RunWriter:
+        from sweeps.loggers._event_files import EventFiles  # with PyTorch, in the logger's thread
+
+        return EventFiles(folder / FOLDER, sweep_info.parse(about).objective)

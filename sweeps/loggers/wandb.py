@@ -18,25 +18,20 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sweeps.common import project
-from sweeps.loggers import Logger, NotWritten, epochs_with_best
+from sweeps.common.errors import UserError
+from sweeps.loggers import NotWritten, RunWriter, epochs_with_best
 from sweeps.record import sweep_info
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
-NEEDS = ("wandb", "wandb")
 ANSWER_S = 90.0
 """For a request: W&B itself gives up connecting, and uploading the rest of a run, after 30 s each."""
 
 
-def build(folder: Path, about: Mapping[str, Any]) -> Logger:
-    """The logger."""
-    return Runs(folder, sweep_info.parse(about))
-
-
-class Runs(Logger):
+class Logger(RunWriter):
     """The runs of a sweep.
 
     Args:
@@ -48,15 +43,27 @@ class Runs(Logger):
         NotWritten: W&B can't be used; the text says why.
     """
 
+    NEEDS: ClassVar[tuple[str, str]] = ("wandb", "wandb")
+
+    @classmethod
+    def check(cls) -> None:
+        """WANDB_MODE may be none of its modes, or need an account where nobody is logged in."""
+        done = subprocess.run(_command(Path()), input=b"", capture_output=True, env=_environment())
+        if why := json.loads(done.stdout.partition(b"\n")[0] or "{}").get("error"):
+            raise UserError(f"--loggers wandb: {why}")
+
+    @classmethod
+    def build(cls, folder: Path, about: Mapping[str, Any]) -> Logger:
+        return cls(folder, sweep_info.parse(about))
+
     def __init__(self, folder: Path, info: SweepInfo, answer_s: float = ANSWER_S) -> None:
         self._info, self._answer_s = info, answer_s
         # An account may have another sweep of this name.
         self._key = hashlib.sha256(f"{info.name} of {info.started}".encode()).hexdigest()[:8]
         # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", str(folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())},
+            _command(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            process_group=0, env=_environment(),
         )  # fmt: skip
         try:
             self._mode = str(self._answer()["mode"])
@@ -115,6 +122,15 @@ class Runs(Logger):
             "exit_code": int(trial.status not in (*ENDED_WELL, "unfinished")),
             "is_over": is_over,
         }
+
+
+def _command(folder: Path) -> list[str]:
+    """Of the process, for the sweep in a folder."""
+    return [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", str(folder)]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())}
 
 
 def _nested(params: Mapping[str, Any]) -> dict[str, Any]:

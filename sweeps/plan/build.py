@@ -48,7 +48,7 @@ def make_plan(config: SweepConfig) -> Plan:
         _check_several(config, searcher, scheduler)
     _check_pair(str(config.searcher), searcher, str(config.scheduler))
     for name in config.logger_names:
-        plugins.find("logger", name)
+        plugins.find("logger", name).check()
     if not config.parents or config.resume is not None:
         return _plan(config, searcher, scheduler)
     from sweeps.plan import refine  # SciPy and scikit-learn take two seconds, which other sweeps save

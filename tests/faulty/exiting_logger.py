@@ -5,21 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from sweeps.loggers import Logger
+from sweeps.loggers import RunWriter
 from sweeps.record.trials import TrialRow
 
-NEEDS = ("sys", "python")
-"""It is always there."""
 
-
-class Exits(Logger):
+class Logger(RunWriter):
     """Exits in each update."""
+
+    NEEDS: ClassVar[tuple[str, str]] = ("sys", "python")
+    """It is always there."""
+
+    @classmethod
+    def build(cls, folder: Path, about: Mapping[str, Any]) -> RunWriter:
+        return cls()
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         sys.exit(3)
-
-
-def build(folder: Path, about: Mapping[str, Any]) -> Logger:
-    return Exits()

@@ -35,7 +35,7 @@ def test_a_mistake_is_a_line(names: list[str], message: str) -> None:
 
 
 def test_one_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.loggers.mlflow.NEEDS", ("not_there", "mlflow-skinny"))
+    monkeypatch.setattr("sweeps.loggers.mlflow.Logger.NEEDS", ("not_there", "mlflow-skinny"))
     with pytest.raises(UserError, match=r"not_there is not installed: \S+ -m pip install mlflow-skinny"):
         plugins.find("logger", "mlflow")
 

@@ -30,7 +30,7 @@ def test_tensorboard_reads_each_metric_by_epoch_and_the_hyperparameters(tmp_path
 
 def test_tensorboard_is_the_same_epoch_by_epoch_and_at_once(tmp_path: Path) -> None:
     record = sweep(tmp_path)
-    logger = tensorboard.build(tmp_path, record.about)
+    logger = tensorboard.Logger.build(tmp_path, record.about)
     for epoch in range(2, 6):
         for trial in rows(record):
             logger.write(trial, is_on=True)

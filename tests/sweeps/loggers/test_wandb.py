@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sweeps import run
 from sweeps.config import plugins
 from sweeps.loggers import NotWritten, wandb
 from tests.conftest import ROOT, propose, skip_without
@@ -116,7 +117,7 @@ def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
 def test_a_process_that_does_not_answer_is_an_error_of_the_logger(tmp_path: Path) -> None:
     of = Sweep(tmp_path)
     of.trial(1.0, ended="finished")
-    runs = wandb.Runs(of.folder, of.record.info, answer_s=5.0)
+    runs = wandb.Logger(of.folder, of.record.info, answer_s=5.0)
     (core,) = its_process().children()
     its_process().send_signal(signal.SIGSTOP)
     with pytest.raises(NotWritten, match=r"W&B did not answer in 5 s"):
@@ -129,7 +130,7 @@ def test_a_process_that_does_not_answer_is_an_error_of_the_logger(tmp_path: Path
 DRIVER = """
 import pathlib, sys, time
 from sweeps.loggers import wandb
-logger = wandb.build(pathlib.Path(sys.argv[1]), {"sweep": "s", "metric": "acc", "mode": "max"})
+logger = wandb.Logger.build(pathlib.Path(sys.argv[1]), {"sweep": "s", "metric": "acc", "mode": "max"})
 print("started", flush=True)
 time.sleep(600)
 """
@@ -154,12 +155,17 @@ def test_its_processes_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
         ("online", "WANDB_MODE=online needs an account: type `wandb login`, or unset WANDB_MODE"),
     ],
 )
-def test_a_mode_that_can_not_be_is_told(
-    mode: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_mode_that_can_not_be_is_told_before_the_sweep(
+    mode: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", mode)
-    with pytest.raises(NotWritten, match=re.escape(message)):
-        plugins.find("logger", "wandb").build(tmp_path, sweep(tmp_path).about)
+    flags = ["--trainable", "digits_mlp", "--loggers", "wandb", "--results-dir", str(tmp_path), "--dry-run"]
+    assert run.main(flags) == 2
+    assert capsys.readouterr().err == f"error: --loggers wandb: {message}\n"
 
 
 def test_disabled_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
