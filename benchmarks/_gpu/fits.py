@@ -11,6 +11,7 @@ import torch
 
 from benchmarks import _measure
 from benchmarks._gpu.line import Run
+from sweeps.kinds.lightning import LightningFile
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
@@ -39,7 +40,7 @@ def epochs(
     """Train one epoch to warm up, and so many that count.
 
     Args:
-        module: the trainable.
+        module: defines the trainable.
         params: an instance of its Params.
         counted: epochs that count; fewer, one at least, where time is up.
         rows: that an epoch trains on.
@@ -60,7 +61,7 @@ def epochs(
 
     timed = TrainingTime()
     memory.free()
-    fit = Fit(module, params, config)
+    fit = Fit(LightningFile(module.__name__, module), params, config)
     try:
         fit.run(on_epoch, timed)
     finally:

@@ -107,12 +107,13 @@ def train(size: str, way: str, steps: int, device: str) -> Run:
     import torch
 
     from benchmarks._gpu import transformer
+    from sweeps.kinds.lightning import LightningFile
     from sweeps.training.config import FitConfig
     from sweeps.training.fit_loop import Fit
 
     width, depth = {**SIZES, **REHEARSED}[size]
     module: Any = SimpleNamespace(
-        METRIC="train_loss", MODE="min",
+        __name__="transformer", Params=None, METRIC="train_loss", MODE="min",
         build_model=lambda params: transformer.Transformer(width, depth, device),
         build_data=lambda params: transformer.Tokens(8 if device == "cuda" else 2),
     )  # fmt: skip
@@ -121,7 +122,7 @@ def train(size: str, way: str, steps: int, device: str) -> Run:
         precision="16-mixed" if device == "cuda" else "bf16-mixed",
     )  # fmt: skip
     timed = transformer.Steps(WARM_UP_STEPS, steps)
-    fit = Fit(module, None, config)
+    fit = Fit(LightningFile(module.__name__, module), None, config)
     with contextlib.suppress(transformer.EnoughSteps):
         fit.run(lambda epoch: True, timed)
     has_gpu = torch.cuda.is_available()

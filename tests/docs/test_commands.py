@@ -177,7 +177,7 @@ def test_a_preparation_of_the_docs_is_one(line: str, clips: Path, tmp_path: Path
     (tmp_path / "params.yaml").write_text("params: {lr: 0.02, pixels: 32}")
     asked = prepare.parse(shlex.split(line.replace("results/NAME/best", str(tmp_path))))
     assert asked.hyperparameters.get("pixels", 64) in (32, 64)
-    data_set = dataset.find_data_set(asked.trainable, asked.module, asked.hyperparameters)
+    data_set = dataset.find_data_set(asked.trainable, asked.hyperparameters)
     assert [item.split for item in data_set.items] == ["train", "val", "test"]
 
 
@@ -188,7 +188,7 @@ def test_a_new_project_of_the_docs_is_one(line: str) -> None:
 
 @pytest.mark.parametrize("line", arguments_of("sweeps ladder"))
 def test_a_ladder_of_the_docs_is_one(line: str) -> None:
-    assert ladder.parse(shlex.split(line)).trainable in line
+    assert ladder.parse(shlex.split(line)).trainable.name in line
 
 
 @pytest.mark.parametrize("line", arguments_of("sweeps results"))

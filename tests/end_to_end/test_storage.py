@@ -109,7 +109,7 @@ def test_a_storage_that_does_not_open_is_said_before_anything_starts(
     )
     assert done.returncode == 2
     assert f"--storage {server.url}: {os.uname().nodename} can't use this storage" in done.stderr
-    assert f"the host key of [127.0.0.1]:{server.port} is not known" in done.stderr
+    assert f"the host key of [127.0.0.1]:{server.port} is not in known_hosts" in done.stderr
     assert "Traceback" not in done.stderr
     assert "Starting Ray" not in done.stdout
     assert not (results / "far").exists()
