@@ -32,6 +32,8 @@ def climb(config: LadderConfig) -> int:
     # Raises where the raw data is missing.
     dataset.describe_data(trainable, build_params(trainable.params_class, config.params))
     has = _capabilities(config)
+    if notice := report.notice(measure.busy_cores()):
+        print(f"Notice     {notice}: the figures may allow no verdict")
     print(f"\n{report.HEAD}", flush=True)
     results: list[Result] = []
     try:
@@ -57,18 +59,22 @@ def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
         if isinstance(setup, str):
             yield Result(name, None, None, f"skipped: {setup}", False)
             continue
+        busy_cores = measure.busy_cores()
         speed, reason = measure.measure(config.trainable.name, config.params, setup, config.seconds)
         if speed is None:
             yield Result(name, None, None, f"failed: {reason}", False)
             continue
         first_speed = first_speed or speed.samples_s
         is_faster = not best_speed or speed.samples_s / best_speed > LEAST_SPEEDUP
-        note = rungs.changes(fastest, setup)
+        note, more = rungs.changes(fastest, setup), setup.fit.devices / fastest.fit.devices
         if name == AGAIN:
             is_faster, note = False, "the first rung once more"
         elif not is_faster:
             note = f"left out: {note}"
-        yield Result(name, speed, speed.samples_s / first_speed, note, is_faster)
+        elif best_speed and 1 < more < speed.samples_s / best_speed:
+            is_faster = False
+            note = f"left out: over {more:g}x by {setup.fit.devices} devices can't be: {note}"
+        yield Result(name, speed, speed.samples_s / first_speed, note, is_faster, busy_cores)
         if is_faster:
             best_speed, fastest = speed.samples_s, setup
 

@@ -39,6 +39,8 @@ COMPILED_WARM_UP_STEPS = 50
 """The most steps of warm-up that wait for the last batch of an epoch, where torch.compile runs."""
 TIMED_SHARE = 0.9
 """Share of the given time after which the measurement may end."""
+BUSY_S = 1.0
+"""Seconds in which the load of other processes is measured."""
 TIMEOUT_S = 3600
 """Enough for some steps on the slowest raw data; a worker that waits for another one may wait for ever."""
 SPEED_FILE = "speed.json"
@@ -71,6 +73,13 @@ class Result:
     note: str
     """The change of the rung, or why it was skipped or failed."""
     is_kept: bool
+    busy_cores: float = 0.0
+    """Cores that other programs kept busy before it."""
+
+
+def busy_cores() -> float:
+    """Number of cores that other programs keep busy, measured for `BUSY_S`."""
+    return psutil.cpu_percent(BUSY_S) / 100 * (psutil.cpu_count() or 1)
 
 
 def measure(

@@ -24,7 +24,8 @@ _TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up")
 _WIDTHS = (22, 9, 8, 9, 5, 9)
 HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
 MOST_CHANGE = 0.2
-"""Share by which the speed of the first rung may change until the end."""
+"""Share by which the speed of the first rung may change until the end, and of all cores that other programs
+may keep busy."""
 KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
 
 
@@ -61,9 +62,19 @@ def line(result: Result) -> str:
     return f"{'  '.join(padded)}  {result.note}"
 
 
+def notice(busy_cores: float) -> str:
+    """That other programs keep too many cores busy; else ""."""
+    cores = os.cpu_count() or 1
+    if busy_cores <= MOST_CHANGE * cores:
+        return ""
+    return f"other programs keep {busy_cores:.1f} of {cores} cores busy"
+
+
 def doubt(results: Sequence[Result]) -> str:
     """Why the figures allow no verdict; "" where they do."""
     last = results[-1]
+    if said := notice(max(result.busy_cores for result in results)):
+        return said
     if last.rung != AGAIN or (last.times is not None and abs(last.times - 1) <= MOST_CHANGE):
         return ""
     found = last.note if last.times is None else f"was {last.times:,.2f}x as fast as at the start"

@@ -38,10 +38,11 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         if setup.fit.compile:
             return None, "out of memory"
         if setup.fit.devices > 1:
-            return fake(90.0), ""
+            return fake(asked.get("on_all", 90.0)), ""
         return fake(100.0 if setup.batch_rows is None else 150.0), ""
 
     monkeypatch.setattr(ladder_measure, "measure", measure)
+    monkeypatch.setattr(ladder_measure, "busy_cores", lambda: 0.1)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return asked
 
@@ -78,6 +79,43 @@ def test_a_pc_that_became_faster_or_slower_gives_no_verdict(
     assert f"\nVerdict    none: {found}. Measure again while " in printed
     assert "\nSpeed-up " not in printed
     assert json.loads((tmp_path / "it/ladder.json").read_text())["doubt"] == found
+
+
+@pytest.mark.parametrize(("on_all", "is_kept"), [(599.0, True), (601.0, False)])
+def test_more_than_n_times_by_n_devices_is_not_believed(
+    on_all: float, is_kept: bool, speeds: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of the four cores trains 150 rows a second."""
+    speeds["on_all"] = on_all
+    assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
+    printed = capsys.readouterr().out
+    assert ("left out: over 4x by 4 devices can't be: strategy ddp" in printed) is not is_kept
+    assert (speeds["setups"][-2].fit.devices == 4) is is_kept
+    assert f"\nSpeed-up   {'5.99x, by larger batch, DDP' if is_kept else '1.50x, by larger batch'}" in printed
+
+
+@pytest.mark.parametrize(("busy_cores", "is_said"), [(0.7, False), (1.3, True)])
+def test_where_other_programs_are_busy_there_is_no_verdict(
+    busy_cores: float,
+    is_said: bool,
+    speeds: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ladder_measure, "busy_cores", lambda: busy_cores)
+    assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
+    said = "other programs keep 1.3 of 4 cores busy"
+    printed = capsys.readouterr().out
+    assert (f"\nNotice     {said}: the figures may allow no verdict\n\nrung " in printed) is is_said
+    for text in (printed, (tmp_path / "it/ladder.md").read_text()):
+        assert (
+            f"\nVerdict    none: {said}. Measure again while the PC does nothing else\n" in text
+        ) is is_said
+        assert ("\nSpeed-up " in text) is not is_said
+    content = json.loads((tmp_path / "it/ladder.json").read_text())
+    assert content["doubt"] == (said if is_said else "")
+    assert content["rungs"][0]["busy_cores"] == busy_cores
 
 
 BROKEN = """
