@@ -123,9 +123,8 @@ def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -
     again = Play(more, Hyperband.build(more, record), record, seed="2", trials=list(ends.values()))
     after = again.run()
     assert {number: after[number] for number in before} == before
-    assert hyperband.bracket_of(more, record.planned_trials, 12) == Cohort(
-        12, (3, 9, 27), (9, 3, 1), "together"
-    )
+    bracket = hyperband.bracket_of(more, record.planned_trials, 12)
+    assert bracket == Cohort(12, (3, 9, 27), (9, 3, 1), waits=True)
     assert len(after) == 25
     assert not record.live
 
