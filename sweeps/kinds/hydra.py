@@ -7,6 +7,7 @@ those that are computed from others, by `${...}` or by the program, follow them.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import io
@@ -75,21 +76,38 @@ def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraP
 
     here = str(project.folder())
     hydra_program.set_hydra_config(here)
-    if not given.endswith(".py"):
-        place = _find_settings(flag, given)
-        tree = hydra_program.plain(_composed(flag, *place, overrides))
-        return HydraProject(name, tree, _primary_file(*place), folder=here)
-    file = _in_project(given)
-    if not file.is_file():
-        raise UserError(f"{flag}: no such file. Give a program, CONFIG_DIR or CONFIG_DIR/NAME")
+    if given.endswith(".py"):
+        if not (file := _in_project(given)).is_file():
+            raise UserError(f"{flag}: no such file. Give a program, CONFIG_DIR or CONFIG_DIR/NAME")
+        return _of_program(name, flag, file, overrides)
+    place, why = _find_settings(flag, given), ""
+    programs = find_programs(*place)
+    if len(programs) == 1:
+        try:
+            return _of_program(name, flag, programs[0], overrides, place)
+        except UserError as error:
+            why = f"not run: {str(error).removeprefix(f'{flag}: ')}"
+    elif programs:
+        listed = [_shown(program) for program in programs]
+        why = f"not run, since there are several: {', '.join(listed)}; give one, as --hydra {listed[0]}"
+    tree = hydra_program.plain(_composed(flag, *place, overrides))
+    return HydraProject(name, tree, (_primary_file(*place),), folder=here, why_no_program=why)
+
+
+def _of_program(
+    name: str, flag: str, file: Path, overrides: Sequence[str], found: tuple[Path, str] | None = None
+) -> HydraProject:
+    """The project of a program, by default with the settings that it names itself."""
+    from sweeps.kinds import hydra_program
+
     files: tuple[str, ...] = ()
     tree = dict[str, Any]()
 
     def settings(path: str | None, primary: str | None) -> Any:
         nonlocal files, tree
-        place = _find_settings(flag, str(file.parent / (path or "") / (primary or "")))
+        place = found or _find_settings(flag, str(file.parent / (path or "") / (primary or "")))
         config = _composed(flag, *place, overrides)
-        files, tree = _primary_file(*place), hydra_program.plain(config)
+        files, tree = (_primary_file(*place),), hydra_program.plain(config)
         return config
 
     program = project.dotted(file)
@@ -98,7 +116,41 @@ def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraP
             run = hydra_program.run(program, settings)
     except hydra_program.ProgramFailed as error:
         raise UserError(f"{flag}: {error}") from None
-    return HydraProject(name, tree, files, program, _changed(tree, hydra_program.plain(run.config)), here)
+    computed = _changed(tree, hydra_program.plain(run.config))
+    return HydraProject(name, tree, files, program, computed, str(project.folder()))
+
+
+def find_programs(folder: Path, name: str) -> list[Path]:
+    """The programs of the project with these settings in their `hydra.main`, or else with this folder."""
+    here = project.folder()
+    files = {
+        file
+        for place, pattern in ((folder.parent, "*.py"), (here, "*.py"), (here, "*/*.py"), (here, "*/*/*.py"))
+        for file in place.glob(pattern)
+        if file.is_relative_to(here)
+        and all(part.isidentifier() for part in file.relative_to(here).with_suffix("").parts)
+    }
+    found = {
+        file: own
+        for file in sorted(files)
+        for path, own in _settings_of(file)
+        if (file.parent / path).resolve() == folder.resolve()
+    }
+    return [file for file, own in found.items() if own == name] or list(found)
+
+
+def _settings_of(file: Path) -> Iterator[tuple[str, str]]:
+    """The folder and the name in each `hydra.main` of a program, as far as they are written out."""
+    text = file.read_text(errors="replace")
+    with contextlib.suppress(SyntaxError):
+        for node in ast.walk(ast.parse(text) if "hydra" in text else ast.Module([], [])):
+            for call in getattr(node, "decorator_list", ()):
+                if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("main"):
+                    given = dict(zip(("config_path", "config_name"), call.args, strict=False))
+                    given |= {str(each.arg): each.value for each in call.keywords}
+                    texts = {key: each.value for key, each in given.items() if isinstance(each, ast.Constant)}
+                    if isinstance(path := texts.get("config_path"), str):
+                        yield path, str(texts.get("config_name")).removesuffix(".yaml")
 
 
 def _in_project(given: str) -> Path:
@@ -127,9 +179,13 @@ def _find_settings(flag: str, given: str) -> tuple[Path, str]:
     )
 
 
-def _primary_file(folder: Path, name: str) -> tuple[str]:
-    file, here = folder / f"{name}.yaml", project.folder()
-    return (str(file.relative_to(here) if file.is_relative_to(here) else file),)
+def _primary_file(folder: Path, name: str) -> str:
+    return _shown(folder / f"{name}.yaml")
+
+
+def _shown(path: Path) -> str:
+    here = project.folder()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> Any:
@@ -188,6 +244,7 @@ class HydraProject(ConfiguredProject):
         program: module of the project's own program; "" where the settings are all that is needed.
         computed: settings that it has set before it instantiates anything, by path.
         folder: in which the command was typed.
+        why_no_program: for the plan, where one was found.
     """
 
     what = "the settings"
@@ -204,7 +261,9 @@ class HydraProject(ConfiguredProject):
         program: str = "",
         computed: Mapping[str, Any] | None = None,
         folder: str = "",
+        why_no_program: str = "",
     ) -> None:
+        self._why_no_program = why_no_program
         self._program, self.computed, self._folder = program, computed or {}, folder
         super().__init__(KIND, name, tree, files)
 
@@ -282,11 +341,12 @@ class HydraProject(ConfiguredProject):
         paths = [*built, *(f"callbacks.{name}" for name in self.taken_callbacks)]
         paths += [f"trainer.{name}" for name in FREE if name in self.trainer]
         for path, why in hydra_program.unresolved(self.tree, self.computed, paths, bool(self._program)):
-            yield f"{path}: {why}. {ADVICE}"
+            no_program = f"The program is {self._why_no_program}" if self._why_no_program else ADVICE
+            yield f"{path}: {why}. {no_program}"
 
     def notes(self) -> list[tuple[str, str]]:
         said = f"{self._program}: run in each trial until it has built the model and its data"
-        return [("program", said if self._program else NOT_RUN), *super().notes()]
+        return [("program", said if self._program else self._why_no_program or NOT_RUN), *super().notes()]
 
     def why_not_here(self, path: str) -> str:
         if path in self.computed:

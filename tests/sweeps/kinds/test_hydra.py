@@ -232,10 +232,11 @@ def own(here: Path) -> Path:
     return here
 
 
+@pytest.mark.parametrize("given", ["configs/own", "src/own.py"])
 def test_what_the_program_provides_is_there(
-    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own: Path, given: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan = planned("--hydra", "src/own.py", *OWN)
+    plan = planned("--hydra", given, *OWN)
     assert "src.own: run in each trial until it has built the model" in describe(plan)
     assert "words of the program" not in capsys.readouterr().out
     assert "src/own.py" in identity(plan)["code"]
@@ -285,6 +286,19 @@ def test_a_reference_that_nobody_resolves_is_told_before_anything_starts(own: Pa
     (own / "configs" / "optimizer").mkdir()
     (own / "configs" / "optimizer" / "here.yaml").write_text("lr: 0.5")
     arguments = ("--hydra", "configs/own", *OWN)
-    nobody = r"model\.lr: Unsupported interpolation type none_has. If your program provides it, give the "
-    with pytest.raises(UserError, match=nobody):
+    with pytest.raises(UserError, match=r"model\.lr: Unsupported interpolation type none_has"):
         planned(*arguments, "--hydra-overrides", "model.lr='${none_has:1}'")
+
+
+def test_one_of_several_programs_is_to_be_given(own: Path) -> None:
+    (own / "src" / "other.py").write_text(OWN_PROGRAM)
+    (own / "src" / "unlike.py").write_text(OWN_PROGRAM.replace('"own"', '"train"'))
+    several = "not run, since there are several: src/other.py, src/own.py; give one, as --hydra src/other"
+    with pytest.raises(UserError, match=several):
+        planned("--hydra", "configs/own", *OWN, "--hydra-overrides", "model.lr='${none_has:1}'")
+
+
+def test_a_program_that_fails_is_left_out_where_nothing_needs_it(own: Path) -> None:
+    (own / "train.py").write_text("raise ValueError('today')\n" + (own / "train.py").read_text())
+    said = " ".join(describe(planned(*RUN, "--ranges", "model.lr=0.1..1")).split())
+    assert "program not run: python -m train ends before it instantiates anything: ValueError: today" in said
