@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Collection
@@ -142,13 +143,18 @@ def _fault_of_mode(text: str, example: str) -> str:
 
 
 def _faults_of_constraints(config: SweepConfig) -> list[str]:
-    faults = []
+    faults, found = list[str](), list[Constraint]()
     for text in config.constraints:
         try:
-            Constraint.of(text)
+            found.append(Constraint.of(text))
         except ValueError:
             form = f"METRIC, one of {', '.join(RELATIONS)}, and a number"
             faults.append(f'--constraint {text}: give {form}, in quotes: "params_m<=5"')
+    for low, high in itertools.permutations(found, 2):
+        are_a_range = low.metric == high.metric and low.relation[0] == ">" and high.relation[0] == "<"
+        is_a_value = low.bound == high.bound and low.relation + high.relation == ">=<="
+        if are_a_range and low.bound >= high.bound and not is_a_value:
+            faults.append(f"--constraint {low} {high}: no value meets both")
     return faults
 
 

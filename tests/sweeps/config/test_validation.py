@@ -135,6 +135,8 @@ def test_objectives_are_two_or_three_metrics_each_with_its_mode(
             "params_m=5",
             '--constraint params_m=5: give METRIC, one of <=, <, >=, >, and a number, in quotes: "',
         ),
+        (["a<=5", "a>=6"], "--constraint a>=6 a<=5: no value meets both"),
+        (["a<5", "a>=5"], "--constraint a>=5 a<5: no value meets both"),
         (["a<=5", "a>=5", "b>=9"], None),
     ],
 )
