@@ -79,7 +79,9 @@ def start(ray: Any, *, dashboard: bool, python: str | None = None) -> Any:
         "PYTHONPATH": os.pathsep.join(project.path_behind()),
         "PYTHONSAFEPATH": "1",  # else its dashboard imports from the current folder
     }
-    of_workers = {name: os.environ.get(name, "") for name in rays_own}
+    # Ray writes locks into $TMPDIR, and takes an empty one for the current folder.
+    unset = {"TMPDIR": tempfile.gettempdir()}
+    of_workers = {name: os.environ.get(name) or unset.get(name, "") for name in rays_own}
     started = {} if python is None else {"py_executable": python}
     # Where this is a job of a cluster, it is none of the Ray that it starts.
     with _refusal_told(ray, None), quietly(), _environment({**rays_own, project.RAY_JOB: None}):

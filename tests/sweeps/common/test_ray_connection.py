@@ -111,7 +111,7 @@ def test_a_thread_that_makes_objects_while_ray_is_shut_down_does_not_end_the_pro
 
 
 FORKED = """
-import os, sys, time
+import os, sys, tempfile, time
 from sweeps.cluster import ray_environment
 from sweeps.common import ray_auth, ray_connection
 from sweeps.trial import fork_server
@@ -123,14 +123,21 @@ with fork_server.started() as python:
     import ray
     ray_connection.start(ray, dashboard=False, python=python)
     worker = ray.remote(lambda: ("torch" in sys.modules, os.environ.get("ONE"), os.environ.get("TMPDIR")))
-    print(*ray.get(worker.remote()), os.environ.get("TMPDIR"), flush=True)
+    print(*ray.get(worker.remote()), tempfile.gettempdir(), flush=True)
     time.sleep(600)
 """
 
 
-def test_the_workers_of_a_ray_are_forks_and_all_end_with_a_driver_that_is_killed() -> None:
+@pytest.mark.parametrize("has_folder", [False, True], ids=["no_tmpdir", "tmpdir"])
+def test_the_workers_of_a_ray_are_forks_and_all_end_with_a_driver_that_is_killed(
+    has_folder: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Each has a folder of temporary files: with an empty name Ray would write locks into the project."""
+    variables = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    if has_folder:
+        variables["TMPDIR"] = str(tmp_path_factory.getbasetemp())
     with subprocess.Popen(
-        [sys.executable, "-c", FORKED], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-c", FORKED], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=variables
     ) as driver:
         assert driver.stdout is not None
         is_fork, variable, folder, own_folder = driver.stdout.readline().split()
