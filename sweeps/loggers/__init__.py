@@ -5,6 +5,7 @@ A logger is a module with a class `Logger` that extends `RunWriter`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,14 +18,14 @@ class NotWritten(Exception):
     """A logger could not write; the text is the reason."""
 
 
-class RunWriter:
+class RunWriter(ABC):
     """Writes the trials of a sweep somewhere else. It may raise anything: the sweep goes on, and a new one is
     built for the next attempt."""
 
     NEEDS: ClassVar[tuple[str, str]]
     """The package that it imports, and its name for pip."""
 
-    @classmethod
+    @classmethod  # noqa: B027 (most have nothing to look at)
     def check(cls) -> None:
         """Look, before the sweep, whether it can write.
 
@@ -33,10 +34,11 @@ class RunWriter:
         """
 
     @classmethod
+    @abstractmethod
     def build(cls, folder: Path, about: Mapping[str, Any]) -> RunWriter:
         """One for the sweep in a folder; `about` is that of its record."""
-        raise NotImplementedError
 
+    @abstractmethod
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Write the epochs and the status of a trial that are not written yet.
 
@@ -44,9 +46,8 @@ class RunWriter:
             trial: the trial in the record.
             is_on: whether the sweep runs; else an unfinished trial waits for a resume.
         """
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 (most have nothing to end)
         """End: nothing more is written."""
 
 

@@ -18,13 +18,13 @@ from tensorboardX.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboardX.record_writer import masked_crc32c
 
 from sweeps.common.objective import Objective
-from sweeps.loggers import RunWriter, epochs_with_best
+from sweeps.loggers import epochs_with_best
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
 STATUSES = dict.fromkeys(ENDED_WELL, "STATUS_SUCCESS")
 
 
-class EventFiles(RunWriter):
+class EventFiles:
     """A folder with an event file for each trial."""
 
     def __init__(self, folder: Path, objective: Objective) -> None:
@@ -32,7 +32,7 @@ class EventFiles(RunWriter):
         self._epochs: dict[int, int] = {}
         """Trial to the number of epochs in its file."""
 
-    def write(self, trial: TrialRow, is_on: bool) -> None:
+    def write(self, trial: TrialRow) -> None:
         """Append what the file lacks."""
         path = self._folder / f"trial_{trial.number:04d}" / f"events.out.tfevents.{int(trial.start)}.sweep"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweeps.loggers import RunWriter
 from sweeps.record import sweep_info
+from sweeps.record.trials import TrialRow
+
+if TYPE_CHECKING:
+    from sweeps.loggers._event_files import EventFiles
 
 FOLDER = "tensorboard"
 
@@ -17,8 +21,14 @@ class Logger(RunWriter):
 
     NEEDS: ClassVar[tuple[str, str]] = ("tensorboardX", "tensorboardX")
 
+    def __init__(self, files: EventFiles) -> None:
+        self._files = files
+
     @classmethod
-    def build(cls, folder: Path, about: Mapping[str, Any]) -> RunWriter:
+    def build(cls, folder: Path, about: Mapping[str, Any]) -> Logger:
         from sweeps.loggers._event_files import EventFiles  # with PyTorch, in the logger's thread
 
-        return EventFiles(folder / FOLDER, sweep_info.parse(about).objective)
+        return cls(EventFiles(folder / FOLDER, sweep_info.parse(about).objective))
+
+    def write(self, trial: TrialRow, is_on: bool) -> None:
+        self._files.write(trial)

@@ -80,7 +80,7 @@ def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None,
                 *folder.profilers(training),
                 progress_bar=sys.stderr.isatty(),
             )
-        except Exception as error:
+        except Exception as error:  # that memory ran out has no class of its own on each device
             if not is_out_of_memory(error):
                 raise
             return _explain(run, training, error)
