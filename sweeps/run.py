@@ -13,36 +13,16 @@ from collections.abc import Sequence
 
 from sweeps.cluster import ray_environment
 from sweeps.common import imports, project, ray_auth, ray_connection
-from sweeps.common.cli.dispatch import after_closed_pipe, is_output_closed
-from sweeps.common.errors import CannotPrepare, RayLost, RayNotStarted, UserError
+from sweeps.common.cli.dispatch import status_of
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.storage.protocol import StorageError
 from sweeps.trial import fork_server
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
     try:
-        return _run(plugins.named(cli.parse(arguments)))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except (CannotPrepare, RayLost, RayNotStarted, StorageError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except (ImportError, AttributeError) as error:
-        if not (why := project.hides(error)):
-            raise
-        print(f"error: {type(error).__name__}: {error}{why}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        if not is_output_closed():
-            raise
-        return after_closed_pipe()
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return 130
+        return status_of(lambda: _run(plugins.named(cli.parse(arguments))))
     finally:
         gc.freeze()  # at its exit, Python would look through all objects once more: half a second
 

@@ -35,16 +35,20 @@ class CannotTrain(Exception):
     """The user's mistake, not a failure of the model."""
 
 
-class CannotPrepare(Exception):
-    """Data could not be prepared: printed without a traceback, exit status 1."""
+class CannotContinue(Exception):
+    """Something that a command needs is not there: printed without a traceback, exit status 1."""
 
 
-class RayNotStarted(Exception):
-    """Ray does not start on this PC: printed without a traceback, exit status 1."""
+class CannotPrepare(CannotContinue):
+    """Data could not be prepared."""
 
 
-class RayLost(Exception):
-    """Ray on this PC has ended while a sweep needed it: printed without a traceback, exit status 1."""
+class RayNotStarted(CannotContinue):
+    """Ray does not start on this PC."""
+
+
+class RayLost(CannotContinue):
+    """Ray on this PC has ended while a sweep needed it."""
 
 
 class PCUnfit(Exception):
@@ -66,8 +70,8 @@ class MetricNotLogged(CannotTrain):
         return cls(f"metric '{metric}' was not logged{when}; {why or instead}")
 
 
-class DiskIsFull(Exception):
-    """There is no space for an essential file: printed without a traceback, exit status 1."""
+class DiskIsFull(CannotContinue):
+    """There is no space for an essential file."""
 
 
 class UserError(Exception):

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from sweeps.common.errors import CannotContinue
+
 DISK_IS_FULL = "the disk is full"
 Fill = Callable[[Path], None]
 """Writes the files of a checkpoint into the folder that it is given."""
 Params = Mapping[str, Any]
 
 
-class StorageError(OSError):
+class StorageError(CannotContinue, OSError):
     """The storage is at fault, not the trial. Its text is the reason, for the record and the screen."""
 
 

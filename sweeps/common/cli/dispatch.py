@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from sweeps.common import project
-from sweeps.common.errors import CannotPrepare, CannotTrain, DiskIsFull, RayNotStarted, UserError
+from sweeps.common.errors import CannotContinue, CannotTrain, UserError
 from sweeps.common.formatting import command
 from sweeps.common.yaml_values import nearest
 
@@ -27,7 +27,7 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
     except (UserError, CannotTrain) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (CannotPrepare, DiskIsFull, RayNotStarted) as error:
+    except CannotContinue as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except (ImportError, AttributeError) as error:
