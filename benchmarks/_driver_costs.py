@@ -23,7 +23,7 @@ def driver_costs(trials: int) -> dict[str, Any]:
     costs: dict[str, Any] = {"trials": trials}
     with tempfile.TemporaryDirectory(prefix="scale-") as base:
         for searcher in ("random", "tpe", "gp"):
-            config = SweepConfig.of(
+            config = SweepConfig.from_settings(
                 trainable=TRAINABLE, search_space=SPACE, searcher=searcher, num_trials=trials + PROPOSALS + 1,
                 max_epochs=EPOCHS, grace_epochs=1, results_dir=base, name=searcher,
             )  # fmt: skip

@@ -58,7 +58,7 @@ class Recorded:
 
     @property
     def config(self) -> SweepConfig:
-        return SweepConfig.of(metric="score", mode=self.mode, **self.settings)
+        return SweepConfig.from_settings(metric="score", mode=self.mode, **self.settings)
 
     @property
     def scheduler(self) -> Any:

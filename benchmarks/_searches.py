@@ -107,7 +107,7 @@ def _plan(asked: Asked, base: Path) -> Plan:
     from sweeps.plan import build as planning
 
     arm, problem = OURS[asked.arm], asked.problem
-    config = SweepConfig.of(
+    config = SweepConfig.from_settings(
         trainable=problem.trainable, search_space=f"{problem.trainable}_space",
         params={**problem.params, "pace": asked.pace}, searcher=arm.searcher, scheduler=arm.scheduler,
         num_trials=100, max_epochs=problem.max_epochs, grace_epochs=arm.grace_epochs,
@@ -146,14 +146,14 @@ def through_clock(problem: Problem, slots: int, plan: Plan, record: Record) -> I
 
 
 def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
-    from sweeps.cluster import session
-    from sweeps.cluster.nodes import PC
     from sweeps.execution.driver import tuner as execution_tuner
     from sweeps.execution.run_context import RunContext
+    from sweeps.ray_cluster import session
+    from sweeps.ray_cluster.nodes import PC
 
-    driver = RunContext.of(plan, record, session.Cluster((PC(asked.slots, 0),), None))
-    execution_tuner.fit(driver)
-    end = driver.end
+    context = RunContext.from_plan(plan, record, session.Cluster((PC(asked.slots, 0),), None))
+    execution_tuner.fit(context)
+    end = context.end
     if end.outcome != "finished":
         raise RuntimeError(f"{asked}: {end.outcome} {end.error}")
     found = [

@@ -146,7 +146,9 @@ def run(arm: str, problem: Problem, seed: int, trials: int, as_failed: bool) -> 
     from sweeps.space.flat import check
 
     module = plugins.find("searcher", arm)
-    config = SweepConfig.of(searcher=arm, seed=seed, num_trials=trials, max_epochs=EPOCHS, grace_epochs=3)
+    config = SweepConfig.from_settings(
+        searcher=arm, seed=seed, num_trials=trials, max_epochs=EPOCHS, grace_epochs=3
+    )
     space = check(problem.space, Params, {}, module.TAKES, arm)
     missed, scores, seconds = [], [], 0.0
     with tempfile.TemporaryDirectory() as folder:

@@ -107,7 +107,7 @@ def _by_us(arm: str, problem: Any, seed: int, budget: int, base: Path) -> Iterat
     from sweeps.plan import folder, run_start
 
     searcher, scheduler = arm.split("+")
-    config = SweepConfig.of(
+    config = SweepConfig.from_settings(
         trainable=problem.trainable, search_space=f"{problem.trainable}_space", params=dict(problem.params),
         metric=["val_acc:max", f"{SECOND}:min"], searcher=searcher, scheduler=scheduler, num_trials=100,
         max_epochs=problem.max_epochs, seed=seed, max_concurrent=SLOTS, gpus_per_trial=0,

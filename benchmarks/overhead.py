@@ -165,11 +165,11 @@ def as_many_epochs(trials: int) -> int:
     from sweeps.schedulers import asha, halving
 
     rungs = {"max_epochs": MAX_EPOCHS, "grace_epochs": GRACE_EPOCHS, "reduction_factor": REDUCTION_FACTOR}
-    wanted = asha.Scheduler.expected_epochs(SweepConfig.of(**rungs, num_trials=trials))
+    wanted = asha.Scheduler.expected_epochs(SweepConfig.from_settings(**rungs, num_trials=trials))
     return next(
         n
         for n in itertools.count(1)
-        if halving.Scheduler.expected_epochs(SweepConfig.of(**rungs, num_trials=n)) >= wanted
+        if halving.Scheduler.expected_epochs(SweepConfig.from_settings(**rungs, num_trials=n)) >= wanted
     )
 
 

@@ -78,10 +78,10 @@ def _example(name: str) -> str:
 
 def _control(asked: Asked) -> int:
     if asked.address is not None:
-        from sweeps.cluster import ray_environment
+        from sweeps.ray_cluster import ray_environment
 
         ray_environment.prepare_to_submit(asked.address)
-        from sweeps.cluster import submit
+        from sweeps.ray_cluster import submit
 
         return submit.control(asked.address, asked.folder, asked.words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped Ray job gets it: Ctrl-C elsewhere

@@ -11,11 +11,11 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from sweeps.cluster import ray_environment
 from sweeps.common import imports, project, ray_auth, ray_connection
 from sweeps.common.cli.dispatch import status_of
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_cluster import ray_environment
 from sweeps.trial import fork_server
 
 
@@ -31,7 +31,7 @@ def _run(config: SweepConfig) -> int:
     """Run the sweep here, or submit it to the head of a cluster."""
     if config.submit:
         ray_environment.prepare_to_submit(str(config.address))
-        from sweeps.cluster import submit
+        from sweeps.ray_cluster import submit
 
         return submit.submit(config)
     ray_environment.prepare_environment()  # before Ray is imported

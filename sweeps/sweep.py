@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.cluster import environment, session
 from sweeps.config.next_commands import resume_command
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery, storage_check
@@ -17,6 +16,7 @@ from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following
 from sweeps.plan import build, describe, folder, resume, run_start
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import environment, session
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
@@ -68,15 +68,15 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
                 environment.note(plan.folder, cluster, in_cluster=config.address is not None)
                 run_start.begin_run(plan, record)
                 notice.begin()
-                driver = RunContext.of(plan, record, cluster)
-                tuner.fit(driver)
-                test_scores = winner.keep(driver)
-            record.end_run(driver.end.outcome)
-            summary.print_result(driver, test_scores)
-            if driver.end.outcome is not Outcome.LOST or cluster.lost:
+                context = RunContext.from_plan(plan, record, cluster)
+                tuner.fit(context)
+                test_scores = winner.keep(context)
+            record.end_run(context.end.outcome)
+            summary.print_result(context, test_scores)
+            if context.end.outcome is not Outcome.LOST or cluster.lost:
                 summary.write_report(record)
-            notice.status = summary.print_next_step(driver)
-            notice.outcome = driver.end.outcome
+            notice.status = summary.print_next_step(context)
+            notice.outcome = context.end.outcome
             return notice.status
 
 

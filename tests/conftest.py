@@ -21,7 +21,7 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 from optuna.distributions import BaseDistribution
 
 from sweeps.common import project
-from sweeps.common.machine_folders import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.point import OptunaPoint, Point

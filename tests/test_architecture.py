@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster import session
 from sweeps.pcs.__main__ import COMMANDS
+from sweeps.ray_cluster import session
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sweeps", "trainables", "search_spaces")
@@ -118,7 +118,7 @@ def test_no_module_imports_itself_in_a_ring() -> None:
 
 
 ONE_ROOM = {
-    "ray.nodes()": ["sweeps/cluster/nodes.py"],
+    "ray.nodes()": ["sweeps/ray_cluster/nodes.py"],
     '"nvidia-smi"': ["sweeps/pcs/probe.py"],
 }
 """What is read in one room. (The probe is sent to PCs that may have nothing of ours.)"""

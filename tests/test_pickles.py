@@ -19,7 +19,7 @@ UNPICKLERS = {
 }
 ALLOWED = {
     # Tune's own file of a failed trial, by the path that Tune gave; in the folder of the running sweep.
-    "sweeps.cluster.ray_internals: cloudpickle.loads(Path(file).read_bytes())",
+    "sweeps.ray_cluster.ray_internals: cloudpickle.loads(Path(file).read_bytes())",
     # The checkpoint of a sweep, written by `save`, in the folder that the user named or that we just made.
     "sweeps.training.fit_loop: "
     "self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)",

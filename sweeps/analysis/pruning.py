@@ -59,7 +59,7 @@ def judged_at(record: Record) -> list[int]:
     """The rungs of a sweep, then its last epoch; none of a record that does not name them."""
     names = ("max_epochs", "grace_epochs", "reduction_factor")
     asked = {name: value for name, value in record.info.identity["settings"].items() if name in names}
-    config = SweepConfig.of(**asked)
+    config = SweepConfig.from_settings(**asked)
     return [*rungs(config), config.max_epochs] if asked else []
 
 

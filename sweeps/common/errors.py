@@ -60,7 +60,7 @@ class MetricNotLogged(CannotTrain):
     """The model ended an epoch without logging the metric of an objective."""
 
     @classmethod
-    def of(cls, metric: str, logged: Iterable[str], epoch: int, why: str = "") -> MetricNotLogged:
+    def from_logged(cls, metric: str, logged: Iterable[str], epoch: int, why: str = "") -> MetricNotLogged:
         """The error of an epoch, 1-based, with the reason, or with what it has logged instead."""
         names = sorted(logged)
         near = difflib.get_close_matches(metric, names, n=1)

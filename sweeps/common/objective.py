@@ -72,7 +72,7 @@ class Constraint:
     bound: float
 
     @classmethod
-    def of(cls, text: str) -> Constraint:
+    def parse(cls, text: str) -> Constraint:
         """`params_m<=5`.
 
         Raises:
@@ -110,12 +110,12 @@ class Objectives:
     """That a trial must meet to be one of the best."""
 
     @classmethod
-    def of(
+    def parse(
         cls, metrics: Sequence[str], mode: Mode | None = None, constraints: Sequence[str] = ()
     ) -> Objectives:
         """Those of a plan: a metric with its mode, or several, each as `val_acc:max`; and constraints, each
         as `params_m<=5`."""
-        met = tuple(map(Constraint.of, constraints))
+        met = tuple(map(Constraint.parse, constraints))
         if mode is not None:
             return cls((Objective(metrics[0], mode),), met)
         every = (Objective(name, "min" if of == "min" else "max") for name, of in map(split, metrics))

@@ -14,9 +14,9 @@ from typing import Any
 
 import psutil
 
-from sweeps.common import machine_folders, project
+from sweeps.common import local_dirs, project
 from sweeps.common.errors import RayNotStarted, UserError, first_line
-from sweeps.common.machine_folders import DATA_DIR_VARIABLE
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 
 RAY_FOLDER = "ray"
 """Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
@@ -73,7 +73,7 @@ def start(ray: Any, *, dashboard: bool, python: str | None = None) -> Any:
         UserError: no folder of this PC is of use for a Ray.
         RayNotStarted: it does not start.
     """
-    folder = machine_folders.for_sockets()
+    folder = local_dirs.for_sockets()
     rays_own = {
         "TMPDIR": str(folder),  # its dashboard has sockets there
         "PYTHONPATH": os.pathsep.join(project.path_behind()),
@@ -166,7 +166,7 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
         if address is None:
             raise RayNotStarted(
                 f"Ray does not start on this PC ({first_line(error)}). Is this PC very busy, or /dev/shm "
-                f"full? Ray's logs are in {machine_folders.for_sockets() / RAY_FOLDER}/session_latest/logs"
+                f"full? Ray's logs are in {local_dirs.for_sockets() / RAY_FOLDER}/session_latest/logs"
             ) from None
         if not isinstance(error, (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError)):
             raise

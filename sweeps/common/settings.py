@@ -85,7 +85,7 @@ class Settings:
         return _settings_of(of)
 
     @classmethod
-    def of(cls, **settings: Any) -> Self:
+    def from_settings(cls, **settings: Any) -> Self:
         """Settings by their names; the others have their defaults."""
         of_fit = {name: settings.pop(name) for name in cls.OF_FIT if name in settings}
         return cls(**{**settings, "fit": dataclasses.replace(cls.fit, **of_fit)})

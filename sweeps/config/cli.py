@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import machine_folders, project
+from sweeps.common import local_dirs, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig, flag, one_or_several, to_yaml
@@ -42,8 +42,8 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     for content in [*contents, typed]:
         merged = {name: {**given.get(name, {}), **content.get(name, {})} for name in PAIRS}
         given |= {**content, **merged}
-    machine_folders.use_machine(values)
-    config = SweepConfig.of(
+    local_dirs.use_machine(values)
+    config = SweepConfig.from_settings(
         **{
             name: one_or_several(value) if isinstance(value, list) and name not in POINTS else value
             for name, value in given.items()

@@ -179,7 +179,7 @@ class SweepConfig(Settings):
     @property
     def objectives(self) -> Objectives:
         """All metrics that trials are judged by, once the plan has set them."""
-        return Objectives.of(self.metrics, self.mode, self.constraints)
+        return Objectives.parse(self.metrics, self.mode, self.constraints)
 
     @property
     def metrics(self) -> list[str]:

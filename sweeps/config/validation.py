@@ -146,7 +146,7 @@ def _faults_of_constraints(config: SweepConfig) -> list[str]:
     faults, found = list[str](), list[Constraint]()
     for text in config.constraints:
         try:
-            found.append(Constraint.of(text))
+            found.append(Constraint.parse(text))
         except ValueError:
             form = f"METRIC, one of {', '.join(RELATIONS)}, and a number"
             faults.append(f'--constraint {text}: give {form}, in quotes: "params_m<=5"')

@@ -9,9 +9,6 @@ from typing import Any
 
 import ray
 
-from sweeps.cluster import broadcast
-from sweeps.cluster.nodes import Node
-from sweeps.cluster.session import Cluster
 from sweeps.common.cli.progress import Bar
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
@@ -20,6 +17,9 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_cluster.session import Cluster
 from sweeps.storage import folder_reader
 from sweeps.storage.data_source import READER, PreparedData, cluster_data, local_data
 from sweeps.training.data import dataset

@@ -32,25 +32,25 @@ class Preflight(DriverCallback):
     """Has the first process of a run train the first steps of the largest point, and tells what it finds.
 
     Args:
-        driver: of the sweep.
+        context: of the sweep.
         processes: of its trials.
     """
 
-    def __init__(self, driver: RunContext, processes: TrialActors) -> None:
-        self._driver, self._processes = driver, processes
-        is_known = KEY in driver.record.about or driver.record.has_epochs
-        self._point = None if is_known or not driver.config.preflight else _largest_point(driver)
+    def __init__(self, context: RunContext, processes: TrialActors) -> None:
+        self._context, self._processes = context, processes
+        is_known = KEY in context.record.about or context.record.has_epochs
+        self._point = None if is_known or not context.config.preflight else _largest_point(context)
         self._asked: TrialActor | None = None
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Ask the process of the first trial: Tune asks it for an epoch after this."""
-        process, point = self._processes.of(trial), self._point
+        process, point = self._processes.actor_of(trial), self._point
         if process is None or point is None:
             return
         self._point = None
         config = {"trainable": point.trainable, "params": dict(point.params), "fixed": dict(point.fixed)}
-        findings = process.handle.preflight.remote({**config, "seed": self._driver.config.seed})
-        several = len(self._driver.config.trainables) > 1
+        findings = process.handle.preflight.remote({**config, "seed": self._context.config.seed})
+        several = len(self._context.config.trainables) > 1
         process.preflight = Asked(findings, _point_in_words(point.trainable, point.params, several))
         self._asked = process
 
@@ -64,48 +64,48 @@ class Preflight(DriverCallback):
         except ray.exceptions.RayError:  # it raised, and the trial does so, too
             found = []
         process.preflight, process.silent_s, self._asked = None, 0.0, None
-        if not found or not self._driver.end.is_running:
+        if not found or not self._context.end.is_running:
             return
-        last, is_certain = found[-1].end, not self._driver.record.has_epochs and not found[-1].is_last
+        last, is_certain = found[-1].end, not self._context.record.has_epochs and not found[-1].is_last
         if is_certain and isinstance(last, Failed):
             if not last.is_user_error:
-                self._driver.say(last.traceback.rstrip())
-            on = f" on {found[-1].pc}" if self._driver.cluster.membership else ""
-            self._driver.end.stop(Outcome.ERROR, f"preflight{on}: {last.reason}")
+                self._context.say(last.traceback.rstrip())
+            on = f" on {found[-1].pc}" if self._context.cluster.membership else ""
+            self._context.end.stop(Outcome.ERROR, f"preflight{on}: {last.reason}")
             return
-        self._driver.record.note(KEY, [asdict(each) for each in found])
-        for line in lines(self._driver, found):
-            self._driver.say(line)
+        self._context.record.note(KEY, [asdict(each) for each in found])
+        for line in lines(self._context, found):
+            self._context.say(line)
 
 
-def _largest_point(driver: RunContext) -> Point | None:
-    spaces = {model.name: model.space for model in driver.plan.models}
+def _largest_point(context: RunContext) -> Point | None:
+    spaces = {model.name: model.space for model in context.plan.models}
 
     def is_refused(point: Point) -> bool:
         values = {**point.fixed, **point.params}
         is_no_point = refusal(spaces[point.trainable].params_class, values)
-        return bool(is_no_point) or driver.plan.refusal(point) is not None
+        return bool(is_no_point) or context.plan.refusal(point) is not None
 
-    return largest.point(driver.plan.space, driver.config.seed, is_refused)
+    return largest.point(context.plan.space, context.config.seed, is_refused)
 
 
-def lines(driver: RunContext, found: Sequence[Finding]) -> Iterator[str]:
+def lines(context: RunContext, found: Sequence[Finding]) -> Iterator[str]:
     """What was found, and what it says of the sweep."""
-    several, on_pc = len(driver.config.trainables) > 1, driver.cluster.membership is not None
+    several, on_pc = len(context.config.trainables) > 1, context.cluster.membership is not None
     for each in found:
         point = _point_in_words(each.trainable, each.params, several)
         yield f"Preflight   {point}: {_shown(each, on_pc)}"
     slowest = max((each.epoch_s for each in found if each.epoch_s is not None), default=None)
     if slowest is not None:
-        slots = driver.slots(driver.gpus_per_trial)
-        epochs, at_a_time = driver.plan.expected_epochs, min(slots, driver.config.num_trials or slots)
-        whole = _seconds(slowest * max(epochs / at_a_time, driver.config.max_epochs))
+        slots = context.slots(context.gpus_per_trial)
+        epochs, at_a_time = context.plan.expected_epochs, min(slots, context.config.num_trials or slots)
+        whole = _seconds(slowest * max(epochs / at_a_time, context.config.max_epochs))
         yield (
             f"            At that speed the {count(epochs, 'epoch')} of the sweep take about {whole}, "
             f"{count(at_a_time, 'trial')} at a time"
         )
     if largest_bytes := max((each.checkpoint_bytes for each in found), default=0):
-        yield f"            Disk: {disk.describe(driver.plan, largest_bytes)}"
+        yield f"            Disk: {disk.describe(context.plan, largest_bytes)}"
 
 
 def _point_in_words(trainable: str, params: Mapping[str, ParamValue], several: bool) -> str:

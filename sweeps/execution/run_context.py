@@ -11,13 +11,13 @@ from typing import Any
 from ray.tune import Callback, PlacementGroupFactory
 from rich.console import Console
 
-from sweeps.cluster import placement
-from sweeps.cluster.session import Cluster
 from sweeps.common.cli import screen
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery
 from sweeps.execution.run_end import RunEnd
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import placement
+from sweeps.ray_cluster.session import Cluster
 from sweeps.record.constraints import FirstTrials
 from sweeps.record.record import Record
 from sweeps.storage.disk_guard import Disk
@@ -36,7 +36,7 @@ class RunContext:
     console: Console = field(default_factory=screen.console)
 
     @classmethod
-    def of(cls, plan: Plan, record: Record, cluster: Cluster) -> RunContext:
+    def from_plan(cls, plan: Plan, record: Record, cluster: Cluster) -> RunContext:
         """The context of a run that begins now."""
         config = plan.config
         disk = Disk(

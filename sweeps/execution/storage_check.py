@@ -6,13 +6,13 @@ import platform
 import uuid
 from collections.abc import Sequence
 
-from sweeps.cluster import broadcast, placement
-from sweeps.cluster.membership import Membership
-from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
 from sweeps.execution.faults.quarantine import NOTHING_STARTS
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import broadcast, placement
+from sweeps.ray_cluster.membership import Membership
+from sweeps.ray_cluster.nodes import Node
 from sweeps.storage.protocol import Storage, StorageError, new_name
 
 

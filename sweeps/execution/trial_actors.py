@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import ray
 from ray.tune.experiment import Trial
 
-from sweeps.cluster import broadcast, ray_internals
 from sweeps.execution.run_context import DriverCallback
+from sweeps.ray_cluster import broadcast, ray_internals
 from sweeps.trial import leave_request
 
 AGAIN_S = 1.0
@@ -135,7 +135,7 @@ class TrialActors(DriverCallback):
         """All that may be there."""
         return [process for process in self._of.values() if not process.is_gone]
 
-    def of(self, trial: Trial) -> TrialActor | None:
+    def actor_of(self, trial: Trial) -> TrialActor | None:
         """The process that trains a trial."""
         return self._of.get(ray_internals.actor_of(trial))
 
@@ -152,12 +152,12 @@ class TrialActors(DriverCallback):
 
     def node_of(self, trial: Trial) -> str:
         """Ray's id of the PC that a trial trains on; "" while that is not known."""
-        process = self.of(trial)
+        process = self.actor_of(trial)
         return process.node if process is not None and process.locate() else ""
 
     def nodes_of(self, trial: Trial) -> frozenset[str]:
         """The same of all its workers."""
-        process = self.of(trial)
+        process = self.actor_of(trial)
         return process.nodes if process is not None and process.locate() else frozenset()
 
     def training(self) -> list[TrialActor]:

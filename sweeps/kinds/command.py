@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import machine_folders, param_types, project, ray_auth
+from sweeps.common import local_dirs, param_types, project, ray_auth
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
@@ -108,7 +108,7 @@ class Command:
         _refuse_types(trainable, own)
         for recipe in recipes:
             _refuse_other(recipe, trainable)
-        machine_folders.use_machine(values)
+        local_dirs.use_machine(values)
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
         settings = argparse.Namespace(**{**self._fit_settings(recipes), **vars(values)})
         return Typed(trainable, settings, typed | own, of_files)

@@ -26,7 +26,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch import Trainer, seed_everything
 from omegaconf import OmegaConf, errors, open_dict, read_write
 
-from sweeps.common import machine_folders
+from sweeps.common import local_dirs
 from sweeps.common.errors import causes, first_line, innermost, reason_of
 
 SEED = "PL_GLOBAL_SEED"
@@ -193,7 +193,7 @@ def set_hydra_config(folder: str) -> None:
     Args:
         folder: in which the command was typed.
     """
-    output = machine_folders.cache_dir() / "hydra"
+    output = local_dirs.cache_dir() / "hydra"
     output.mkdir(parents=True, exist_ok=True)
     GlobalHydra.instance().clear()
     with hydra.initialize(config_path=None, version_base=None):

@@ -9,9 +9,9 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from sweeps.cluster import ray_environment
 from sweeps.common.cli.dispatch import dispatch
 from sweeps.pcs import flags
+from sweeps.ray_cluster import ray_environment
 
 COMMANDS = {
     "check": "find faults on each PC over SSH: reach, versions, GPU, disk, memory, clock, ports",

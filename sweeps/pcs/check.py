@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.cluster import environment
 from sweeps.common.cli import screen
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count, size
 from sweeps.pcs import ssh
 from sweeps.pcs.cluster_file import PYTHON, ClusterFile
+from sweeps.ray_cluster import environment
 
 PARTS = ("reach", "packages", "gpu", "disk", "memory", "clock", "ports", "storage")
 """Columns of the table."""

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psutil
 
-from sweeps.cluster import broadcast, nodes, ray_internals
-from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration
 from sweeps.common.yaml_values import nearest
 from sweeps.pcs import back, status
+from sweeps.ray_cluster import broadcast, nodes, ray_internals
+from sweeps.ray_cluster.nodes import Node
 
 GRACE_S = 15.0
 """After the deadline, at which a sweep ends what still trains on the PC."""

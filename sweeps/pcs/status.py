@@ -20,12 +20,12 @@ from ray.util.state.exception import RayStateApiException
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.cluster import nodes
-from sweeps.cluster.nodes import Node
 from sweeps.common import ray_connection
 from sweeps.common.cli import screen
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
+from sweeps.ray_cluster import nodes
+from sweeps.ray_cluster.nodes import Node
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 

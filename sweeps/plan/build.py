@@ -8,7 +8,6 @@ import shutil
 import time
 from pathlib import Path
 
-from sweeps.cluster import placement, session
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
@@ -20,6 +19,7 @@ from sweeps.plan import models as plan_models
 from sweeps.plan import parents
 from sweeps.plan.folder import taken
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import placement, session
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
 from sweeps.space.point import Point, Space

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 
-from sweeps.cluster import placement, session
 from sweeps.common.formatting import count, pairs, shown_path
 from sweeps.common.param_types import shown
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import disk
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import placement, session
 from sweeps.space.point import Point
 from sweeps.storage import datasets
 

@@ -6,9 +6,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.cluster import placement, session
 from sweeps.common.formatting import bytes_of, count, size
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import placement, session
 from sweeps.training import checkpoint_store
 
 

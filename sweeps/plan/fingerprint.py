@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.cluster import environment
 from sweeps.common.formatting import count, short
 from sweeps.config import plugins
 from sweeps.config.sweep_config import COMMAND_ONLY, SweepConfig, flag
 from sweeps.kinds import source_files
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import environment
 from sweeps.record.sweep_info import Identity
 from sweeps.storage import datasets
 

@@ -95,7 +95,7 @@ def objectives(config: SweepConfig, models: Sequence[Model]) -> Objectives:
         UserError: METRIC or MODE differs between models, or --metric was given without --mode.
     """
     if len(config.metrics) > 1:
-        return Objectives.of(config.metrics)
+        return Objectives.parse(config.metrics)
     return Objectives((_only_one(config, models),))
 
 

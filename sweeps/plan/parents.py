@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.cluster import placement, session
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, shown_path
 from sweeps.common.objective import split
@@ -20,6 +19,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.fingerprint import score_changes
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Lineage, Plan
+from sweeps.ray_cluster import placement, session
 from sweeps.record import status as record_status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record

@@ -166,7 +166,9 @@ class RankedTrials:
         """Trial and seed of each rerun that has not begun, seed by seed: a confirmation that is cut short has
         rerun all of the top about equally often."""
         top, each = self.wanted_reruns()
-        begun = {(number, rerun.seed) for number in self.reruns.numbers for rerun in self.reruns.of(number)}
+        begun = {
+            (number, rerun.seed) for number in self.reruns.numbers for rerun in self.reruns.confirming(number)
+        }
         return [(number, seed) for seed in each for number in top if (number, seed) not in begun]
 
     @property

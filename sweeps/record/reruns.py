@@ -59,7 +59,7 @@ class Reruns:
         assert rerun.confirms is not None
         self._of.setdefault(rerun.confirms, []).append(rerun)
 
-    def of(self, number: int) -> Sequence[TrialRow]:
+    def confirming(self, number: int) -> Sequence[TrialRow]:
         """The reruns of a trial, without cancelled ones."""
         return [rerun for rerun in self._of.get(number, ()) if rerun.status != "pruned"]
 
@@ -92,7 +92,7 @@ class Reruns:
         return [trial.number for place, trial in enumerate(scored) if place in first]
 
     def _ended(self, number: int) -> list[TrialRow]:
-        return [rerun for rerun in self.of(number) if rerun.status != "unfinished"]
+        return [rerun for rerun in self.confirming(number) if rerun.status != "unfinished"]
 
     def _confirmed(self, number: int) -> Confirmed:
         ended = self._ended(number)

@@ -245,8 +245,8 @@ def _objectives(about: Mapping[str, Any]) -> Objectives:
     """`metric` and `mode` are those of the first one."""
     constraints = about.get("constraints", ())
     if several := about.get("objectives"):
-        return Objectives.of(several, None, constraints)
-    return Objectives.of([about.get("metric", "score")], about["mode"], constraints)
+        return Objectives.parse(several, None, constraints)
+    return Objectives.parse([about.get("metric", "score")], about["mode"], constraints)
 
 
 def _of(content: Mapping[str, Any], kind: Any) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Feasibility:
         both = zip(self._known.trials, self._known.points, strict=True)
         fits = [(index, _fits(trial)) for index, (trial, point) in enumerate(both) if point is not None]
         known = [(index, fit) for index, fit in fits if fit is not None]
-        return self._growing.of(known) if len({fit for _, fit in known}) == 2 else None
+        return self._growing.fit(known) if len({fit for _, fit in known}) == 2 else None
 
     def _data(self, known: Sequence[tuple[int, bool]]) -> tuple[Array, Array, Array]:
         """Inputs, and 0 or 1 twice: infeasible trials stay known among many that fit."""

@@ -113,7 +113,7 @@ class RefittedGaussianProcess(Generic[Known]):
         self._fitted_to: Sequence[Known] = ()
         self._hyperparameters = np.empty(0)
 
-    def of(self, known: Sequence[Known]) -> GaussianProcess:
+    def fit(self, known: Sequence[Known]) -> GaussianProcess:
         """Of all results, with hyperparameters that were fitted to the first ones, at most a few less."""
         count = self._least
         while (larger := math.ceil(count * REFIT_FACTOR)) <= len(known):

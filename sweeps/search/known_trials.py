@@ -61,7 +61,7 @@ class KnownTrials:
     @cached_property
     def encoding(self) -> Encoding:
         """Of the space."""
-        return Encoding.of(self._space)
+        return Encoding.from_space(self._space)
 
     def fidelity(self, epochs: Sequence[int], least_trials: int) -> int | None:
         """The highest of these epochs that so many trials have reached; None while there is none."""

@@ -81,7 +81,7 @@ class PruningMethod(ABC):
         )
 
     @classmethod
-    def of(cls, config: SweepConfig, record: Record) -> Self:
+    def for_record(cls, config: SweepConfig, record: Record) -> Self:
         """The only one of a record: all ask the same."""
         key = cls, config.max_epochs, config.grace_epochs, config.reduction_factor
         if key not in record.pruning:
@@ -92,17 +92,17 @@ class PruningMethod(ABC):
     @classmethod
     def build(cls, config: SweepConfig, record: Record) -> TrialScheduler:
         """The scheduler for Tune."""
-        return RecordScheduler(cls.of(config, record))
+        return RecordScheduler(cls.for_record(config, record))
 
     @classmethod
     def ends_at(cls, config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
         """Whether a trial was stopped at this epoch, the last that it reported."""
-        return cls.of(config, record).decide(number, epoch) == "STOP"
+        return cls.for_record(config, record).decide(number, epoch) == "STOP"
 
     @classmethod
     def waits_at(cls, config: SweepConfig, record: Record, number: int, epoch: int) -> bool:
         """Whether a trial is paused at this epoch, the last that it reported."""
-        return cls.PAUSES and cls.of(config, record).decide(number, epoch) == "PAUSE"
+        return cls.PAUSES and cls.for_record(config, record).decide(number, epoch) == "PAUSE"
 
 
 class RecordScheduler(FIFOScheduler):

@@ -54,7 +54,7 @@ class Searcher(SearchMethod):
 
     def propose(self, number: int) -> Iterator[Point]:
         assert isinstance(self.space, FlatSpace), "the plan refuses other spaces by TAKES"
-        translation = Translation.of(self.space.domains)
+        translation = Translation.from_domains(self.space.domains)
         epochs = [*rungs(self.config), self.config.max_epochs]
         if (fidelity := self.known.fidelity(epochs, translation.enough)) is not None:
             seed, results = self.model_seed(number) // 2, results_at(self.record, fidelity)
@@ -86,7 +86,7 @@ class Translation:
     """Of each hyperparameter that varies, in units of its range."""
 
     @classmethod
-    def of(cls, domains: Mapping[str, Domain]) -> Translation:
+    def from_domains(cls, domains: Mapping[str, Domain]) -> Translation:
         varying = tuple(name for name, domain in domains.items() if domain.size() > 1)
         return cls(domains, varying, {name: _least_bandwidth(domains[name]) for name in varying})
 

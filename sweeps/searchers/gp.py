@@ -90,7 +90,7 @@ class Searcher(SearchMethod):
         if not untried:
             return candidates[:0]
         candidates = np.array(untried)
-        mean, deviation = self._growing.of(results).predict(
+        mean, deviation = self._growing.fit(results).predict(
             self._inputs(candidates, np.ones(len(candidates)))
         )
         return candidates[np.argsort(-(mean + CONFIDENCE * deviation), kind="stable")]

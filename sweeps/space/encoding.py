@@ -102,7 +102,7 @@ class Encoding:
     axes: Mapping[str, Axis]
 
     @classmethod
-    def of(cls, space: Space) -> Encoding:
+    def from_space(cls, space: Space) -> Encoding:
         """Of a flat space from one point; of a conditional one from samples."""
         found: dict[str, list[BaseDistribution]] = {}
         for number in range(FIRST_SAMPLES if space.is_conditional else 1):

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import ray
 
-from sweeps.cluster import broadcast
 from sweeps.common.errors import PCUnfit
 from sweeps.common.formatting import duration, size
+from sweeps.ray_cluster import broadcast
 from sweeps.storage import folder_copy, folder_reader
 from sweeps.storage.folder_copy import Original
 from sweeps.training.data import dataset, shards
@@ -110,5 +110,5 @@ def cluster_data(data_set: DataSet, *, is_copied: bool) -> PreparedData:
     """
     sha256s = {shard.file: shard.sha256 for shard in Manifest.read(data_set.folder).shards}
     remedy = ". `sweeps prepare NAME --check` on that PC prints how to repair it"
-    original = Original.of(data_set.folder, sha256s, shards.MANIFEST, remedy)
+    original = Original.from_folder(data_set.folder, sha256s, shards.MANIFEST, remedy)
     return PreparedData(original, platform.node(), is_copied)

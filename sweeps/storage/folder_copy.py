@@ -50,7 +50,7 @@ class File:
     sha256: str
 
     @classmethod
-    def of(cls, folder: Path, name: str, sha256: str) -> File:
+    def from_path(cls, folder: Path, name: str, sha256: str) -> File:
         """A file of this PC."""
         found = (folder / name).stat()
         return cls(name, found.st_size, found.st_mtime_ns, sha256)
@@ -75,7 +75,9 @@ class Original:
     """What to do where a file is damaged: the end of a sentence."""
 
     @classmethod
-    def of(cls, folder: Path, sha256s: Mapping[str, str], manifest: str, remedy: str = "") -> Original:
+    def from_folder(
+        cls, folder: Path, sha256s: Mapping[str, str], manifest: str, remedy: str = ""
+    ) -> Original:
         """A folder of this PC.
 
         Args:
@@ -85,7 +87,7 @@ class Original:
             remedy: see above.
         """
         digests = {**sha256s, manifest: atomic_io.sha256_of(folder / manifest)}
-        return cls(str(folder), tuple(File.of(folder, *each) for each in digests.items()), remedy)
+        return cls(str(folder), tuple(File.from_path(folder, *each) for each in digests.items()), remedy)
 
     @property
     def size_bytes(self) -> int:

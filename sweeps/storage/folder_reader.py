@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import ray
 
-from sweeps.cluster import broadcast
 from sweeps.common.errors import PCUnfit
+from sweeps.ray_cluster import broadcast
 from sweeps.storage.folder_copy import Fetch, File
 
 PIECE_BYTES = 8 * 2**20

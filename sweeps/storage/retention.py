@@ -79,7 +79,7 @@ def best_rerun(record: Record, storage: Storage, number: int, kept: Collection[i
     objective = record.objective
     scores = {
         rerun.number: score
-        for rerun in record.reruns.of(number)
+        for rerun in record.reruns.confirming(number)
         if rerun.status == "finished" and (score := rerun.best_score(objective)) is not None
     }
     best_first = sorted(scores, key=lambda rerun: -objective.sign * scores[rerun])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sweeps.common.atomic_io import atomic_write as atomic_write
     from sweeps.common.errors import CannotTrain as CannotTrain
-    from sweeps.common.machine_folders import cache_dir as cache_dir
-    from sweeps.common.machine_folders import data_dir as data_dir
+    from sweeps.common.local_dirs import cache_dir as cache_dir
+    from sweeps.common.local_dirs import data_dir as data_dir
     from sweeps.training.data.datamodule import Columns as Columns
     from sweeps.training.data.datamodule import ParquetDataModule as ParquetDataModule
     from sweeps.training.data.datamodule import read_ahead as read_ahead
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "atomic_write": "sweeps.common.atomic_io",
-    "cache_dir": "sweeps.common.machine_folders",
+    "cache_dir": "sweeps.common.local_dirs",
     "CannotTrain": "sweeps.common.errors",
     "Columns": "sweeps.training.data.datamodule",
     "ParquetDataModule": "sweeps.training.data.datamodule",
     "Rows": "sweeps.training.data.shards",
-    "data_dir": "sweeps.common.machine_folders",
+    "data_dir": "sweeps.common.local_dirs",
     "read_ahead": "sweeps.training.data.datamodule",
     "seed_of_run": "sweeps.training.data.datamodule",
 }

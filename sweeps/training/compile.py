@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain
-from sweeps.common.machine_folders import cache_dir
+from sweeps.common.local_dirs import cache_dir
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 COMPILED = "compiled"

@@ -223,7 +223,7 @@ class EpochEnd(Checkpoint):
         name, names = self._fit.config.objective.metric, {*self._fit.static_metrics, *logged, *by_logger}
         if name not in names:
             why = self._why_not_validated(trainer, pl_module)
-            raise MetricNotLogged.of(name, names, trainer.current_epoch + 1, why)
+            raise MetricNotLogged.from_logged(name, names, trainer.current_epoch + 1, why)
         averaged = strategy.mean_over_workers(trainer, logged)
         metrics = {**self._fit.static_metrics, **by_logger, **averaged}
         self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
@@ -231,7 +231,7 @@ class EpochEnd(Checkpoint):
         seconds, costs = self._fit.meter.end()
         seconds += self._seconds_before
         notice = "; ".join(filter(None, [*self._fit.new_notices(), self._growth.note(costs)]))
-        epoch = Report.of(trainer.current_epoch + 1, name, metrics, seconds, costs, notice)
+        epoch = Report.from_metrics(trainer.current_epoch + 1, name, metrics, seconds, costs, notice)
         # A callback may have added epochs to those that are asked for.
         if not self._on_epoch(epoch) or epoch.epoch >= self._fit.config.max_epochs:
             trainer.should_stop = True

@@ -143,7 +143,7 @@ class Fit:
         """The checkpoint's last epoch as it was reported, without its time."""
         if not self.first_epoch:
             return None
-        return Report.of(self.first_epoch, self.config.objective.metric, self.last_metrics)
+        return Report.from_metrics(self.first_epoch, self.config.objective.metric, self.last_metrics)
 
     @property
     def why_no_test(self) -> str:

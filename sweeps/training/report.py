@@ -31,7 +31,7 @@ class Report:
     """A warning for the user; mostly empty."""
 
     @classmethod
-    def of(
+    def from_metrics(
         cls,
         epoch: int,
         metric: str,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
-from sweeps.cluster import broadcast
 from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
 from sweeps.common.formatting import count
 from sweeps.common.yaml_values import ParamValue
+from sweeps.ray_cluster import broadcast
 from sweeps.training.report import REPORT, Report
 
 if TYPE_CHECKING:

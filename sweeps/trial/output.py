@@ -16,7 +16,7 @@ from typing import NoReturn
 import ray
 from ray.exceptions import RayError
 
-from sweeps.cluster import broadcast
+from sweeps.ray_cluster import broadcast
 from sweeps.storage import scratch
 
 MOST_BYTES = 64 * 1024

@@ -255,7 +255,7 @@ class TrialRunner:
         found = {self._job.fit.objective.metric: report.score}
         for name in self._job.other_metrics:
             if name not in report.metrics:
-                raise MetricNotLogged.of(name, report.metrics, report.epoch)
+                raise MetricNotLogged.from_logged(name, report.metrics, report.epoch)
             found[name] = report.metrics[name]
         return found
 

@@ -192,7 +192,7 @@ def original_of(checkpoint: Path) -> Original:
     """A checkpoint of this PC, to be copied to other PCs."""
     files = json.loads((checkpoint / checkpoint_store.MANIFEST).read_text())["files"]
     checksums = {name: sha256 for name, (_, sha256) in files.items()}
-    return Original.of(checkpoint, checksums, checkpoint_store.MANIFEST)
+    return Original.from_folder(checkpoint, checksums, checkpoint_store.MANIFEST)
 
 
 class Folders:
@@ -251,4 +251,6 @@ class Folders:
 def files_of(folder: Path) -> list[File]:
     """The files of a folder of this PC, with their checksums, to be copied to another PC."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [File.of(folder, str(path.relative_to(folder)), atomic_io.sha256_of(path)) for path in paths]
+    return [
+        File.from_path(folder, str(path.relative_to(folder)), atomic_io.sha256_of(path)) for path in paths
+    ]

@@ -27,8 +27,8 @@ import ray
 from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from sweeps.cluster import broadcast
 from sweeps.common.errors import first_line
+from sweeps.ray_cluster import broadcast
 from sweeps.storage import folder_copy, folder_reader
 from sweeps.storage.folder_copy import File
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment, is_lost_connection

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import ray
 
-from sweeps.cluster import gpus, nodes
-from sweeps.cluster.gpus import GpuCheck
-from sweeps.cluster.nodes import Node
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import storage_check
 from sweeps.plan.build import make_plan
+from sweeps.ray_cluster import gpus, nodes
+from sweeps.ray_cluster.gpus import GpuCheck
+from sweeps.ray_cluster.nodes import Node
 
 LEFT = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 8, "GPU": 1})
 """Ray does not have it any more."""
@@ -42,7 +42,9 @@ def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> Non
 
 
 def test_it_needs_no_storage(there: list[Node], tmp_path: Path) -> None:
-    plan = make_plan(SweepConfig.of(name="mine", trainable="digits_mlp", results_dir=str(tmp_path)))
+    plan = make_plan(
+        SweepConfig.from_settings(name="mine", trainable="digits_mlp", results_dir=str(tmp_path))
+    )
     plan.storage.make()
     storage_check.on_every_pc(plan, there)
     assert not list(plan.folder.iterdir())

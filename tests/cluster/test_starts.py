@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from sweeps.cluster import broadcast
+from sweeps.ray_cluster import broadcast
 from tests.support.killing import check_whole
 from tests.support.lab import PC, wait_until
 from tests.support.sweep_on_pcs import EACH_EPOCH, Sweep

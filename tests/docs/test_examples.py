@@ -10,13 +10,13 @@ import pytest
 
 from sweeps import prepare
 from sweeps.analysis import comparison, sweep
-from sweeps.cluster import environment
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
 from sweeps.pcs import check, drain, flags
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
+from sweeps.ray_cluster import environment
 from sweeps.space.domain import Form
 from sweeps.training.data import ray_pipeline
 from tests.docs import examples

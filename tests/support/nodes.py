@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sweeps.cluster.nodes import HEAD, Node
+from sweeps.ray_cluster.nodes import HEAD, Node
 
 
 def node(number: int, is_head: bool = False, **more: Any) -> Node:

@@ -34,7 +34,7 @@ def searched(results_dir: Path, name: str, score: Score, **settings: Any) -> Swe
     """
     asked: dict[str, Any] = {"trainable": "digits_mlp", "searcher": "random", "scheduler": "asha"}
     asked |= {"max_epochs": 9, "name": name, "results_dir": str(results_dir), **settings}
-    return carried_out(make_plan(SweepConfig.of(**asked)), score)
+    return carried_out(make_plan(SweepConfig.from_settings(**asked)), score)
 
 
 def carried_out(plan: Plan, score: Score, trials: int | None = None, gpu: str | None = None) -> Sweep:

@@ -17,7 +17,7 @@ GRIDS = ["tests.faulty.slopes_grid", "tests.faulty.small_grid"]
 
 
 def config(folder: Path, **changes: Any) -> SweepConfig:
-    base = SweepConfig.of(
+    base = SweepConfig.from_settings(
         name="s",
         trainable=TOYS,
         search_space=SPACES,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from sweeps.common.machine_folders import DATA_DIR_VARIABLE
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report

@@ -55,7 +55,9 @@ def checked(space: str) -> OneSpace:
     """A space, checked as the plan checks it."""
     name, searcher = trainable_of(space), searcher_of(space)
     small_params(registry.find(name))  # a plan needs the data
-    config = SweepConfig.of(trainable=name, search_space=space, searcher=searcher, gpus_per_trial=0)
+    config = SweepConfig.from_settings(
+        trainable=name, search_space=space, searcher=searcher, gpus_per_trial=0
+    )
     return make_plan(config.changed(results_dir="/tmp", min_free_gb=0.0)).models[0].space
 
 

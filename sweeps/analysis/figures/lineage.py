@@ -30,7 +30,9 @@ def seeds(sweep: Sweep) -> go.Figure:
         why = "No rerun has ended well." if record.reruns.numbers else "No trial was rerun with another seed."
         return style.blank(title, why)
     names = {trial.number: f"trial {trial.number}" for trial in shown}
-    reruns = [rerun for number in names for rerun in record.reruns.of(number) if rerun.status == "finished"]
+    reruns = [
+        rerun for number in names for rerun in record.reruns.confirming(number) if rerun.status == "finished"
+    ]
     ring = {"color": style.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}}
     points = go.Scatter(
         x=[names[rerun.confirms] for rerun in reruns if rerun.confirms is not None],

@@ -104,7 +104,7 @@ def front(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
 def _on_test(record: Record, best: TrialRow) -> str:
     """What the weights of the best trial, or of one of its reruns, scored on the test rows."""
     test = record.info.test
-    reruns = {rerun.number: rerun for rerun in record.reruns.of(best.number)}
+    reruns = {rerun.number: rerun for rerun in record.reruns.confirming(best.number)}
     if test is None or (test.run != best.number and test.run not in reruns):
         return ""
     run, scores = test.run, ", ".join(f"{name} {short(score)}" for name, score in test.scores.items())

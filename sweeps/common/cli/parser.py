@@ -18,7 +18,7 @@ from typing import Any, NoReturn, get_origin
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
-from sweeps.common.machine_folders import DATA_DIR_VARIABLE, OF_THE_MACHINE, PREPARED_DIR_VARIABLE
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE, OF_THE_MACHINE, PREPARED_DIR_VARIABLE
 from sweeps.common.param_types import WORDS, literals, members
 from sweeps.common.settings import Setting, flag, grouped
 from sweeps.common.yaml_values import hyperparameter, nearest

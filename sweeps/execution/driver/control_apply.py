@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.cluster import placement
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, duration, moment
@@ -18,6 +17,7 @@ from sweeps.config.next_commands import control_command, resume_command
 from sweeps.config.sweep_config import to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.execution.run_context import RunContext
+from sweeps.ray_cluster import placement
 from sweeps.record import status
 from sweeps.record.sweep_info import Outcome
 from sweeps.space.user_points import user_point
@@ -28,18 +28,18 @@ Done = tuple[str, Mapping[str, Any]]
 """What is answered, and the point of a `try`."""
 
 
-def carry_out(driver: RunContext, order: Command) -> Done:
+def carry_out(context: RunContext, order: Command) -> Done:
     """Carry out a command.
 
     Raises:
         UserError: why that is impossible; nothing has changed then.
         OSError: the settings can't be written.
     """
-    return _ORDERS[order.name](driver, order)
+    return _ORDERS[order.name](context, order)
 
 
-def _stop(driver: RunContext, order: Command) -> Done:
-    record, number = driver.record, order.trial
+def _stop(context: RunContext, order: Command) -> Done:
+    record, number = context.record, order.trial
     live = [trial.number for trial in record.live if trial.confirms is None]
     listed = ", ".join(map(str, live[:MOST_LISTED])) + (", ..." if len(live) > MOST_LISTED else "")
     there = f"Trials that have not ended: {listed or 'none'}"
@@ -58,16 +58,16 @@ def _stop(driver: RunContext, order: Command) -> Done:
     if record.is_to_stop(number):
         raise UserError(f"stop {number}: trial {number} is being stopped")
     when = "at its next step, or at the end of its epoch where its data can't be left inside one"
-    when += f", and after {duration(driver.config.stop_grace)} (--stop-grace) in any case"
+    when += f", and after {duration(context.config.stop_grace)} (--stop-grace) in any case"
     if record.info.paused_at is not None or trial.is_paused:
         when = "now"
     return f"Trial {number} stops {when}. Its scores so far count, and it is not tried again.", {}
 
 
-def _try(driver: RunContext, order: Command) -> Done:
-    record = driver.record
-    _refuse_in_confirmation(driver, "try")
-    point = user_point(driver.plan.space, order.values)
+def _try(context: RunContext, order: Command) -> Done:
+    record = context.record
+    _refuse_in_confirmation(context, "try")
+    point = user_point(context.plan.space, order.values)
     for trial in record.searched:
         if trial.point.key == point.key:
             raise UserError(f"try: trial {trial.number} has these hyperparameters; it is {trial.status}")
@@ -83,17 +83,17 @@ def _try(driver: RunContext, order: Command) -> Done:
     return f"{text}.", vars(point)
 
 
-def _set(driver: RunContext, order: Command) -> Done:
-    texts = [_CHECKS[name](driver, value) for name, value in order.values.items()]
-    apply(driver, order.values)
+def _set(context: RunContext, order: Command) -> Done:
+    texts = [_CHECKS[name](context, value) for name, value in order.values.items()]
+    apply(context, order.values)
     return " ".join(texts), {}
 
 
-def _pause(driver: RunContext, order: Command) -> Done:
-    if (paused_at := driver.record.info.paused_at) is not None:
+def _pause(context: RunContext, order: Command) -> Done:
+    if (paused_at := context.record.info.paused_at) is not None:
         raise UserError(f"pause: the sweep has been paused {moment(paused_at)}")
-    driver.end.stop(Outcome.PAUSED)
-    again = control_command(driver.plan.folder, "go")
+    context.end.stop(Outcome.PAUSED)
+    again = control_command(context.plan.folder, "go")
     return (
         "The trials leave at their next step, or at the end of their epoch where their data can't be left "
         f"inside one; then their processes end. To continue: {again}",
@@ -101,17 +101,17 @@ def _pause(driver: RunContext, order: Command) -> Done:
     )
 
 
-def _go(driver: RunContext, order: Command) -> Done:
-    if driver.record.info.paused_at is None:
+def _go(context: RunContext, order: Command) -> Done:
+    if context.record.info.paused_at is None:
         raise UserError("go: the sweep is not paused")
-    driver.end.outcome, driver.record.is_held = Outcome.RUNNING, False
-    unfinished = status.unfinished(driver.record)
+    context.end.outcome, context.record.is_held = Outcome.RUNNING, False
+    unfinished = status.unfinished(context.record)
     return f"The sweep continues where it was left, with {count(unfinished, 'unfinished trial')}.", {}
 
 
-def _finish(driver: RunContext, order: Command) -> Done:
-    record = driver.record
-    _refuse_in_confirmation(driver, "finish")
+def _finish(context: RunContext, order: Command) -> Done:
+    record = context.record
+    _refuse_in_confirmation(context, "finish")
     if not (begun := len(record.searched)):
         raise UserError("finish: no trial has begun; Ctrl-C ends the sweep")
     if status.is_finishing(record):
@@ -119,12 +119,12 @@ def _finish(driver: RunContext, order: Command) -> Done:
     texts = [f"No new trial begins; the unfinished ones ({status.unfinished(record)}) end as usual"]
     if dropped := len(record.points_to_try()):
         texts.append(f"; the chosen ones that had not begun ({dropped}) are given up")
-    if driver.config.confirm:
+    if context.config.confirm:
         texts.append("; then the best trials are confirmed")
     texts.append("; then the sweep ends with its report.")
     if record.info.paused_at is not None:
         texts.append(" It is paused: give go, too.")
-    apply(driver, {"num_trials": begun})
+    apply(context, {"num_trials": begun})
     return "".join(texts), {}
 
 
@@ -138,21 +138,21 @@ _ORDERS: dict[str, Callable[[RunContext, Command], Done]] = {
 }
 
 
-def apply(driver: RunContext, settings: Mapping[str, Any]) -> None:
+def apply(context: RunContext, settings: Mapping[str, Any]) -> None:
     """Change settings of the sweep, in its folder too: a resume finds them there."""
-    record, plan = driver.record, driver.plan.changed(**settings)
+    record, plan = context.record, context.plan.changed(**settings)
     atomic_io.write(plan.folder / SWEEP_FILE, to_yaml(plan.config))
     with record.together():
         if "num_trials" in settings:
             record.plan_trials(settings["num_trials"])
         before = record.info.identity
         record.note("identity", {**before, "settings": {**before["settings"], **settings}})
-    driver.plan, driver.end.time_budget_hours = plan, plan.config.time_budget_hours
+    context.plan, context.end.time_budget_hours = plan, plan.config.time_budget_hours
 
 
-def _check_num_trials(driver: RunContext, most: int) -> str:
-    _refuse_in_confirmation(driver, "set num-trials")
-    record, points = driver.record, driver.plan.space.size()
+def _check_num_trials(context: RunContext, most: int) -> str:
+    _refuse_in_confirmation(context, "set num-trials")
+    record, points = context.record, context.plan.space.size()
     begun, tries = len(record.searched), len(record.points_to_try())
     if most > points:
         there = f"{points:,.0f}"
@@ -167,20 +167,20 @@ def _check_num_trials(driver: RunContext, most: int) -> str:
     return f"{count(most, 'trial')} in all: {most - begun:,} are still to begin.{withdrawn}"
 
 
-def _check_max_concurrent(driver: RunContext, most: int | None) -> str:
+def _check_max_concurrent(context: RunContext, most: int | None) -> str:
     if most is None:
         return "As many trials at a time as the resources allow."
-    membership = driver.cluster.membership
-    pcs = membership.pcs if membership else driver.cluster.pcs
-    fitting = placement.most(driver.config.changed(max_concurrent=None), pcs, driver.gpus_per_trial)
+    membership = context.cluster.membership
+    pcs = membership.pcs if membership else context.cluster.pcs
+    fitting = placement.most(context.config.changed(max_concurrent=None), pcs, context.gpus_per_trial)
     text = f"At most {count(most, 'trial')} at a time"
     if most > fitting:
         text += f"; {fitting} fit on the PCs that are there"
     return f"{text}. Trials that train now go on."
 
 
-def _check_time_budget_hours(driver: RunContext, hours: float | None) -> str:
-    used_s = driver.record.elapsed_s
+def _check_time_budget_hours(context: RunContext, hours: float | None) -> str:
+    used_s = context.record.elapsed_s
     if hours is None:
         return "No time limit."
     if hours * 3600 <= used_s:
@@ -198,9 +198,9 @@ _CHECKS: dict[str, Callable[[RunContext, Any], str]] = {
 }
 
 
-def _refuse_in_confirmation(driver: RunContext, what: str) -> None:
-    if status.is_in_confirmation(driver.record):
+def _refuse_in_confirmation(context: RunContext, what: str) -> None:
+    if status.is_in_confirmation(context.record):
         raise UserError(
             f"{what}: the search has ended, and its best trials are being confirmed. Afterwards, add trials "
-            f"by {resume_command(driver.plan.folder, '--num-trials', 'N')}"
+            f"by {resume_command(context.plan.folder, '--num-trials', 'N')}"
         )

@@ -45,12 +45,12 @@ class Sharing(DriverCallback):
         processes: of its trials.
     """
 
-    def __init__(self, driver: RunContext, processes: TrialActors) -> None:
-        self._driver, self._processes, record = driver, processes, driver.record
-        self._card_bytes = driver.cluster.card_bytes
-        gpus = sum(pc.gpus for pc in driver.cluster.pcs)
-        self._first = min(gpus, driver.config.num_trials or gpus)
-        self._resources = functools.cache(driver.resources)
+    def __init__(self, context: RunContext, processes: TrialActors) -> None:
+        self._context, self._processes, record = context, processes, context.record
+        self._card_bytes = context.cluster.card_bytes
+        gpus = sum(pc.gpus for pc in context.cluster.pcs)
+        self._first = min(gpus, context.config.num_trials or gpus)
+        self._resources = functools.cache(context.resources)
         self._peaks_gb: dict[int, float] = {}
         """The most memory that each trial took so far."""
         self._given: dict[int, float] = {}
@@ -88,14 +88,14 @@ class Sharing(DriverCallback):
         self.trials_per_gpu = now
         fitting_gb = max((peak for peak in self._peaks_gb.values() if self._fit(peak) >= now), default=0.0)
         others = max(self._peaks_gb.values()) > fitting_gb
-        self._driver.say(
+        self._context.say(
             f"trials took up to {size(fitting_gb * GB)} of the {size(self._card_bytes)} free on a GPU: "
             f"{count(now, 'trial')} on each from now on{', larger ones alone' if others else ''}"
         )
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Ask trials with another part of a GPU than they need to leave their runs, and so their places."""
-        if self._driver.end.is_running:
+        if self._context.end.is_running:
             self._processes.ask_to_leave(filter(self._is_to_move, self._processes.training()))
 
     def is_to_requeue(self, trial: Trial) -> bool:
@@ -105,8 +105,8 @@ class Sharing(DriverCallback):
         if not isinstance(end, OutOfMemory) or self._given[number] == 1:
             return False
         self._alone.add(number)
-        self._driver.say(f"Trial {number}: {ALONE}")
-        self._driver.record.notice(number, ALONE)
+        self._context.say(f"Trial {number}: {ALONE}")
+        self._context.record.notice(number, ALONE)
         return True
 
     def _is_to_move(self, process: TrialActor) -> bool:
@@ -124,7 +124,7 @@ class Sharing(DriverCallback):
 
     def _fit(self, peak_gb: float) -> int:
         """How many trials with such a peak fit on a GPU."""
-        declared_gb = self._driver.config.gpu_memory_gb_per_trial or 0.0
+        declared_gb = self._context.config.gpu_memory_gb_per_trial or 0.0
         return max(1, int(self._card_bytes / GB / max(HEADROOM * peak_gb + CONTEXT_GB, declared_gb)))
 
     def _best(self) -> int:

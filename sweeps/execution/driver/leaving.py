@@ -26,24 +26,28 @@ class Leaving:
     """
 
     def __init__(
-        self, driver: RunContext, processes: TrialActors, clock: Callable[[], float] = time.monotonic
+        self, context: RunContext, processes: TrialActors, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._driver, self._processes, self._clock = driver, processes, clock
+        self._context, self._processes, self._clock = context, processes, clock
         self._because = Outcome.RUNNING
         self._ends_at = 0.0
 
     def go_on(self) -> bool:
         """Ask the trials in training to leave; whether some still have to. Tune's loop calls it in each turn
         from the stop on."""
-        training, record, outcome = self._processes.training(), self._driver.record, self._driver.end.outcome
+        training, record, outcome = (
+            self._processes.training(),
+            self._context.record,
+            self._context.end.outcome,
+        )
         if not record.is_held or outcome != self._because:
-            grace_s = math.inf if outcome is Outcome.PAUSED else self._driver.config.stop_grace
+            grace_s = math.inf if outcome is Outcome.PAUSED else self._context.config.stop_grace
             self._because, self._ends_at, record.is_held = outcome, self._clock() + grace_s, True
             if outcome is Outcome.LOST:
-                self._driver.say(f"Stopping: {self._driver.end.error}")
+                self._context.say(f"Stopping: {self._context.end.error}")
             if training:
                 at_most = "" if outcome is Outcome.PAUSED else f", for at most {duration(grace_s)}"
-                self._driver.say(f"Saving what {count(len(training), 'trial')} trained{at_most} ...")
+                self._context.say(f"Saving what {count(len(training), 'trial')} trained{at_most} ...")
         if not training or self._clock() >= self._ends_at:
             return False
         self._processes.ask_to_leave(training)

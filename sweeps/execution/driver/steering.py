@@ -50,20 +50,20 @@ class Steering:
 
     def __init__(
         self,
-        driver: RunContext,
+        context: RunContext,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._driver, self._clock, self._sleep = driver, clock, sleep
-        self._inbox = Inbox(driver.plan.folder)
+        self._context, self._clock, self._sleep = context, clock, sleep
+        self._inbox = Inbox(context.plan.folder)
         self._look_next = 0.0
         self._fault = ""
 
     @classmethod
     @contextlib.contextmanager
-    def of(cls, driver: RunContext) -> Iterator[Steering]:
+    def opened(cls, context: RunContext) -> Iterator[Steering]:
         """Take commands for a block; those that come at its end are refused."""
-        steering = cls(driver)
+        steering = cls(context)
         try:
             yield steering
         finally:
@@ -84,26 +84,26 @@ class Steering:
     def is_to_end(self) -> bool:
         """Whether the search must end, once commands are taken up: for a searcher whose points are refused
         one after another, while nothing trains and Tune's loop waits for it."""
-        self._driver.tell_unmet()
+        self._context.tell_unmet()
         self.take_up()
-        return self._driver.end.is_due
+        return self._context.end.is_due
 
     def wait_for_go(self) -> bool:
         """Wait as long as the sweep is paused; whether it may train."""
-        driver, record, end = self._driver, self._driver.record, self._driver.end
+        context, record, end = self._context, self._context.record, self._context.end
         if (paused_at := record.info.paused_at) is not None and end.is_open:
             end.outcome = Outcome.PAUSED
-            again = control_command(driver.plan.folder, "go")
-            driver.say(f"Paused {moment(paused_at)}; the processes of the trials end. To continue: {again}")
+            again = control_command(context.plan.folder, "go")
+            context.say(f"Paused {moment(paused_at)}; the processes of the trials end. To continue: {again}")
             record.stop_clock()
             status_next = self._clock() + STATUS_EVERY_S
             while end.outcome is Outcome.PAUSED:
                 self._sleep(LOOK_EVERY_S / 2)
                 if self.take_up():
-                    run_start.settle(driver.plan, record)  # a trial was stopped, or fewer are to come
-                if not driver.console.is_terminal and self._clock() >= status_next:
+                    run_start.settle(context.plan, record)  # a trial was stopped, or fewer are to come
+                if not context.console.is_terminal and self._clock() >= status_next:
                     status_next = self._clock() + STATUS_EVERY_S
-                    driver.say(f"Paused {moment(paused_at)}{status.how_far(record)}. To continue: {again}")
+                    context.say(f"Paused {moment(paused_at)}{status.how_far(record)}. To continue: {again}")
             record.start_clock()
         record.is_held = False
         return end.is_running
@@ -111,31 +111,31 @@ class Steering:
     def _answer_all(self) -> bool:
         requests, faults = self._inbox.take()
         for fault in faults:
-            self._driver.say(f"A command was ignored: {fault}")
+            self._context.say(f"A command was ignored: {fault}")
         for request in requests:
             self._inbox.answer(request, self._answer(request))
         return bool(requests)
 
     def _answer(self, request: Request) -> Answer:
         """Carry out a command, unless that was done before."""
-        driver, record = self._driver, self._driver.record
+        context, record = self._context, self._context.record
         for done in record.info.steered:
             if done.request == request.name:
                 return Answer(done.answer)
         typed = " ".join(request.words)
         try:
-            if not driver.end.is_open:
+            if not context.end.is_open:
                 again = resume_command(record.folder, *status.flags_of_resume(record))
-                raise UserError(f"the sweep is stopping ({driver.end.outcome}). Resume it: {again}")
+                raise UserError(f"the sweep is stopping ({context.end.outcome}). Resume it: {again}")
             with record.together():
-                text, point = control_apply.carry_out(driver, words.parse(request.words))
+                text, point = control_apply.carry_out(context, words.parse(request.words))
                 record.note_steered(Steered(list(request.words), text, time.time(), request.name, point))
                 record.plan_chosen_points()
         except (UserError, OSError) as error:
             named = "" if str(error).startswith(request.words[0]) else f" {typed}"
-            driver.say(f"Refused{named}: {error}")
+            context.say(f"Refused{named}: {error}")
             return Answer(str(error), is_refused=True)
-        driver.say(f"{typed}: {text}")
+        context.say(f"{typed}: {text}")
         return Answer(text)
 
     def _is_safe(self) -> bool:
@@ -146,16 +146,16 @@ class Steering:
     def _say_once(self, fault: str) -> None:
         if fault != self._fault:
             self._fault = fault
-            self._driver.say(fault)
+            self._context.say(fault)
 
     def _close(self) -> None:
         """Refuse what comes when the trials have ended."""
-        record = self._driver.record
+        record = self._context.record
         more = resume_command(record.folder, "--num-trials", "N")
         ended = f"the trials of this sweep have ended. To add some: {more}"
-        if not self._driver.end.is_running:
+        if not self._context.end.is_running:
             again = resume_command(record.folder, *status.flags_of_resume(record))
-            ended = f"the sweep is ending ({self._driver.end.outcome}). Resume it: {again}"
+            ended = f"the sweep is ending ({self._context.end.outcome}). Resume it: {again}"
         for _ in range(MOST_LOOKS):
             for request in self._inbox.take()[0]:
                 self._inbox.answer(request, Answer(ended, is_refused=True))
@@ -171,15 +171,15 @@ class Steerer(DriverCallback):
     """
 
     def __init__(
-        self, steering: Steering, driver: RunContext, searcher: RecordSearcher, processes: TrialActors
+        self, steering: Steering, context: RunContext, searcher: RecordSearcher, processes: TrialActors
     ) -> None:
-        self._steering, self._driver = steering, driver
+        self._steering, self._context = steering, context
         self._searcher, self._processes = searcher, processes
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Take up commands, and go on with those that take a while."""
         self._steering.take_up()
-        record, plan = self._driver.record, self._driver.plan
+        record, plan = self._context.record, self._context.plan
         if not (to_stop := [number for number in record.info.stopped if record.is_to_stop(number)]):
             return
         asked = [
@@ -189,7 +189,7 @@ class Steerer(DriverCallback):
         ]
         for process in asked:
             if process.leaves_in_s is None:
-                process.leaves_in_s = self._driver.config.stop_grace
+                process.leaves_in_s = self._context.config.stop_grace
         self._processes.ask_to_leave(asked)
         for number in to_stop:
             is_lacking = retention.lacks_weights(plan.config, record, plan.storage, number)
@@ -201,13 +201,13 @@ class Steerer(DriverCallback):
     def _has_caught_up(self, process: TrialActor) -> bool:
         """Whether a process has trained its trial as far as the record has it: after a lost process or a
         resume, some epochs are trained again."""
-        reported = len(self._driver.record.trials[process.trial.config["number"]].epochs)
+        reported = len(self._context.record.trials[process.trial.config["number"]].epochs)
         report = message_of(process.trial.last_result).report
         return (0 if report is None else report.epoch) >= reported
 
     def _end(self, number: int, fault: str) -> None:
         """End a trial that has no process; one with a fault has failed: no other trial is to wait for it."""
-        record, plan = self._driver.record, self._driver.plan
+        record, plan = self._context.record, self._context.plan
         before = retention.kept(plan.config, record, plan.storage)
         record.end(number, "failed" if fault else "stopped", fault or STOPPED)
         with contextlib.suppress(StorageError):  # they take room, and a resume removes them

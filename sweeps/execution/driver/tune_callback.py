@@ -12,7 +12,6 @@ from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
-from sweeps.cluster import broadcast, ray_internals
 from sweeps.common.errors import reason_of
 from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.faults import first_failures
@@ -22,6 +21,7 @@ from sweeps.execution.output.table_files import write_tables
 from sweeps.execution.output.trial_logs import TrialLogs
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActors
+from sweeps.ray_cluster import broadcast, ray_internals
 from sweeps.record.journal import RecordLost
 from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
@@ -66,7 +66,7 @@ class TuneCallback(DriverCallback):
 
     def __init__(
         self,
-        driver: RunContext,
+        context: RunContext,
         searcher: RecordSearcher,
         scheduler: type[PruningMethod],
         processes: TrialActors,
@@ -74,12 +74,12 @@ class TuneCallback(DriverCallback):
         sharing: Sharing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._driver, self._config = driver, driver.config
-        self._record, self._storage = driver.record, driver.plan.storage
+        self._context, self._config = context, context.config
+        self._record, self._storage = context.record, context.plan.storage
         self._searcher, self._scheduler = searcher, scheduler
         self._sharing = sharing
-        self._logs = TrialLogs(driver.plan.folder, driver.say)
-        self._requeue, self._is_alone = Requeue(driver, searcher, processes, quarantine), quarantine is None
+        self._logs = TrialLogs(context.plan.folder, context.say)
+        self._requeue, self._is_alone = Requeue(context, searcher, processes, quarantine), quarantine is None
         self._save_faults: dict[int, NotSaved] = {}
         self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
         self._turn = ExitStack()
@@ -87,9 +87,9 @@ class TuneCallback(DriverCallback):
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Wait while the disk is almost full; count the trials that fit now. What is written in a turn of
         Tune's loop (a trial's last epoch, its end, the next start) reaches the disk once, at its end."""
-        self._driver.disk.wait(self._driver.say, lambda: self._driver.end.is_due)
+        self._context.disk.wait(self._context.say, lambda: self._context.end.is_due)
         sharing = self._sharing
-        self._searcher.slots = self._driver.slots(sharing.gpus if sharing else self._driver.gpus_per_trial)
+        self._searcher.slots = self._context.slots(sharing.gpus if sharing else self._context.gpus_per_trial)
         self._turn.enter_context(self._record.together())
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -124,12 +124,12 @@ class TuneCallback(DriverCallback):
         for notice in message.notices:
             # Of the model, every trial says the same.
             if not any(notice in each.notices for each in self._record.trials):
-                self._driver.say(f"Trial {number}: {notice}")
+                self._context.say(f"Trial {number}: {notice}")
             self._record.notice(number, notice)
         if report is not None:
             epoch, seconds, costs = report.epoch, report.seconds, report.costs
             self._record.report(number, epoch, report.score, report.metrics, seconds, costs)
-            if self._driver.plan.waits(self._record, row):
+            if self._context.plan.waits(self._record, row):
                 self._record.note_pause(number)
             if not message.has_test:
                 self._record.note_without_test(row.trainable)
@@ -150,7 +150,7 @@ class TuneCallback(DriverCallback):
         try:
             self._write_end(trial)
         except (RecordLost, OSError) as error:
-            self._driver.end.stop(Outcome.LOST, str(error))
+            self._context.end.stop(Outcome.LOST, str(error))
         # Of each number in its results Tune would keep 1.6 kB as long as the sweep runs.
         trial.metric_analysis.clear()
         trial.metric_n_steps.clear()
@@ -166,7 +166,7 @@ class TuneCallback(DriverCallback):
                 return self._end_failed(number, reason_of(error), str(error))
         elif error.actor_init_failed and self._is_alone and not self._record.has_epochs:
             cause = broadcast.cause(error)
-            return self._driver.end.stop(Outcome.ERROR, f"no trial can start on a worker: {cause}")
+            return self._context.end.stop(Outcome.ERROR, f"no trial can start on a worker: {cause}")
         reason, text = self._requeue.after_lost_process(trial, error)
         if not reason:
             return self._logs.append(self._record.trials[number], text)
@@ -179,10 +179,10 @@ class TuneCallback(DriverCallback):
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Sync the record; write the tables where they are due."""
         self._turn.close()
-        self._driver.tell_unmet()
+        self._context.tell_unmet()
         if self._writing_tables.is_due():
             with self._writing_tables.taken():
-                write_tables(self._record, self._driver.plan.folder)
+                write_tables(self._record, self._context.plan.folder)
 
     def close(self) -> None:
         """Sync the record where a turn was interrupted."""
@@ -228,7 +228,7 @@ class TuneCallback(DriverCallback):
         self._end(number, status, reason, traceback)
         self._drop_checkpoints(number, before)
         if isinstance(end, Failed) and end.is_user_error and not self._record.has_epochs:
-            self._driver.end.stop(Outcome.ERROR, end.reason)
+            self._context.end.stop(Outcome.ERROR, end.reason)
         return None
 
     def _was_stopped_in_pause(self, number: int) -> bool:
@@ -247,8 +247,8 @@ class TuneCallback(DriverCallback):
         in_short = f"[{status}: {reason}]\n" if status in BAD else ""
         self._logs.append(self._record.trials[number], traceback or in_short)
         self._record.end(number, status, reason, self._logs.path(number))
-        if status == "failed" and (why := first_failures.why_to_stop(self._driver)):
-            self._driver.end.stop(Outcome.LOST, why, can_save=True)
+        if status == "failed" and (why := first_failures.why_to_stop(self._context)):
+            self._context.end.stop(Outcome.LOST, why, can_save=True)
 
     def _drop_checkpoints(self, ended: int, before: Collection[int] = ()) -> None:
         """Of a trial that ended all but its newest checkpoint, and all of each trial whose weights were kept
@@ -256,4 +256,4 @@ class TuneCallback(DriverCallback):
         try:
             retention.drop(self._config, self._record, self._storage, ended, before)
         except StorageError as error:  # they take room, and a resume removes them
-            self._driver.say(f"Old checkpoints can't be removed: {error}")
+            self._context.say(f"Old checkpoints can't be removed: {error}")

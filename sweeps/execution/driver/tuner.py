@@ -57,24 +57,24 @@ class Phase:
     reporter: SweepReporter
 
 
-def fit(driver: RunContext) -> None:
+def fit(context: RunContext) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
-    with Steering.of(driver) as steering, stops_on_signals(driver.end, driver.say):
+    with Steering.opened(context) as steering, stops_on_signals(context.end, context.say):
         try:
-            while steering.wait_for_go() and _has_search(driver.record) and _search(driver, steering):
+            while steering.wait_for_go() and _has_search(context.record) and _search(context, steering):
                 continue
-            if driver.end.is_running:
-                _confirm(driver, steering)
+            if context.end.is_running:
+                _confirm(context, steering)
         except BaseException:  # what Ray's calls raise where Ray has ended, or an interrupt of `needed`
-            if not driver.cluster.lost:
+            if not context.cluster.lost:
                 raise
-            driver.end.stop(Outcome.LOST, driver.cluster.lost)
-    driver.end.finish()
-    if driver.end.outcome is Outcome.FINISHED:
+            context.end.stop(Outcome.LOST, context.cluster.lost)
+    context.end.finish()
+    if context.end.outcome is Outcome.FINISHED:
         with contextlib.suppress(OSError):  # what is left takes room, and does no harm
-            driver.plan.storage.tidy()
-    if why := write_last(driver.record, driver.plan.folder):
-        driver.say(why)
+            context.plan.storage.tidy()
+    if why := write_last(context.record, context.plan.folder):
+        context.say(why)
 
 
 def _slots(searcher: RecordSearcher) -> Callable[[], int]:
@@ -88,92 +88,92 @@ def _has_search(record: Record) -> bool:
     return ended < record.most_trials
 
 
-def _search(driver: RunContext, steering: Steering) -> bool:
+def _search(context: RunContext, steering: Steering) -> bool:
     """Train the trials of the search, up to a pause; whether it may be continued."""
-    plan, record = driver.plan, driver.record
+    plan, record = context.plan, context.record
     searcher = plan.searcher.build(plan.config, plan.space, record)
     searcher.waits, searcher.refusal = functools.partial(plan.waits, record), plan.refusal
     searcher.is_to_end = steering.is_to_end
     begun = len(record.searched)
     if not searcher.has_work():
-        if not driver.end.is_due:
-            _say_why_none_trains(driver, begun)
-        elif driver.end.is_running:
-            driver.end.stop(Outcome.OUT_OF_TIME)
-        return driver.end.outcome is Outcome.PAUSED
-    _run(driver, Phase(searcher, plan.scheduler, SweepReporter(driver, _slots(searcher))), steering)
+        if not context.end.is_due:
+            _say_why_none_trains(context, begun)
+        elif context.end.is_running:
+            context.end.stop(Outcome.OUT_OF_TIME)
+        return context.end.outcome is Outcome.PAUSED
+    _run(context, Phase(searcher, plan.scheduler, SweepReporter(context, _slots(searcher))), steering)
     was_raised = len(record.searched) < record.most_trials  # when Tune had asked for the last one
-    return driver.end.outcome is Outcome.PAUSED or was_raised
+    return context.end.outcome is Outcome.PAUSED or was_raised
 
 
-def _say_why_none_trains(driver: RunContext, begun: int) -> None:
+def _say_why_none_trains(context: RunContext, begun: int) -> None:
     """Tell why no trial of the search is left to train, where so many had begun before."""
-    refused = driver.record.searched[begun:]
+    refused = context.record.searched[begun:]
     for trial in refused[:MOST_TOLD]:
-        driver.say(status_lines.ended(driver.record, trial))
+        context.say(status_lines.ended(context.record, trial))
     if (more := len(refused) - MOST_TOLD) > 0:
-        driver.say(f"and {more:,} more, whose reasons are in the report and the results")
-    driver.tell_unmet()
+        context.say(f"and {more:,} more, whose reasons are in the report and the results")
+    context.tell_unmet()
     if refused:
         why = "All trials that were to come miss a constraint before they are trained"
     else:
         why = "Every point of the search space was tried before"
-    driver.say(f"{why}: no trial is left to train.")
+    context.say(f"{why}: no trial is left to train.")
 
 
-def _confirm(driver: RunContext, steering: Steering) -> None:
+def _confirm(context: RunContext, steering: Steering) -> None:
     """Rerun the best trials of the search with new seeds, where that was asked for. Reruns are trials of the
     record, but not of the search: rungs, searchers and leaders ignore them."""
-    for number in driver.record.give_up_reruns():
-        driver.plan.storage.remove(number)
-    while steering.wait_for_go() and driver.record.is_to_be_confirmed:
-        driver.say(f"\nConfirmation: {describe_confirmation(driver.config)}")
-        searcher = RerunSearcher(driver.config, driver.plan.space, driver.record)
-        _run(driver, Phase(searcher, none.Scheduler, RerunReporter(driver, _slots(searcher))), steering)
-        if driver.end.outcome is not Outcome.PAUSED:
+    for number in context.record.give_up_reruns():
+        context.plan.storage.remove(number)
+    while steering.wait_for_go() and context.record.is_to_be_confirmed:
+        context.say(f"\nConfirmation: {describe_confirmation(context.config)}")
+        searcher = RerunSearcher(context.config, context.plan.space, context.record)
+        _run(context, Phase(searcher, none.Scheduler, RerunReporter(context, _slots(searcher))), steering)
+        if context.end.outcome is not Outcome.PAUSED:
             break
 
 
-def _run(driver: RunContext, phase: Phase, steering: Steering) -> None:
+def _run(context: RunContext, phase: Phase, steering: Steering) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
-    searcher, membership = phase.searcher, driver.cluster.membership
+    searcher, membership = phase.searcher, context.cluster.membership
     processes, quarantine = TrialActors(has_mailbox=membership is not None), None
-    sharing = Sharing(driver, processes) if driver.config.trials_per_gpu == "auto" else None
+    sharing = Sharing(context, processes) if context.config.trials_per_gpu == "auto" else None
     of_cluster: list[Callback] = []
     if membership is not None:
-        quarantine = Quarantine(driver, membership, processes)
-        of_cluster = [quarantine, DrainTrials(driver, membership, processes)]
-    driver.end.let_leave = Leaving(driver, processes).go_on
-    tune_callback = TuneCallback(driver, searcher, phase.scheduler, processes, quarantine, sharing)
-    steerer = Steerer(steering, driver, searcher, processes)
-    hung = HungTrials(driver, processes)
-    callbacks = [processes, Preflight(driver, processes), tune_callback, *of_cluster, steerer, hung]
-    tuner = _tuner(driver, phase, callbacks, sharing)
+        quarantine = Quarantine(context, membership, processes)
+        of_cluster = [quarantine, DrainTrials(context, membership, processes)]
+    context.end.let_leave = Leaving(context, processes).go_on
+    tune_callback = TuneCallback(context, searcher, phase.scheduler, processes, quarantine, sharing)
+    steerer = Steerer(steering, context, searcher, processes)
+    hung = HungTrials(context, processes)
+    callbacks = [processes, Preflight(context, processes), tune_callback, *of_cluster, steerer, hung]
+    tuner = _tuner(context, phase, callbacks, sharing)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = MOST_PENDING
     try:
         with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
             tuner.fit()
     except Exception as error:  # Tune wraps what a callback raises
-        if (why := _why_lost(error, driver.plan.folder)) is None:
+        if (why := _why_lost(error, context.plan.folder)) is None:
             raise
-        driver.end.stop(Outcome.LOST, why)
+        context.end.stop(Outcome.LOST, why)
     finally:
         phase.reporter.close()
 
 
 def _tuner(
-    driver: RunContext, phase: Phase, callbacks: list[Callback], sharing: Sharing | None
+    context: RunContext, phase: Phase, callbacks: list[Callback], sharing: Sharing | None
 ) -> tune.Tuner:
-    config = driver.config
-    resources: Any = driver.resources(driver.gpus_per_trial)
+    config = context.config
+    resources: Any = context.resources(context.gpus_per_trial)
     if sharing is not None:
         resources = lambda of_trial: sharing.place(of_trial)  # noqa: E731  (a bound method can't be sent)
         callbacks = [*callbacks, sharing]
     return tune.Tuner(
-        tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(driver.plan)), resources),
+        tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(context.plan)), resources),
         tune_config=tune.TuneConfig(
             search_alg=phase.searcher,
-            scheduler=phase.scheduler.build(config, driver.record),
+            scheduler=phase.scheduler.build(config, context.record),
             num_samples=-1,  # the searcher counts: Tune ends idle processes once it has all trials
             reuse_actors=True,
             trial_name_creator=_trial_name,
@@ -183,7 +183,7 @@ def _tuner(
             name=str(config.name),
             storage_path="/",
             storage_filesystem=tune_state_stub.file_system(),
-            stop=driver.end,
+            stop=context.end,
             callbacks=callbacks,
             progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=0),  # the callback requeues

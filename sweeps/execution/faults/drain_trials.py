@@ -16,10 +16,10 @@ from typing import Any
 import ray
 from ray.tune.experiment import Trial
 
-from sweeps.cluster import placement
-from sweeps.cluster.membership import Membership
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
+from sweeps.ray_cluster import placement
+from sweeps.ray_cluster.membership import Membership
 
 IDLE_S = 1.0
 """For Tune to give a process that it keeps the next trial."""
@@ -28,12 +28,12 @@ IDLE_S = 1.0
 class DrainTrials(DriverCallback):
     """Ends processes on PCs where nothing is to run, each when the least is lost by it."""
 
-    def __init__(self, driver: RunContext, membership: Membership, processes: TrialActors) -> None:
-        self._driver, self._membership, self._processes = driver, membership, processes
+    def __init__(self, context: RunContext, membership: Membership, processes: TrialActors) -> None:
+        self._context, self._membership, self._processes = context, membership, processes
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """End a process at once that got another trial on a PC that leaves."""
-        if (process := self._processes.of(trial)) is None:
+        if (process := self._processes.actor_of(trial)) is None:
             return
         process.away_then = self._membership.away
         if process.nodes & process.away_then:
@@ -46,9 +46,9 @@ class DrainTrials(DriverCallback):
             for process in self._processes.all():
                 process.is_gone = not membership.may_have(process.node)
             for line in news:
-                self._driver.say(line)
-            if not placement.most(self._driver.config, membership.pcs, self._driver.gpus_per_trial):
-                self._driver.say("No PC that is left has room for a trial: the sweep waits for more PCs.")
+                self._context.say(line)
+            if not placement.most(self._context.config, membership.pcs, self._context.gpus_per_trial):
+                self._context.say("No PC that is left has room for a trial: the sweep waits for more PCs.")
         if not membership.away:
             return
         for process in self._processes.all():

@@ -12,10 +12,10 @@ UNDECIDED = ("unfinished", "infeasible")
 """Such a trial says nothing of the others, unless it has trained further than those that failed."""
 
 
-def why_to_stop(driver: RunContext) -> str:
+def why_to_stop(context: RunContext) -> str:
     """The error with which all trials so far have failed; "" where one has not, or too few have."""
     reasons, furthest, furthest_of_others = list[str](), 0, 0
-    for trial in driver.record.searched if not driver.config.keep_going else ():
+    for trial in context.record.searched if not context.config.keep_going else ():
         if trial.status == "failed":
             reasons.append(trial.reason)
             furthest = max(furthest, len(trial.epochs))
@@ -23,7 +23,7 @@ def why_to_stop(driver: RunContext) -> str:
             furthest_of_others = max(furthest_of_others, len(trial.epochs))
         else:
             return ""
-    few = len(reasons) < max(LEAST, driver.slots(driver.gpus_per_trial))
+    few = len(reasons) < max(LEAST, context.slots(context.gpus_per_trial))
     if few or furthest_of_others > furthest or len(set(map(_kind, reasons))) > 1:
         return ""
     return f"the first {len(reasons)} trials all failed: {reasons[-1]}. Add --keep-going to train on"

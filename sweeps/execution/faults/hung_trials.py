@@ -16,11 +16,11 @@ from typing import Any
 import ray
 from ray.tune.experiment import Trial
 
-from sweeps.cluster import broadcast
 from sweeps.common.formatting import duration
 from sweeps.config.next_commands import control_command
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
+from sweeps.ray_cluster import broadcast
 from sweeps.trial.messages import message_of
 
 TOLD_AFTER_S, TOLD_AFTER_EPOCHS = 300.0, 10.0
@@ -36,15 +36,15 @@ class HungTrials(DriverCallback):
     """Measures the silence of each trial in training.
 
     Args:
-        driver: of the sweep.
+        context: of the sweep.
         processes: of the trials.
         clock: seconds.
     """
 
     def __init__(
-        self, driver: RunContext, processes: TrialActors, clock: Callable[[], float] = time.monotonic
+        self, context: RunContext, processes: TrialActors, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._driver, self._processes, self._clock = driver, processes, clock
+        self._context, self._processes, self._clock = context, processes, clock
         self._turned_at, self._longest_epoch_s = clock(), 0.0
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
@@ -63,11 +63,11 @@ class HungTrials(DriverCallback):
         """Tell of those that are silent, and end the processes of those that are silent for too long."""
         now = self._clock()
         passed, self._turned_at = min(now - self._turned_at, MOST_BETWEEN_TURNS_S), now
-        config = self._driver.config
+        config = self._context.config
         for process in self._processes.training():
             process.silent_s += passed
             number = process.trial.config["number"]
-            is_to_stop = self._driver.record.is_to_stop(number)
+            is_to_stop = self._context.record.is_to_stop(number)
             is_silent = process.silent_s > process.told_at_s
             if is_to_stop and process.leaves_in_s is None and is_silent:
                 process.leaves_in_s = config.stop_grace  # it hangs in an epoch that is trained again
@@ -86,7 +86,7 @@ class HungTrials(DriverCallback):
                 self._tell(process)
 
     def _hear(self, trial: Trial) -> None:
-        if (process := self._processes.of(trial)) is not None:
+        if (process := self._processes.actor_of(trial)) is not None:
             longest = self._longest_epoch_s
             process.silent_s, process.leaves_in_s = 0.0, None
             process.told_at_s = max(TOLD_AFTER_S, TOLD_AFTER_EPOCHS * longest) if longest else TOLD_AT_FIRST_S
@@ -94,8 +94,8 @@ class HungTrials(DriverCallback):
     def _tell(self, process: TrialActor) -> None:
         process.told_at_s = 2 * process.silent_s
         number = process.trial.config["number"]
-        stop = control_command(self._driver.plan.folder, "stop", str(number))
-        self._driver.say(
+        stop = control_command(self._context.plan.folder, "stop", str(number))
+        self._context.say(
             f"Trial {number} has reported nothing for {duration(process.silent_s)}. If it hangs, end it: "
             f"{stop} (--epoch-timeout-minutes ends such trials)"
         )
@@ -103,7 +103,7 @@ class HungTrials(DriverCallback):
     def _end(self, process: TrialActor, why: str) -> None:
         """End a process at once, whatever it does."""
         process.is_gone = process.was_ended = True
-        self._driver.say(f"Trial {process.trial.config['number']} {why}: its process is ended")
+        self._context.say(f"Trial {process.trial.config['number']} {why}: its process is ended")
         if process.node == broadcast.here():
             with contextlib.suppress(ProcessLookupError):  # a call of a library may hold all that Ray's needs
                 os.kill(process.pid, signal.SIGKILL)

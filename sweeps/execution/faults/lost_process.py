@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweeps.cluster import nodes
 from sweeps.execution.trial_actors import TrialActor
+from sweeps.ray_cluster import nodes
 from sweeps.trial import output
 from sweeps.trial.messages import UNUSABLE
 

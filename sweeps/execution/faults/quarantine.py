@@ -6,10 +6,10 @@ from typing import Any
 
 from ray.tune.experiment import Trial
 
-from sweeps.cluster import broadcast, placement
-from sweeps.cluster.membership import Membership
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActors
+from sweeps.ray_cluster import broadcast, placement
+from sweeps.ray_cluster.membership import Membership
 from sweeps.trial.messages import NotSaved, message_of, saved_of
 
 NOTHING_STARTS = "no process of a trial starts there"
@@ -26,8 +26,8 @@ class Quarantine(DriverCallback):
     hence found its checkpoints and data, or it wrote a checkpoint.
     """
 
-    def __init__(self, driver: RunContext, membership: Membership, processes: TrialActors) -> None:
-        self._driver, self._membership, self._processes = driver, membership, processes
+    def __init__(self, context: RunContext, membership: Membership, processes: TrialActors) -> None:
+        self._context, self._membership, self._processes = context, membership, processes
         self._begun: set[int] = set()
         self._unsaved: dict[str, list[tuple[Trial, str]]] = {}
         """By Ray's id of a PC, trials whose checkpoint it failed to write since its last success, and why."""
@@ -91,12 +91,12 @@ class Quarantine(DriverCallback):
     def _leave_out(self, node: str, number: int, reason: str) -> bool:
         """Leave a PC out where the others have room for a trial, and say so."""
         staying = self._membership.staying(node)
-        if not placement.most(self._driver.config, staying, self._driver.gpus_per_trial):
+        if not placement.most(self._context.config, staying, self._context.gpus_per_trial):
             return False
         if (notice := self._membership.leave_out(node, reason)) is None:
             return False
-        self._driver.say(notice)
-        self._driver.record.notice(number, notice)
+        self._context.say(notice)
+        self._context.record.notice(number, notice)
         return True
 
     def _worked(self, trial: Trial) -> None:

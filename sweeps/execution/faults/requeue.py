@@ -12,13 +12,13 @@ from collections import defaultdict
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
-from sweeps.cluster import nodes
 from sweeps.common.formatting import count, pairs
 from sweeps.execution.faults import lost_process
 from sweeps.execution.faults.lost_process import EARLIER_ERROR, Loss
 from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
+from sweeps.ray_cluster import nodes
 from sweeps.record.sweep_info import Outcome
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import StorageError
@@ -40,7 +40,7 @@ class Requeue:
     """Requeues trials, and knows when not to.
 
     Args:
-        driver: of the sweep; it ends where a trial can be trained nowhere.
+        context: of the sweep; it ends where a trial can be trained nowhere.
         searcher: proposes a requeued trial again.
         processes: of the trials.
         quarantine: of the PCs of a cluster; None on a PC by itself.
@@ -48,12 +48,12 @@ class Requeue:
 
     def __init__(
         self,
-        driver: RunContext,
+        context: RunContext,
         searcher: RecordSearcher,
         processes: TrialActors,
         quarantine: Quarantine | None = None,
     ) -> None:
-        self._driver, self._searcher, self._quarantine = driver, searcher, quarantine
+        self._context, self._searcher, self._quarantine = context, searcher, quarantine
         self._processes = processes
         self._losses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         """By trial, for each process that it lost the number of epochs by then, and why."""
@@ -73,7 +73,7 @@ class Requeue:
         if of_start is not None and (why := of_start.leave_out_without_starts(trial)) is not None:
             self._searcher.requeue(number)
             if why:
-                self._driver.end.stop(Outcome.LOST, why, can_save=True)
+                self._context.end.stop(Outcome.LOST, why, can_save=True)
             return "", ""
         loss = lost_process.loss_of(process)
         if process is not None and self._was_in_preflight(number, process, hung or loss.why, loss):
@@ -85,10 +85,10 @@ class Requeue:
         else:
             then = f"it is requeued and {self._continues(number)}"
             self._searcher.requeue(number)
-        row = self._driver.record.trials[number]
+        row = self._context.record.trials[number]
         pc = row.place.get("pc", "its PC")
         params = pairs(row.params)
-        self._driver.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
+        self._context.say(f"Trial {number} lost its process on {pc}: {loss.why}; {then} ({params})")
         return (
             fault,
             f"{loss.last_words.rstrip()}\n[its process on {pc} ended: {loss.why}; {then}]\n".lstrip(),
@@ -109,7 +109,7 @@ class Requeue:
             return False
         self._searcher.requeue(number)
         pc = next((node.hostname for node in nodes.living() if node.id == process.node), "its PC")
-        self._driver.say(
+        self._context.say(
             f"Preflight   its process on {pc} ended: {why}; such trials may end so, too: "
             f"{asked.point}. Trial {number} had not begun, and is requeued"
         )
@@ -118,12 +118,12 @@ class Requeue:
     def after_leaving(self, number: int, position: str) -> None:
         """Note the position of the checkpoint with which a trial has left its run, and requeue it. Where the
         sweep stops or pauses, it is held."""
-        self._driver.record.note_left(number, position)
+        self._context.record.note_left(number, position)
         self._searcher.requeue(number)
 
     def after_out_of_memory(self, number: int, end: OutOfMemory) -> str:
         """Requeue a trial with smaller micro-batches, and say so; or why it is infeasible."""
-        record, why = self._driver.record, ""
+        record, why = self._context.record, ""
         before = record.trials[number].micro_batches
         if end.micro_batch is None:
             why = end.reason
@@ -131,20 +131,20 @@ class Requeue:
             others = ", ".join(map(str, before[:-1]))
             why = f"out of memory with micro-batches of {others} and {count(before[-1], 'row')}"
         if why or end.micro_batch is None:
-            self._driver.say(f"Trial {number} is infeasible: {why}")
+            self._context.say(f"Trial {number} is infeasible: {why}")
             return why
         notice = end.reason + ("" if before else end.caution)
         with record.together():
             record.note_micro_batches(number, [*before, end.micro_batch])
             record.notice(number, notice)
-        self._driver.say(f"Trial {number}: {notice}")
+        self._context.say(f"Trial {number}: {notice}")
         self._searcher.requeue(number)
         return ""
 
     def _continues(self, number: int) -> str:
         """Where a trial continues, by its newest checkpoint."""
         try:
-            newest = max(self._driver.plan.storage.epochs(number), default=0)
+            newest = max(self._context.plan.storage.epochs(number), default=0)
         except StorageError:
             return "continues from its last checkpoint"
         return f"continues after epoch {newest}" if newest else "begins its first epoch again"
@@ -154,7 +154,7 @@ class Requeue:
         if loss.is_of_the_pc:
             return ""
         losses = self._losses[number]
-        losses.append((len(self._driver.record.trials[number].epochs), loss.why))
+        losses.append((len(self._context.record.trials[number].epochs), loss.why))
         if is_its_own and loss.why != EARLIER_ERROR and (times := losses.count(losses[-1])) >= MOST_INSTANT:
             return f"its process ended {times} times in the same epoch: {loss.why}"
         if (times := len(losses)) > MOST_LOST_PROCESSES:
@@ -178,4 +178,4 @@ class Requeue:
         if is_left_out:
             self._searcher.requeue(trial.config["number"])
         else:
-            self._driver.end.stop(Outcome.LOST, or_else, can_save=can_save)
+            self._context.end.stop(Outcome.LOST, or_else, can_save=can_save)

@@ -49,19 +49,19 @@ class SweepReporter(CLIReporter):
 
     def __init__(
         self,
-        driver: RunContext,
+        context: RunContext,
         slots: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._driver, self._record, self._disk = driver, driver.record, driver.disk
+        self._context, self._record, self._disk = context, context.record, context.disk
         self._running: set[int] = set()
         """Trials that have a process."""
-        self._time_left = TimeLeftTeller(driver, slots)
+        self._time_left = TimeLeftTeller(context, slots)
         self._clock, self._status_next = clock, clock() + STATUS_EVERY_S
         self._all_began = False
         self._told = {trial.number for trial in self._trials if trial.status != "unfinished"}
         """Trials whose end was told, now or in an earlier run."""
-        self.console = driver.console
+        self.console = context.console
         self._live: Live | None = None
         super().__init__(max_report_frequency=1)
 
@@ -119,7 +119,7 @@ class SweepReporter(CLIReporter):
         return Text(f"{self._summary(left)}; {self._disk.in_words(is_last=done)}")
 
     def _summary(self, left: str) -> str:
-        return status_lines.summary(self._record, self._driver.config, left, self._waits)
+        return status_lines.summary(self._record, self._context.config, left, self._waits)
 
     def _waits(self, trial: TrialRow) -> bool:
         return trial.number not in self._running
@@ -129,7 +129,7 @@ class SweepReporter(CLIReporter):
 
     @property
     def _planned(self) -> int:
-        return status_lines.planned(self._record, self._driver.config)
+        return status_lines.planned(self._record, self._context.config)
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
@@ -192,7 +192,7 @@ class SweepReporter(CLIReporter):
             return name, lambda trial: number(trial.params.get(name)) or cell(trial.params, name)
 
         columns: list[Column] = [*self._first_columns(), ("status", status)]
-        if len(self._driver.config.trainables) > 1:
+        if len(self._context.config.trainables) > 1:
             columns.append(("trainable", lambda trial: trial.trainable))
         if any(trial.micro_batches for trial in self._trials):
             columns.append(("micro_batch", lambda trial: str(trial.micro_batch or "")))
@@ -225,7 +225,7 @@ class RerunReporter(SweepReporter):
     """The same while the best trials are trained again with new seeds."""
 
     def _summary(self, left: str) -> str:
-        return status_lines.summary_of_reruns(self._record, self._driver.config, left)
+        return status_lines.summary_of_reruns(self._record, self._context.config, left)
 
     @property
     def _planned(self) -> int:

@@ -72,7 +72,7 @@ def _best(record: Record) -> str:
 
 def summary_of_reruns(record: Record, config: SweepConfig, left: str = "") -> str:
     """Two lines on the reruns of the best trials."""
-    reruns = {number: record.reruns.of(number) for number in record.reruns.numbers}
+    reruns = {number: record.reruns.confirming(number) for number in record.reruns.numbers}
     begun = [rerun for of_trial in reruns.values() for rerun in of_trial]
     over, to_come = sum(rerun.status != "unfinished" for rerun in begun), len(record.reruns_to_come())
     means = [

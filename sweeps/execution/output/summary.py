@@ -31,15 +31,15 @@ Line = tuple[str, str]
 """A title and a text."""
 
 
-def print_result(driver: RunContext, test_scores: dict[str, float]) -> None:
+def print_result(context: RunContext, test_scores: dict[str, float]) -> None:
     """Print the best trial, or why there is none, and why the sweep ended early.
 
     Raises:
         UserError: training showed a mistake in what was asked (a metric that is never logged).
     """
-    plan, record, end = driver.plan, driver.record, driver.end
+    plan, record, end = context.plan, context.record, context.end
     if end.outcome is Outcome.ERROR:
-        raise UserError("\n".join([end.error, *_after_error(driver)]))
+        raise UserError("\n".join([end.error, *_after_error(context)]))
     best = record.best()
     print()
     _print(_failure(record) if best is None else _best(plan, record, best, test_scores))
@@ -60,10 +60,10 @@ def write_report(record: Record) -> None:
         _print([("Report", _report(record))])
 
 
-def print_next_step(driver: RunContext) -> int:
+def print_next_step(context: RunContext) -> int:
     """Print the command that repeats or resumes the sweep; the exit status."""
-    record, outcome = driver.record, driver.end.outcome
-    repeat = repeat_command(driver.plan.folder, str(driver.config.name))
+    record, outcome = context.record, context.end.outcome
+    repeat = repeat_command(context.plan.folder, str(context.config.name))
     if outcome is Outcome.FINISHED:
         _print([("Repeat", repeat)])
     else:
@@ -75,14 +75,14 @@ def print_next_step(driver: RunContext) -> int:
     return 0 if outcome is not Outcome.LOST and record.best() else 1
 
 
-def _after_error(driver: RunContext) -> Iterator[str]:
+def _after_error(context: RunContext) -> Iterator[str]:
     """What to do after a mistake that showed before anything was trained."""
-    anew = repeat_command(driver.plan.folder, str(driver.config.name))
-    if driver.record.failed_untrained:
+    anew = repeat_command(context.plan.folder, str(context.config.name))
+    if context.record.failed_untrained:
         yield f"Nothing was trained. Repair the code, and begin a new sweep: {anew}"
         yield "For other settings, add them to that command, such as --metric NAME."
     else:
-        yield f"Nothing was trained. Repair the code, and resume: {resume_command(driver.record.folder)}"
+        yield f"Nothing was trained. Repair the code, and resume: {resume_command(context.record.folder)}"
         yield f"For other settings, add them to the command of a new sweep: {anew}"
 
 
@@ -133,7 +133,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
             f" (those of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""
         )
         of_held, held = "", retention.run_of_best_folder(plan.folder / BEST_FOLDER)
-        own = (best.number, *(rerun.number for rerun in record.reruns.of(best.number)))
+        own = (best.number, *(rerun.number for rerun in record.reruns.confirming(best.number)))
         if held is not None and held not in own:
             best = record.trials[held]
             others, of_held = f" (of trial {held})", f"of trial {held}: "

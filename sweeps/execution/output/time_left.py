@@ -45,19 +45,19 @@ class TimeLeftTeller:
     """Tells the time left of a sweep.
 
     Args:
-        driver: of the sweep.
+        context: of the sweep.
         slots: trials that may train now.
     """
 
-    def __init__(self, driver: RunContext, slots: Callable[[], int]) -> None:
-        self._driver, self._slots = driver, slots
+    def __init__(self, context: RunContext, slots: Callable[[], int]) -> None:
+        self._context, self._slots = context, slots
         self._slots_before, self._since = slots(), 0.0
         self._planned: Sequence[int] = ()
         self._ahead: Sequence[Cohort] = ()
 
     def now(self) -> TimeLeft | None:
         """The time left; None before the first epoch."""
-        record, now = self._driver.record, time.time()
+        record, now = self._context.record, time.time()
         if (slots := self._slots()) != self._slots_before:
             self._slots_before, self._since = slots, now
         return time_left(record, self._cohorts(), slots, self._since, now)
@@ -67,15 +67,15 @@ class TimeLeftTeller:
         left = self.now()
         if left is None:
             return "time left: known after the first epoch"
-        return left.in_words(self._driver.end.left_s())
+        return left.in_words(self._context.end.left_s())
 
     def _cohorts(self) -> Sequence[Cohort]:
         """Those of now: a user may plan more trials or fewer, and a space may have fewer points."""
-        record, config = self._driver.record, self._driver.config
+        record, config = self._context.record, self._context.config
         *before, last = record.planned_trials or [config.num_trials or 1]
         planned = [*before, max(last, len(record.searched))]
         if planned != self._planned:
-            self._planned, self._ahead = planned, self._driver.plan.scheduler.cohorts(config, planned)
+            self._planned, self._ahead = planned, self._context.plan.scheduler.cohorts(config, planned)
         return self._ahead
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from sweeps.cluster import placement
 from sweeps.common import atomic_io
 from sweeps.common.errors import reason_of
 from sweeps.common.formatting import shown_path
@@ -23,6 +22,7 @@ from sweeps.config.sweep_folder import BEST_FOLDER, FRONT_FOLDER, METRICS_FILE, 
 from sweeps.execution.run_context import RunContext, job_of
 from sweeps.kinds import params_file
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import placement
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.status import in_words
@@ -34,14 +34,14 @@ from sweeps.training.config import FitConfig
 from sweeps.trial.test_score import test_winner
 
 
-def keep(driver: RunContext) -> dict[str, float]:
+def keep(context: RunContext) -> dict[str, float]:
     """Write `best/`; score the winner, and no other trial, on the test rows.
 
     Returns:
         The test metrics; {} where the winner is not final (the sweep was interrupted, or is to be confirmed,
         or the winner itself has not ended), where there is none, or where its model has no `test_step`.
     """
-    plan, record, end = driver.plan, driver.record, driver.end
+    plan, record, end = context.plan, context.record, context.end
     if end.outcome in (Outcome.ERROR, Outcome.LOST):
         return {}
     try:
@@ -49,14 +49,14 @@ def keep(driver: RunContext) -> dict[str, float]:
         if not runs or not _write(plan, record, runs):
             return {}
         weights = plan.folder / BEST_FOLDER
-        scores = _scores(driver, runs[0], weights)
+        scores = _scores(context, runs[0], weights)
         atomic_io.write(weights / METRICS_FILE, _metrics_text(record, runs[0], scores))
     except OSError as error:
         end.stop(Outcome.LOST, f"{BEST_FOLDER}/ can't be written: {error.strerror or error}")
         return {}
     except KeyboardInterrupt:  # the run has ended, too
-        if driver.cluster.lost:
-            end.stop(Outcome.LOST, driver.cluster.lost)
+        if context.cluster.lost:
+            end.stop(Outcome.LOST, context.cluster.lost)
             return {}
         record.end_run(Outcome.INTERRUPTED)
         raise
@@ -83,15 +83,15 @@ def again(plan: Plan, trial: TrialRow, within: str = "") -> tuple[str, ...]:
     return trial.trainable, "--params", shown_path(plan.folder / BEST_FOLDER / within / PARAMS_FILE)
 
 
-def _scores(driver: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
+def _scores(context: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
     """The winner's scores on the test rows: from the record where it has been scored before."""
-    record, end = driver.record, driver.end
+    record, end = context.record, context.end
     known = next((test for test in record.info.tests if test.run == run.number), None)
     if known is None:
         is_final = end.outcome is not Outcome.INTERRUPTED and not record.is_to_be_confirmed
         if not is_final or run.status == "unfinished" or run.trainable in record.info.without_test:
             return {}
-        known = HeldOutScore(run.number, _test(driver, run, weights))
+        known = HeldOutScore(run.number, _test(context, run, weights))
     if known.scores:
         try:
             record.note_test(known)
@@ -157,18 +157,18 @@ def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best:
                 (into / name).write_text(text)
 
 
-def _test(driver: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
+def _test(context: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
     """Score in a process of its own, so that a user's test can't harm this one."""
     print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     files = {file.name: file.read_bytes() for file in params_file.files_of_weights(weights)}
-    config, cluster, gpus = driver.config, driver.cluster, driver.gpus_per_trial
+    config, cluster, gpus = context.config, context.cluster, context.gpus_per_trial
     if not placement.holds_a_worker(config, [node.offer for node in cluster.nodes()], gpus):
         print("The winner could not be tested: no PC of the cluster has room for it now.", flush=True)
         return {}
     closed = cluster.membership.closed if cluster.membership else ()
     task = ray.remote(test_winner).options(**placement.task_resources(config, gpus, closed))
     try:
-        job = job_of(driver.plan)
+        job = job_of(context.plan)
         scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, files))
     except RayError as error:
         print(f"The winner could not be tested: {reason_of(error)}", flush=True)

@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import machine_folders
+from sweeps.common import local_dirs
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, shown_path, size
-from sweeps.common.machine_folders import PREPARED_DIR_VARIABLE
+from sweeps.common.local_dirs import PREPARED_DIR_VARIABLE
 from sweeps.common.param_types import build_params, held, hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import source_files
@@ -144,7 +144,7 @@ class DataSet:
         """The command that prepares it, with `more` arguments at its end."""
         words = [f"{name}={value}" for name, value in self.hyperparameters.items()]
         words = ["--params", *words] if words else []
-        for name, variable in machine_folders.OF_THE_MACHINE.items():
+        for name, variable in local_dirs.OF_THE_MACHINE.items():
             if folder := os.environ.get(variable):
                 words += [name, shown_path(Path(folder))]
         return command("prepare", self.description.name, *words, *more)
@@ -158,7 +158,7 @@ class DataSet:
 def root() -> Path:
     """The folder of all prepared data: --prepared-dir, else in the user's cache."""
     named = os.environ.get(PREPARED_DIR_VARIABLE)
-    return Path(named) if named else machine_folders.cache_dir() / "prepared"
+    return Path(named) if named else local_dirs.cache_dir() / "prepared"
 
 
 def describe_data(trainable: Trainable, params: Any) -> str:

@@ -13,7 +13,7 @@ import filelock
 import lightning.pytorch as pl
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from sweeps.common import machine_folders, project
+from sweeps.common import local_dirs, project
 
 
 def guard(owner: Any) -> None:
@@ -25,7 +25,7 @@ def guard(owner: Any) -> None:
 
 def _prepare_alone(owner: Any) -> None:
     kind = type(owner)
-    folder = machine_folders.folder_of_user() / "prepare_data"
+    folder = local_dirs.folder_of_user() / "prepare_data"
     folder.mkdir(exist_ok=True)
     name = f"{project.folder()} {kind.__module__} {kind.__qualname__}"
     with filelock.FileLock(folder / f"{hashlib.sha256(name.encode()).hexdigest()}.lock"):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import atomic_io, machine_folders
+from sweeps.common import atomic_io, local_dirs
 from sweeps.common.cli.progress import Bar
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
@@ -85,7 +85,7 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
 def _above(paths: Sequence[Path]) -> Path:
     """The folder to which a split's file names are relative: the parent of --data-dir if that holds them all,
     else the parent of their common folder."""
-    named = machine_folders.data_dir()
+    named = local_dirs.data_dir()
     folder = named.absolute() if named else None
     if folder is None or not all(path.is_relative_to(folder) for path in paths):
         folder = Path(os.path.commonpath([path.parent for path in paths]))

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import yaml
 
-from sweeps.common import atomic_io, machine_folders, param_types, project
+from sweeps.common import atomic_io, local_dirs, param_types, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.project import FIT_FILE as FIT_FILE
@@ -131,7 +131,9 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningT
     settings.setdefault("name", asked.folder_name("fit"))
     if started := launch.find_launch():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
-    run = SingleRun.of(**settings, trainable=trainable.name, params=params, project=project.to_note() or "")
+    run = SingleRun.from_settings(
+        **settings, trainable=trainable.name, params=params, project=project.to_note() or ""
+    )
     if not (run.fit.metric or trainable.objective):
         faults.append(f"--metric: give the metric by which epochs are compared: {run.trainable} names none")
     if faults := [*faults, *_faults(run)]:
@@ -147,16 +149,16 @@ def read(folder: Path) -> SingleRun:
     """
     content = dict(**load_yaml((folder / FIT_FILE).read_text()))
     given = {name: value for name, value in content.items() if value is not None}
-    return SingleRun.of(**given, name=folder.name, results_dir=str(folder.parent))
+    return SingleRun.from_settings(**given, name=folder.name, results_dir=str(folder.parent))
 
 
 def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable, bool]:
     path = Path(folder).expanduser().resolve()
     # The one setting that changes no result, and that a run without enough memory needs.
     rows, tokens = cli_parser.take_all(tokens, "--micro-batch", "a number of rows")
-    for name, variable in machine_folders.OF_THE_MACHINE.items():
+    for name, variable in local_dirs.OF_THE_MACHINE.items():
         values, tokens = cli_parser.take_all(tokens, name, "a folder")
-        machine_folders.use_folder(variable, values[-1] if values else None)
+        local_dirs.use_folder(variable, values[-1] if values else None)
     if tokens:
         raise UserError(f"{tokens[0]}: a resumed run keeps its settings; give --resume without it")
     if not all(number.isdecimal() and int(number) for number in rows):

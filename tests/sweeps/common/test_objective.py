@@ -41,7 +41,7 @@ def test_the_direction_is_optunas() -> None:
     assert (LOSS.direction, ACCURACY.direction) == ("minimize", "maximize")
 
 
-SEVERAL = Objectives.of(["acc:max", "size_m:min"])
+SEVERAL = Objectives.parse(["acc:max", "size_m:min"])
 
 
 def test_objectives_are_read_from_their_names_and_modes() -> None:
@@ -52,7 +52,7 @@ def test_objectives_are_read_from_their_names_and_modes() -> None:
         SEVERAL.every[0],
     )
     assert str(SEVERAL) == "acc (max), size_m (min)"
-    assert Objectives.of(["a:b"], "min").every == (Objective("a:b", "min"),)
+    assert Objectives.parse(["a:b"], "min").every == (Objective("a:b", "min"),)
 
 
 @pytest.mark.parametrize(
@@ -84,18 +84,18 @@ def test_losses_are_smaller_where_values_are_better_and_nan_where_one_was_not_lo
 def test_a_constraint_tells_by_how_much_it_is_missed_in_units_of_its_bound(
     text: str, value: float, excess: float
 ) -> None:
-    assert Constraint.of(text).excess({"m": value}) == pytest.approx(excess)
-    assert Constraint.of(text).excess({}) == math.inf
+    assert Constraint.parse(text).excess({"m": value}) == pytest.approx(excess)
+    assert Constraint.parse(text).excess({}) == math.inf
 
 
 @pytest.mark.parametrize("text", ["m", "m=5", "m<=", "<=5", "m<=five", "m<=inf", "m<=5 ms", "m<<5", ""])
 def test_what_is_no_constraint_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"constraint|convert"):
-        Constraint.of(text)
+        Constraint.parse(text)
 
 
 def test_losses_begin_with_what_is_missed_of_all_constraints() -> None:
-    objectives = Objectives.of(["acc:max", "ms:min"], None, ["size_m<=5", "acc>=0.5"])
+    objectives = Objectives.parse(["acc:max", "ms:min"], None, ["size_m<=5", "acc>=0.5"])
     assert objectives.losses(0.4, {"acc": 0.4, "ms": 1.0, "size_m": 6.0}) == pytest.approx((0.4, -0.4, 1.0))
     assert objectives.others == ["ms", "size_m"]
     assert str(objectives) == "acc (max), ms (min) with size_m<=5, acc>=0.5"

@@ -112,7 +112,7 @@ def test_a_thread_that_makes_objects_while_ray_is_shut_down_does_not_end_the_pro
 
 FORKED = """
 import os, sys, tempfile, time
-from sweeps.cluster import ray_environment
+from sweeps.ray_cluster import ray_environment
 from sweeps.common import ray_auth, ray_connection
 from sweeps.trial import fork_server
 

@@ -37,7 +37,7 @@ def test_those_of_the_fit_stand_among_the_others_and_no_more_of_it_than_named() 
 
 
 def test_values_are_set_by_name_whichever_object_holds_them() -> None:
-    made = Sweep.of(trials=7, epochs=2)
+    made = Sweep.from_settings(trials=7, epochs=2)
     assert made.flat() == {"trials": 7, "share": 0.5, "epochs": 2, "where": None}
     changed = made.changed(epochs=4, where="here")
     assert changed.flat() == {"trials": 7, "share": 0.5, "epochs": 4, "where": "here"}
@@ -57,7 +57,7 @@ def test_values_are_set_by_name_whichever_object_holds_them() -> None:
     ],
 )
 def test_each_value_out_of_bounds_is_named(values: dict[str, float], faults: list[str]) -> None:
-    found = Sweep.of(**values).out_of_bounds()
+    found = Sweep.from_settings(**values).out_of_bounds()
     assert len(found) == len(faults)
     assert all(fault.startswith(expected) for fault, expected in zip(found, faults, strict=True))
 

@@ -10,7 +10,7 @@ import pytest
 
 from sweeps import run
 from sweeps.common import project
-from sweeps.common.machine_folders import DATA_DIR_VARIABLE
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 from sweeps.config.cli import parse
 from sweeps.config.sweep_config import SweepConfig, flag
 from sweeps.training.config import FitConfig
@@ -28,7 +28,7 @@ def test_without_flags_all_is_as_the_dataclass_has_it() -> None:
 
 def test_a_flag_sets_its_field_in_its_type() -> None:
     typed = ["--num-trials", "5", "--gpus-per-trial=0.5", "--mode", "min", "--name", "7"]
-    expected = SweepConfig.of(
+    expected = SweepConfig.from_settings(
         num_trials=5, gpus_per_trial=0.5, mode="min", name="7", ray_dashboard=False, dry_run=True
     )
     assert parse([*typed, "--no-ray-dashboard", "--dry-run"]) == expected
@@ -52,7 +52,7 @@ def test_a_flag_of_yes_or_no_may_be_taken_back() -> None:
 def test_a_flag_wins_over_the_file(order: str, tmp_path: Path) -> None:
     from_file = ["--config", yaml_file(tmp_path, "num_trials: 5\nseed: 3\n")]
     arguments = [*from_file, "--seed", "4"] if order == "file first" else ["--seed", "4", *from_file]
-    assert parse(arguments) == SweepConfig.of(num_trials=5, seed=4)
+    assert parse(arguments) == SweepConfig.from_settings(num_trials=5, seed=4)
 
 
 def test_params_are_typed_by_what_they_look_like() -> None:
@@ -81,7 +81,7 @@ def test_params_are_typed_by_what_they_look_like() -> None:
     ],
 )
 def test_params_may_be_given_in_one_go_or_one_by_one(arguments: list[str]) -> None:
-    assert parse(arguments) == SweepConfig.of(seed=1, params={"rows": 0, "width": 16})
+    assert parse(arguments) == SweepConfig.from_settings(seed=1, params={"rows": 0, "width": 16})
 
 
 def test_params_of_flags_are_merged_into_those_of_the_file(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_mistake_ends_the_program_with_status_2_and_one_line(capsys: pytest.Ca
 def test_a_resume_takes_the_settings_of_its_folder_and_its_place(form: str, tmp_path: Path) -> None:
     """It may have been moved or renamed since."""
     folder = sweep_in(tmp_path / "moved", "s")
-    expected = SweepConfig.of(
+    expected = SweepConfig.from_settings(
         name="s", results_dir=str(tmp_path / "moved"), num_trials=5, seed=3, resume=str(folder)
     )
     assert parse(form.format(folder).split()) == expected

@@ -17,7 +17,7 @@ from sweeps.training.config import FitConfig
 SETTINGS = SweepConfig.settings()
 FIELDS = list(SETTINGS)
 
-CHANGED = SweepConfig.of(
+CHANGED = SweepConfig.from_settings(
     name="again",
     trainable="my_project.model",
     search_space="fashion_cnn_grid",
@@ -92,7 +92,7 @@ def test_every_field_has_a_title_and_fields_of_a_title_stand_together() -> None:
 def test_what_a_trial_is_trained_by_is_a_setting_and_held_once() -> None:
     own = {field.name for field in dataclasses.fields(SweepConfig)}
     assert set(SweepConfig.OF_FIT) <= {field.name for field in dataclasses.fields(FitConfig)} - own
-    config = SweepConfig.of(precision="32", seed=3, num_trials=5)
+    config = SweepConfig.from_settings(precision="32", seed=3, num_trials=5)
     assert config == SweepConfig(fit=FitConfig(precision="32", seed=3), num_trials=5)
     changed = config.changed(seed=4, num_trials=6)
     assert (changed.fit.seed, changed.fit.precision, changed.num_trials) == (4, "32", 6)
@@ -121,7 +121,9 @@ def test_what_is_of_one_run_is_not_written_into_the_file_that_every_run_reads() 
     "value", [0, 1, -3, 0.1, 1e-12, 1e300, True, "relu", "32", "true", "null", "a b", ""]
 )
 def test_a_fixed_hyperparameter_keeps_value_and_type_through_yaml(value: Any, tmp_path: Path) -> None:
-    again = read_back(SweepConfig.of(params={"hyperparameter": value}), tmp_path).params["hyperparameter"]
+    again = read_back(SweepConfig.from_settings(params={"hyperparameter": value}), tmp_path).params[
+        "hyperparameter"
+    ]
     assert (again, type(again)) == (value, type(value))
 
 
@@ -130,14 +132,17 @@ SEVERAL = {"trainable": ["net", "my_project.model"], "search_space": ["net_wide"
 
 @pytest.mark.parametrize("several", [SEVERAL, {**SEVERAL, "search_space": None}])
 def test_several_trainables_read_back_as_several(several: dict[str, Any], tmp_path: Path) -> None:
-    config = SweepConfig.of(**several, params={"my_project.model.lr": 0.5, "rows": 0})
+    config = SweepConfig.from_settings(**several, params={"my_project.model.lr": 0.5, "rows": 0})
     assert read_back(config, tmp_path) == config
     assert config.trainables == ["net", "my_project.model"]
     assert config.search_spaces == (several["search_space"] or [])
 
 
 def test_one_trainable_is_one_of_a_list_too() -> None:
-    assert (SweepConfig.of(trainable="a").trainables, SweepConfig.of(search_space="s").search_spaces) == (
+    assert (
+        SweepConfig.from_settings(trainable="a").trainables,
+        SweepConfig.from_settings(search_space="s").search_spaces,
+    ) == (
         ["a"],
         ["s"],
     )
@@ -145,7 +150,7 @@ def test_one_trainable_is_one_of_a_list_too() -> None:
 
 @pytest.mark.parametrize("name", ["2024", "true", "a.b"])
 def test_a_name_that_looks_like_something_else_reads_back_as_text(name: str, tmp_path: Path) -> None:
-    assert read_back(SweepConfig.of(name=name), tmp_path).name == name
+    assert read_back(SweepConfig.from_settings(name=name), tmp_path).name == name
 
 
 def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
@@ -168,7 +173,7 @@ def test_a_flag_is_the_field_with_dashes() -> None:
 
 
 def test_objectives_and_constraints_read_back_as_they_are(tmp_path: Path) -> None:
-    config = SweepConfig.of(metric=["acc:max", "size_m:min"], constraint=["size_m<=5", "ms<20"])
+    config = SweepConfig.from_settings(metric=["acc:max", "size_m:min"], constraint=["size_m<=5", "ms<20"])
     again = read_back(config, tmp_path)
     assert again.objectives == config.objectives
     assert (again.objectives.metrics, again.constraints) == (["acc", "size_m"], ["size_m<=5", "ms<20"])

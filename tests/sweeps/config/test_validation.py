@@ -56,7 +56,9 @@ def test_a_bad_value_is_named_with_what_it_must_be(change: dict[str, Any], fault
 
 
 def test_all_faults_are_found_at_once() -> None:
-    config = SweepConfig.of(num_trials=0, seed=-1, max_failures=-1, name="a/b", time_budget_hours=-1.0)
+    config = SweepConfig.from_settings(
+        num_trials=0, seed=-1, max_failures=-1, name="a/b", time_budget_hours=-1.0
+    )
     assert [fault.split()[0] for fault in check(config)] == [
         "--seed",
         "--num-trials",
@@ -69,13 +71,13 @@ def test_all_faults_are_found_at_once() -> None:
 @pytest.mark.parametrize("name", [name for name, each in SETTINGS.items() if each.least is not None])
 def test_the_least_value_is_allowed(name: str) -> None:
     own = {name: int(SETTINGS[name].least or 0)}
-    config = SweepConfig.of(max_epochs=1, grace_epochs=1, confirm=1).changed(**own)
+    config = SweepConfig.from_settings(max_epochs=1, grace_epochs=1, confirm=1).changed(**own)
     assert check(config) == []
 
 
 def test_a_first_rung_behind_the_end_is_refused_where_it_was_typed() -> None:
     """The default is not: shorter trials are just not pruned. A file of settings holds the default, too."""
-    short = SweepConfig.of(max_epochs=2)
+    short = SweepConfig.from_settings(max_epochs=2)
     assert check(short) == []
     assert check(short, typed={"max_epochs"}) == []
     (fault,) = check(short, typed={"max_epochs", "grace_epochs"})
@@ -86,11 +88,14 @@ def test_a_first_rung_behind_the_end_is_refused_where_it_was_typed() -> None:
 
 @pytest.mark.parametrize("keep", [5, "500 MB", "20GB", "1.5tb"])
 def test_checkpoints_are_kept_by_number_or_by_size(keep: int | str) -> None:
-    assert check(SweepConfig.of(keep_checkpoints=keep)) == []
+    assert check(SweepConfig.from_settings(keep_checkpoints=keep)) == []
 
 
 def test_a_sweep_that_is_resumed_may_have_any_name_and_be_forced() -> None:
-    assert check(SweepConfig.of(resume="results/my sweep (old)", name="my sweep (old)", force=True)) == []
+    assert (
+        check(SweepConfig.from_settings(resume="results/my sweep (old)", name="my sweep (old)", force=True))
+        == []
+    )
 
 
 @pytest.mark.parametrize(

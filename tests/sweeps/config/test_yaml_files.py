@@ -13,8 +13,8 @@ from tests.sweeps.config.typed import faults, sweep_in, yaml_file
 
 def test_a_file_sets_what_it_names_and_nothing_else(tmp_path: Path) -> None:
     path = yaml_file(tmp_path, "num_trials: 5\nray_dashboard: false\n")
-    assert parse(["--config", path]) == SweepConfig.of(num_trials=5, ray_dashboard=False)
-    assert parse([f"--config={path}"]) == SweepConfig.of(num_trials=5, ray_dashboard=False)
+    assert parse(["--config", path]) == SweepConfig.from_settings(num_trials=5, ray_dashboard=False)
+    assert parse([f"--config={path}"]) == SweepConfig.from_settings(num_trials=5, ray_dashboard=False)
 
 
 def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.output.console import STATUS_EVERY_S, RerunReporter, SweepReporter
 from sweeps.record.record import Record
 from tests.conftest import propose
-from tests.support.drivers import driver_of, said
+from tests.support.contexts import context_of, said
 
-CONFIG = SweepConfig.of(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
+CONFIG = SweepConfig.from_settings(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
 
 
 def one() -> int:
@@ -25,9 +25,9 @@ def table(folder: Path, width: int, **params: float) -> list[str]:
     propose(record, params)
     record.report(0, 1, 0.123456, {}, 1.0)
     record.end(0, "finished")
-    driver = driver_of(folder, record, CONFIG, width=width)
-    SweepReporter(driver, one).report([], True)
-    return said(driver)[2:]
+    context = context_of(folder, record, CONFIG, width=width)
+    SweepReporter(context, one).report([], True)
+    return said(context)[2:]
 
 
 def test_a_number_has_fewer_digits_rather_than_be_cut(tmp_path: Path) -> None:
@@ -61,46 +61,46 @@ def test_a_trial_that_misses_a_constraint_is_below_those_that_meet_it(tmp_path: 
         number = propose(record, {"lr": score}).number
         record.report(number, 1, score, {"size_m": size}, 1.0)
         record.end(number, *(("infeasible", "too large") if size > 5 else ("finished", "")))
-    driver = driver_of(tmp_path, record, CONFIG, width=80)
-    SweepReporter(driver, one).report([], True)
-    rows = [line.split()[:2] for line in said(driver) if line.split()[1:2] in (["finished"], ["infeasible"])]
+    context = context_of(tmp_path, record, CONFIG, width=80)
+    SweepReporter(context, one).report([], True)
+    rows = [line.split()[:2] for line in said(context) if line.split()[1:2] in (["finished"], ["infeasible"])]
     assert rows == [["2", "finished"], ["1", "finished"], ["0", "infeasible"]]
 
 
 def test_a_log_has_a_line_for_each_trial_that_ends_and_the_status_every_minute(tmp_path: Path) -> None:
     record, now = Record.create(tmp_path, "s", "max", {"metric": "val_acc"}), [1000.0]
-    driver = driver_of(tmp_path, record, CONFIG)
+    context = context_of(tmp_path, record, CONFIG)
     for number in range(3):
         propose(record, {})
         record.report(number, 1, number / 10, {}, 1.0)
     record.end(0, "pruned")
-    reporter = SweepReporter(driver, one, clock=lambda: now[0])
+    reporter = SweepReporter(context, one, clock=lambda: now[0])
     reporter.report([], False)
-    assert said(driver) == [], "no trial trains yet"
+    assert said(context) == [], "no trial trains yet"
     reporter.report([SimpleNamespace(config={"number": 1}, status="RUNNING")], False)
-    assert [line.split(";")[0] for line in said(driver)] == [
+    assert [line.split(";")[0] for line in said(context)] == [
         "trials 1/10 ended (1 pruned)", "epochs 3 trained, 8 saved by pruning"
     ], "what had ended before this run is no news"  # fmt: skip
     record.end(2, "failed", "ValueError: no", "logs/trial_0002.log")
     record.end(1, "finished")
     reporter.report([], False)
-    failed, finished = said(driver)[2:]
+    failed, finished = said(context)[2:]
     assert failed.startswith(
         "Trial 2 failed after 1 epoch: ValueError: no; see logs/trial_0002.log; 2/10 ended;"
     )
     assert finished.startswith("Trial 1 finished after 1 epoch, val_acc 0.1; 3/10 ended; about ")
     assert finished.endswith(" s left"), "all epochs took as long: no range"
     reporter.report([], False)
-    assert len(said(driver)) == 4, "nothing is new"
+    assert len(said(context)) == 4, "nothing is new"
     now[0] += STATUS_EVERY_S
     reporter.report([], False)
-    assert said(driver)[4].startswith("trials 3/10 ended")
+    assert said(context)[4].startswith("trials 3/10 ended")
 
 
 def test_a_trial_trains_where_it_has_a_process(tmp_path: Path) -> None:
     """Others are unfinished, too: requeued, or promoted and without a slot."""
     record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
-    driver = driver_of(tmp_path, record, CONFIG)
+    context = context_of(tmp_path, record, CONFIG)
     for _ in range(3):
         propose(record, {})
     record.report(2, 1, 0.5, {}, 1.0)
@@ -109,19 +109,19 @@ def test_a_trial_trains_where_it_has_a_process(tmp_path: Path) -> None:
         for number, status in ((0, "TERMINATED"), (1, "PENDING"), (0, "RUNNING"), (2, "PAUSED"))
     ]
     now = [1000.0]
-    reporter = SweepReporter(driver, one, clock=lambda: now[0])
+    reporter = SweepReporter(context, one, clock=lambda: now[0])
     reporter.report(tunes, False)
-    assert said(driver) == [], "one has no process yet"
+    assert said(context) == [], "one has no process yet"
     now[0] += STATUS_EVERY_S
     reporter.report(tunes, False)
-    assert said(driver)[0].startswith("trials 0/10 ended; 1 training, 1 starting, 1 waiting;")
+    assert said(context)[0].startswith("trials 0/10 ended; 1 training, 1 starting, 1 waiting;")
 
 
 def test_at_the_end_there_is_no_time_left(tmp_path: Path) -> None:
     assert " left" not in "".join(table(tmp_path, 120, lr=0.1))
-    driver = driver_of(tmp_path, Record.read(tmp_path), CONFIG)
-    SweepReporter(driver, one).report([], True)
-    assert said(driver)[1].split("; ")[1] == "0 s elapsed"
+    context = context_of(tmp_path, Record.read(tmp_path), CONFIG)
+    SweepReporter(context, one).report([], True)
+    assert said(context)[1].split("; ")[1] == "0 s elapsed"
 
 
 def test_a_log_tells_of_reruns_by_the_trial_that_they_rerun(tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ def test_a_log_tells_of_reruns_by_the_trial_that_they_rerun(tmp_path: Path) -> N
     trial = propose(record, {})
     record.report(0, 1, 0.5, {}, 1.0)
     record.end(0, "finished")
-    driver = driver_of(tmp_path, record, CONFIG)
-    reporter = RerunReporter(driver, one)
+    context = context_of(tmp_path, record, CONFIG)
+    reporter = RerunReporter(context, one)
     _, seed = record.reruns_to_come()[0]
     record.begin(trial.point, trial.optuna, seed, confirms=0)
     record.report(1, 1, 0.4, {}, 1.0)
     record.end(1, "finished")
     reporter.report([], False)
-    assert said(driver)[0].startswith(
+    assert said(context)[0].startswith(
         "Trial 1 (rerun of trial 0) finished after 1 epoch, val_acc 0.4; 1/2 ended; "
     )

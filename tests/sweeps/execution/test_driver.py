@@ -9,28 +9,28 @@ from typing import Any
 import pytest
 from ray.tune import Callback
 
-from sweeps.cluster.nodes import PC
-from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.run_context import DriverCallback
+from sweeps.ray_cluster.nodes import PC
+from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
-from tests.support.drivers import driver_of, said
+from tests.support.contexts import context_of, said
 
 
 def test_as_many_trials_fit_as_the_pcs_hold_and_never_none(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "m"})
     cluster = Cluster((PC(4, 1), PC(7, 2)), None)
-    driver = driver_of(tmp_path, record, SweepConfig.of(cpus_per_trial=2), cluster)
-    assert [driver.slots(gpus) for gpus in (0.0, 0.5, 1.0)] == [5, 5, 3]
-    assert driver.slots(8.0) == 1
+    context = context_of(tmp_path, record, SweepConfig.from_settings(cpus_per_trial=2), cluster)
+    assert [context.slots(gpus) for gpus in (0.0, 0.5, 1.0)] == [5, 5, 3]
+    assert context.slots(8.0) == 1
 
 
 def test_a_terminal_that_is_gone_ends_no_sweep(tmp_path: Path) -> None:
-    driver = driver_of(tmp_path, Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig())
-    driver.say("[bold]trial 3[/bold] is a name, and no markup")
-    assert said(driver) == ["[bold]trial 3[/bold] is a name, and no markup"]
-    driver.console.file = full = Path("/dev/full").open("w")  # noqa: SIM115  (it can't be closed in peace)
-    driver.say("nobody reads this")
+    context = context_of(tmp_path, Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig())
+    context.say("[bold]trial 3[/bold] is a name, and no markup")
+    assert said(context) == ["[bold]trial 3[/bold] is a name, and no markup"]
+    context.console.file = full = Path("/dev/full").open("w")  # noqa: SIM115  (it can't be closed in peace)
+    context.say("nobody reads this")
     with pytest.raises(OSError, match="No space left"):
         full.close()
 

@@ -19,27 +19,27 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster.nodes import PC
-from sweeps.cluster.session import Cluster
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.execution.driver.gpu_sharing import ALONE, Sharing
 from sweeps.execution.run_context import RunContext
+from sweeps.ray_cluster.nodes import PC
+from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from sweeps.training.report import Report
 from sweeps.trial.messages import Message, OutOfMemory
 from tests.conftest import ROOT, propose
-from tests.support.drivers import driver_of, said
+from tests.support.contexts import context_of, said
 from tests.support.heads import OPEN, head
-from tests.sweeps.cluster.test_gpus import FAKE
+from tests.sweeps.ray_cluster.test_gpus import FAKE
 
 CARD_BYTES = 8e9
 
 
-def driver(record: Record, first: int = 1, given: Sequence[str] = ()) -> RunContext:
+def context(record: Record, first: int = 1, given: Sequence[str] = ()) -> RunContext:
     config = cli.parse(["--trials-per-gpu", "auto", "--num-trials", "9", *given])
-    return driver_of(record.folder, record, config, Cluster((PC(9, first),), None, card_bytes=CARD_BYTES))
+    return context_of(record.folder, record, config, Cluster((PC(9, first),), None, card_bytes=CARD_BYTES))
 
 
 class Training:
@@ -58,7 +58,7 @@ class Training:
 
 def sharing(record: Record, first: int = 1, given: Sequence[str] = ()) -> Sharing:
     processes: Any = Training()
-    return Sharing(driver(record, first, given), processes)
+    return Sharing(context(record, first, given), processes)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_the_first_trials_have_a_gpu_each_and_the_others_what_those_took(record:
     assert gpus(shares, 2) == 4
     report(shares, 2, 1.5)
     assert gpus(shares, 3) == 3, "what is measured later counts, too"
-    assert said(shares._driver) == [
+    assert said(shares._context) == [
         "trials took up to 1 GB of the 8 GB free on a GPU: 4 trials on each from now on",
         "trials took up to 1.5 GB of the 8 GB free on a GPU: 3 trials on each from now on",
     ]
@@ -138,7 +138,7 @@ def test_a_sweep_that_stops_moves_none(record: Record) -> None:
     shares = sharing(record)
     gpus(shares, 0)
     report(shares, 0, 1.0)
-    shares._driver.end.stop(Outcome.INTERRUPTED)
+    shares._context.end.stop(Outcome.INTERRUPTED)
     assert not asked_to_leave(shares, 0)
 
 
@@ -170,7 +170,7 @@ def test_a_first_trial_that_is_large_has_a_gpu_and_the_others_share(record: Reco
     assert asked_to_leave(shares, 0, 1) == [1]
     assert gpus(shares, 0) == 1
     assert gpus(shares, 1) == gpus(shares, 2) == 4
-    assert said(shares._driver) == [
+    assert said(shares._context) == [
         "trials took up to 1 GB of the 8 GB free on a GPU: 4 trials on each from now on, larger ones alone"
     ]
 

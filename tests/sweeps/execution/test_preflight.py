@@ -16,8 +16,6 @@ import ray
 from ray.exceptions import RayActorError
 from rich.console import Console
 
-from sweeps.cluster.nodes import PC
-from sweeps.cluster.session import Cluster
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults.requeue import MOST_INSTANT, Requeue
@@ -26,13 +24,15 @@ from sweeps.execution.run_context import RunContext
 from sweeps.execution.run_end import RunEnd
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.build import make_plan
+from sweeps.ray_cluster.nodes import PC
+from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.trial import output
 from sweeps.trial.messages import Failed, Finding, Finished, OutOfMemory, TrialEnd
 from tests.conftest import propose
-from tests.support.drivers import said
+from tests.support.contexts import said
 
 FINISHED = Finished()
 TWO_PCS: Any = SimpleNamespace(pcs=(PC(1, 0), PC(1, 0)))
@@ -94,7 +94,7 @@ class Sweep:
     """
 
     def __init__(self, folder: Path, membership: Any = None, **settings: Any) -> None:
-        config = SweepConfig.of(
+        config = SweepConfig.from_settings(
             trainable="tests.faulty.early",
             name="s",
             results_dir=str(folder),
@@ -105,9 +105,9 @@ class Sweep:
         self.record = Record.create(folder, "s", "max", {"metric": "score"})
         cluster = Cluster((PC(32, 0),), None, membership=membership)
         console = Console(file=io.StringIO(), width=1000)
-        self.driver = RunContext(plan, self.record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
+        self.context = RunContext(plan, self.record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
         self.processes = TrialActors()
-        self.preflight = Preflight(self.driver, self.processes)
+        self.preflight = Preflight(self.context, self.processes)
 
     def start(self, found: list[Finding] | None = None, findings: Any = None) -> Any:
         """The trial that a new process begins, which finds that, or answers with that reference."""
@@ -119,7 +119,7 @@ class Sweep:
 
     def is_asked(self, trial: Any) -> bool:
         """Whether the process of a trial is in a preflight."""
-        process = self.processes.of(trial)
+        process = self.processes.actor_of(trial)
         assert process is not None
         return process.preflight is not None
 
@@ -131,7 +131,7 @@ class Sweep:
 
     @property
     def end(self) -> tuple[str, str]:
-        return self.driver.end.outcome, self.driver.end.error
+        return self.context.end.outcome, self.context.end.error
 
 
 def test_one_process_is_asked(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_one_process_is_asked(tmp_path: Path) -> None:
     other = sweep.start(found_on("pc1", failed("it is not asked")))
     assert not sweep.is_asked(other)
     sweep.turn()
-    told = said(sweep.driver)
+    told = said(sweep.context)
     assert told[0] == "Preflight   size=4: 500 MB on the CPU, about 0.98 s an epoch"
     assert "Disk: at most" in told[2]
     assert len(sweep.record.about[KEY]) == 1
@@ -152,7 +152,7 @@ def test_where_no_point_trains_the_sweep_ends(tmp_path: Path) -> None:
     sweep.start(found_on("pc1", failed("RuntimeError: no")))
     sweep.turn()
     assert sweep.end == ("error", "preflight: RuntimeError: no")
-    assert said(sweep.driver) == ["Traceback ..."]
+    assert said(sweep.context) == ["Traceback ..."]
     assert KEY not in sweep.record.about
 
 
@@ -163,7 +163,7 @@ def test_where_a_point_leaves_none_of_the_others_a_process_it_is_told_and_the_sw
     sweep.start(found_on("pc1", failed("RuntimeError: CUDA error"), is_last=True))
     sweep.turn()
     assert sweep.end == ("running", "")
-    assert said(sweep.driver)[0] == "Preflight   size=4: such a trial will fail: RuntimeError: CUDA error"
+    assert said(sweep.context)[0] == "Preflight   size=4: such a trial will fail: RuntimeError: CUDA error"
 
 
 def test_in_a_cluster_the_pc_is_named(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_where_nothing_was_found_out_it_goes_on(is_lost: bool, lost: Any, tmp_pa
     sweep.start([], lost if is_lost else None)
     sweep.turn()
     assert sweep.end == ("running", "")
-    assert said(sweep.driver) == []
+    assert said(sweep.context) == []
 
 
 def test_once_a_trial_has_an_epoch_it_is_over(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_once_a_trial_has_an_epoch_it_is_over(tmp_path: Path) -> None:
     propose(sweep.record, {"size": 1})
     sweep.record.report(0, 1, 0.5, {}, 1.0)
     sweep.turn()
-    assert said(sweep.driver) == [
+    assert said(sweep.context) == [
         "Preflight   size=4: on the CPU of pc2, such a trial will fail: RuntimeError: no"
     ]
     assert not sweep.is_asked(sweep.start())
@@ -206,7 +206,7 @@ def test_the_hours_are_those_of_the_trials_that_run_at_a_time(
     trials: int, max_epochs: int, told: str, tmp_path: Path
 ) -> None:
     sweep = Sweep(tmp_path, num_trials=trials, max_epochs=max_epochs, scheduler="none")
-    said_of_it = list(lines(sweep.driver, found_on("pc1", epoch_s=60.0)))
+    said_of_it = list(lines(sweep.context, found_on("pc1", epoch_s=60.0)))
     assert said_of_it[1] == f"            At that speed {told}"
 
 
@@ -226,22 +226,22 @@ def test_the_hours_are_those_of_the_trials_that_run_at_a_time(
 def test_one_that_does_not_fit_says_what_comes_of_it(is_infeasible: bool, told: str, tmp_path: Path) -> None:
     _, _, why = told.partition("infeasible: " if is_infeasible else "runs ")
     found = found_on("pc1", OutOfMemory(reason=why, traceback="", micro_batch=None if is_infeasible else 8))
-    assert next(lines(Sweep(tmp_path).driver, found)) == f"Preflight   {told}"
+    assert next(lines(Sweep(tmp_path).context, found)) == f"Preflight   {told}"
 
 
 def test_a_process_that_ends_in_it_costs_its_trial_nothing(lost: Any, tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, num_trials=1)
     propose(sweep.record, {"size": 1})
     no_space: Any = None
-    searcher = RecordSearcher(sweep.record, no_space, lambda nth: iter(()), sweep.driver.config)
+    searcher = RecordSearcher(sweep.record, no_space, lambda nth: iter(()), sweep.context.config)
     searcher.suggest("first")
-    requeue = Requeue(sweep.driver, searcher, sweep.processes)
+    requeue = Requeue(sweep.context, searcher, sweep.processes)
     for _ in range(MOST_INSTANT):
         trial = sweep.start(findings=lost)
         sweep.turn()
         assert requeue.after_lost_process(trial, RayActorError())[0] == ""
         assert (searcher.suggest("again") or {}).get("number") == 0
-    first, *others = said(sweep.driver)
+    first, *others = said(sweep.context)
     assert first.startswith(f"Preflight   its process on {os.uname().nodename} ended: ")
     assert first.endswith("; such trials may end so, too: size=4. Trial 0 had not begun, and is requeued")
     (other,) = others
@@ -252,12 +252,12 @@ def test_a_process_that_ends_after_it_is_lost_by_its_trial(tmp_path: Path) -> No
     sweep = Sweep(tmp_path)
     propose(sweep.record, {"size": 1})
     no_space: Any = None
-    searcher = RecordSearcher(sweep.record, no_space, lambda nth: iter(()), sweep.driver.config)
+    searcher = RecordSearcher(sweep.record, no_space, lambda nth: iter(()), sweep.context.config)
     searcher.suggest("first")
     trial = sweep.start(found_on("pc1"))
     sweep.turn()
-    Requeue(sweep.driver, searcher, sweep.processes).after_lost_process(trial, RayActorError())
-    assert said(sweep.driver)[-1].startswith("Trial 0 lost its process")
+    Requeue(sweep.context, searcher, sweep.processes).after_lost_process(trial, RayActorError())
+    assert said(sweep.context)[-1].startswith("Trial 0 lost its process")
 
 
 def test_it_can_be_left_out(tmp_path: Path) -> None:
@@ -272,6 +272,6 @@ def test_its_findings_are_plain_values_of_the_record(tmp_path: Path) -> None:
     sweep.turn()
     assert Record.read(tmp_path).about[KEY] == [dataclasses.asdict(one)]
     assert (
-        Preflight(dataclasses.replace(sweep.driver, record=Record.read(tmp_path)), TrialActors())._point
+        Preflight(dataclasses.replace(sweep.context, record=Record.read(tmp_path)), TrialActors())._point
         is None
     )

@@ -10,7 +10,7 @@ from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support.weighed import FRONT, new, weighed
 
-CONFIG = SweepConfig.of(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
+CONFIG = SweepConfig.from_settings(num_trials=10, max_epochs=9, metric="val_acc", mode="max")
 
 
 def record_of(folder: Path, epochs: dict[int, int]) -> Record:

@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweeps.cluster.nodes import PC
-from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.yaml_files import read_yaml
 from sweeps.execution.driver.leaving import Leaving
@@ -25,6 +23,8 @@ from sweeps.execution.run_context import RunContext
 from sweeps.execution.run_end import RunEnd
 from sweeps.plan import folder, resume, run_start
 from sweeps.plan.build import make_plan
+from sweeps.ray_cluster.nodes import PC
+from sweeps.ray_cluster.session import Cluster
 from sweeps.record.control_requests import Inbox, ask
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
@@ -34,7 +34,7 @@ from sweeps.storage.disk_guard import Disk
 from sweeps.training import checkpoint_store
 from sweeps.training.report import Report
 from sweeps.trial.messages import Message
-from tests.support.drivers import said
+from tests.support.contexts import said
 
 
 def reported(epoch: int) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def reported(epoch: int) -> dict[str, Any]:
 def config(results: Path, **more: Any) -> SweepConfig:
     asked: dict[str, Any] = {"trainable": "tests.faulty.toy", "search_space": "tests.faulty.slopes"}
     asked |= {"searcher": "random", "scheduler": "none", "num_trials": 6, "max_epochs": 9, "name": "s"}
-    return SweepConfig.of(**{**asked, "results_dir": str(results), "min_free_gb": 0.0, **more})
+    return SweepConfig.from_settings(**{**asked, "results_dir": str(results), "min_free_gb": 0.0, **more})
 
 
 class Steered:
@@ -56,9 +56,9 @@ class Steered:
         console = Console(file=io.StringIO(), width=1000)
         end = RunEnd(None, lambda: record.elapsed_s)
         cluster = Cluster((PC(2, 0),), None)
-        self.driver = RunContext(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
+        self.context = RunContext(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
         self.now = 0.0
-        self.steering = Steering(self.driver, lambda: self.now, lambda seconds: self.sleep(seconds))
+        self.steering = Steering(self.context, lambda: self.now, lambda seconds: self.sleep(seconds))
         self.sleep: Callable[[float], None] = time.sleep
         """What a pause does; a test may set it."""
         self.steering._inbox.open()
@@ -67,7 +67,7 @@ class Steered:
 
     @property
     def folder(self) -> Path:
-        return self.driver.plan.folder
+        return self.context.plan.folder
 
     def begin(self, *scores: float, ended: Any = None) -> int:
         """The next trial, with these scores."""
@@ -145,7 +145,7 @@ def test_a_request_that_is_none_is_ignored_with_the_reason(sweep: Steered) -> No
     file.write_text("{}")
     file.chmod(0o600)
     sweep.does("pause")
-    assert isinstance(output := sweep.driver.console.file, io.StringIO)
+    assert isinstance(output := sweep.context.console.file, io.StringIO)
     assert "A command was ignored: " in output.getvalue()
     assert "1-wrong.json: not a request: it must hold" in output.getvalue()
 
@@ -171,13 +171,13 @@ def test_limits_are_those_of_a_resume_too(sweep: Steered, tmp_path: Path) -> Non
         "9 trials in all: 8 are still to begin. At most 1 trial at a time. Trials that train now go on. "
         "The sweep stops in 2 h 0 min, if it has not ended by then."
     )
-    assert (sweep.driver.slots(0), sweep.driver.end.time_budget_hours) == (1, 2)
+    assert (sweep.context.slots(0), sweep.context.end.time_budget_hours) == (1, 2)
     written = read_yaml(str(sweep.folder / "sweep.yaml"), "--config")
     assert (written["num_trials"], written["max_concurrent"], written["time_budget_hours"]) == (9, 1, 2.0)
     again = make_plan(config(tmp_path, **written, resume=str(sweep.folder)))
     assert "8 to come" in resume.check(again, sweep.record).text
     assert "As many trials at a time as the resources allow" in sweep.does("set max-concurrent=none")
-    assert sweep.driver.slots(0) == 2
+    assert sweep.context.slots(0) == 2
     assert sweep.does("set max-concurrent=5") == (
         "At most 5 trials at a time; 2 fit on the PCs that are there. Trials that train now go on."
     )
@@ -236,12 +236,12 @@ def test_a_pause_holds_trials_until_go(sweep: Steered) -> None:
     assert sweep.does("pause").startswith("The trials leave at their next step")
     assert sweep.refuses("pause").startswith("pause: the sweep has been paused since ")
     processes: Any = SimpleNamespace(training=list, ask_to_leave=lambda processes: None)
-    sweep.driver.end.let_leave = Leaving(sweep.driver, processes).go_on
-    assert sweep.driver.end.stop_all()
+    sweep.context.end.let_leave = Leaving(sweep.context, processes).go_on
+    assert sweep.context.end.stop_all()
     sweep.searcher.requeue(number)
     assert sweep.searcher.suggest("") is None, "it is held"
     sweep.does("go")
-    assert not sweep.driver.end.stop_all()
+    assert not sweep.context.end.stop_all()
     assert sweep.searcher.suggest("")["number"] == number
 
 
@@ -260,7 +260,7 @@ def test_the_time_of_a_pause_does_not_count(sweep: Steered) -> None:
     sweep.sleep = sleep
     assert sweep.steering.wait_for_go()
     assert waited
-    assert sweep.driver.end.is_running
+    assert sweep.context.end.is_running
 
 
 def test_a_log_has_the_status_once_a_minute_in_a_pause(sweep: Steered) -> None:
@@ -274,7 +274,7 @@ def test_a_log_has_the_status_once_a_minute_in_a_pause(sweep: Steered) -> None:
 
     sweep.sleep = sleep
     assert sweep.steering.wait_for_go()
-    told = [line for line in said(sweep.driver) if line.startswith("Paused since ")]
+    told = [line for line in said(sweep.context) if line.startswith("Paused since ")]
     first, *later = told
     assert "the processes of the trials end" in first
     assert len(later) == 2
@@ -299,14 +299,14 @@ def test_a_refusal_names_its_command_once(sweep: Steered) -> None:
     sweep.begin(0.5)
     sweep.refuses("stop 99")
     sweep.refuses("try slope=7")
-    first, second = said(sweep.driver)
+    first, second = said(sweep.context)
     assert first.startswith("Refused: stop 99: no such trial")
     assert second.startswith("Refused try slope=7: slope=7: must be ")
 
 
 def test_a_sweep_that_stops_takes_no_command(sweep: Steered) -> None:
     sweep.begin(0.5)
-    sweep.driver.end.stop(Outcome.INTERRUPTED)
+    sweep.context.end.stop(Outcome.INTERRUPTED)
     assert sweep.refuses("pause").startswith("the sweep is stopping (interrupted). Resume it: ")
 
 
@@ -328,7 +328,7 @@ def test_a_command_is_not_carried_out_twice(sweep: Steered) -> None:
     ask(sweep.folder, ["try", "slope=0.3"], wait_s=0)
     (request,) = sweep.steering._inbox.take()[0]
     first = sweep.steering._answer(request)
-    again = Steering(sweep.driver)
+    again = Steering(sweep.context)
     again._inbox.open()
     assert again.take_up()
     assert len(sweep.record.info.steered) == 1
@@ -345,7 +345,7 @@ def test_a_command_in_a_folder_that_others_can_write_is_not_carried_out(sweep: S
         sweep.now += 1
         assert not sweep.steering.take_up()
     assert sweep.record.info.steered == ()
-    file = sweep.driver.console.file
+    file = sweep.context.console.file
     assert isinstance(file, io.StringIO)
     assert file.getvalue().count("others can use it") == 1
 
@@ -388,7 +388,7 @@ def test_a_stopped_trial_is_asked_to_leave_and_one_that_waits_ends(sweep: Steere
     of = {**sweep.record.trials[requeued].fixed, **sweep.record.trials[requeued].params}
     checkpoint_store.write(checkpoints, 1, lambda into: (into / "weights.pt").touch(), of)
     processes: Any = Training(trial_0=1)
-    steerer = Steerer(sweep.steering, sweep.driver, sweep.searcher, processes)
+    steerer = Steerer(sweep.steering, sweep.context, sweep.searcher, processes)
     sweep.does("stop 0")
     sweep.does("stop 1")
     steerer.on_step_end(0, [])
@@ -406,7 +406,7 @@ def test_a_stopped_leader_that_hangs_again_and_again_ends_without_its_weights(sw
     number = sweep.begin(0.1)
     sweep.searcher.requeue(number)
     processes: Any = Training()
-    steerer = Steerer(sweep.steering, sweep.driver, sweep.searcher, processes)
+    steerer = Steerer(sweep.steering, sweep.context, sweep.searcher, processes)
     sweep.does(f"stop {number}")
     processes.not_left[number] = 1
     steerer.on_step_end(0, [])
@@ -430,7 +430,7 @@ def test_a_stopped_trial_without_a_process_is_infeasible_where_it_misses_a_const
             checkpoint_store.write(at, 1, lambda into: (into / "weights.pt").touch(), of)
             sweep.does(f"stop {number}")
         processes: Any = Training()
-        Steerer(sweep.steering, sweep.driver, sweep.searcher, processes).on_step_end(0, [])
+        Steerer(sweep.steering, sweep.context, sweep.searcher, processes).on_step_end(0, [])
         assert [trial.status for trial in record.trials] == ["stopped", "infeasible"]
         assert record.trials[1].reason == "size_m 6 misses the constraint size_m<=5 in epoch 1"
 
@@ -442,7 +442,7 @@ def test_commands_are_taken_up_between_points_that_are_refused(sweep: Steered) -
     ask(sweep.folder, ["pause"], wait_s=0)
     sweep.now += 1
     assert not sweep.searcher.has_work()
-    assert sweep.driver.end.outcome == "paused"
+    assert sweep.context.end.outcome == "paused"
     assert len(sweep.record.trials) == 10
     for answer in (sweep.folder / "control").glob("*.answer.json"):
         answer.unlink()

@@ -12,7 +12,7 @@ from sweeps.record.sweep_info import Steered
 from sweeps.training import checkpoint_store
 from tests.conftest import propose
 from tests.support import kinds
-from tests.support.drivers import driver_of
+from tests.support.contexts import context_of
 from tests.support.weighed import FRONT, weighed
 
 
@@ -38,7 +38,7 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
     from sweeps.execution.output import summary
 
     plan = make_plan(
-        SweepConfig.of(
+        SweepConfig.from_settings(
             **{"name": "s", "trainable": "tests.faulty.toy", "search_space": "tests.faulty.slopes"},
             **{"searcher": "random", "scheduler": "halving", "num_trials": 9, "max_epochs": 9},
             **{"grace_epochs": 1, "results_dir": str(tmp_path), "min_free_gb": 0.0},
@@ -68,7 +68,7 @@ def test_the_front_is_told_a_trial_a_line_and_the_knee_first(tmp_path: Path) -> 
     from sweeps.execution.output import summary
 
     record = weighed(tmp_path, [*FRONT, (0.5, 4.0)])
-    plan = driver_of(tmp_path, record, SweepConfig()).plan
+    plan = context_of(tmp_path, record, SweepConfig()).plan
     assert list(summary._front(plan, record)) == [
         ("Front", "3 trials of 4, which no other trial dominates in acc, size_m"),
         ("Knee", "trial 1: acc 0.85, size_m 2 in epoch 2"),

@@ -15,10 +15,10 @@ from sweeps.record.record import Record
 from sweeps.schedulers import asha, halving, hyperband, none
 from sweeps.search.record_scheduler import PruningMethod
 from tests.conftest import propose
-from tests.support.drivers import driver_of
+from tests.support.contexts import context_of
 from tests.sweeps.plan.test_plan import plan_of
 
-CONFIG = SweepConfig.of(num_trials=4, max_epochs=9, metric="val_acc", mode="max")
+CONFIG = SweepConfig.from_settings(num_trials=4, max_epochs=9, metric="val_acc", mode="max")
 EPOCH_S = 10.0
 
 
@@ -46,7 +46,7 @@ def epochs_left(
 
 
 def test_before_the_first_epoch_nothing_is_known(tmp_path: Path) -> None:
-    there = none.Scheduler.cohorts(SweepConfig.of(num_trials=2), [2])
+    there = none.Scheduler.cohorts(SweepConfig.from_settings(num_trials=2), [2])
     assert time_left(record_of(tmp_path, {0: 0}), there, 1, 0.0, time.time()) is None
 
 
@@ -67,19 +67,23 @@ def test_without_pruning_the_last_trials_leave_slots_idle(
 def test_a_paused_trial_that_will_continue_counts_and_others_do_not(tmp_path: Path) -> None:
     record = record_of(tmp_path, dict.fromkeys(range(26), 1), planned=27)
     for number in range(26):
-        if halving.Scheduler.ends_at(SweepConfig.of(max_epochs=9, grace_epochs=1), record, number, 1):
+        if halving.Scheduler.ends_at(
+            SweepConfig.from_settings(max_epochs=9, grace_epochs=1), record, number, 1
+        ):
             record.end(number, "pruned")
     assert epochs_left(tmp_path, record, halving.Scheduler, trials=27) == pytest.approx(1 + 9 * 2 + 3 * 6)
 
 
 def test_brackets_of_hyperband_are_counted_as_they_are(tmp_path: Path) -> None:
-    whole = hyperband.Scheduler.expected_epochs(SweepConfig.of(num_trials=17, max_epochs=9, grace_epochs=1))
+    whole = hyperband.Scheduler.expected_epochs(
+        SweepConfig.from_settings(num_trials=17, max_epochs=9, grace_epochs=1)
+    )
     left = epochs_left(tmp_path, record_of(tmp_path, {0: 1}), hyperband.Scheduler, trials=17)
     assert left == pytest.approx(whole - 1)
 
 
 def test_where_each_is_judged_at_once_as_many_continue_as_may_be_expected(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=60, max_epochs=9, grace_epochs=1)
+    config = SweepConfig.from_settings(num_trials=60, max_epochs=9, grace_epochs=1)
     left = epochs_left(tmp_path, record_of(tmp_path, {0: 1}), asha.Scheduler, trials=60)
     assert left == pytest.approx(asha.Scheduler.expected_epochs(config), rel=0.05)
 
@@ -96,27 +100,27 @@ def test_the_range_is_that_of_the_trials(tmp_path: Path) -> None:
     for number in range(11):
         propose(record, {})
         record.report(number, 1, 0.5, {}, 5.0 + number)
-    there = none.Scheduler.cohorts(SweepConfig.of(num_trials=12, max_epochs=9), [12])
+    there = none.Scheduler.cohorts(SweepConfig.from_settings(num_trials=12, max_epochs=9), [12])
     found = time_left(record, there, 1, time.time(), time.time())
     assert found is not None
     assert (found.low_s / found.best_s, found.high_s / found.best_s) == pytest.approx((0.7, 1.3))
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> RunContext:
+def context(tmp_path: Path) -> RunContext:
     record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
     propose(record, {})
-    return driver_of(tmp_path, record, CONFIG)
+    return context_of(tmp_path, record, CONFIG)
 
 
-def test_before_the_first_epoch_it_says_when_it_will_be_known(driver: RunContext) -> None:
-    assert TimeLeftTeller(driver, lambda: 1).in_words() == "time left: known after the first epoch"
+def test_before_the_first_epoch_it_says_when_it_will_be_known(context: RunContext) -> None:
+    assert TimeLeftTeller(context, lambda: 1).in_words() == "time left: known after the first epoch"
 
 
-def test_more_slots_take_less_time(driver: RunContext) -> None:
+def test_more_slots_take_less_time(context: RunContext) -> None:
     slots = [1]
-    driver.record.report(0, 1, 0.5, {}, 60.0)
-    teller = TimeLeftTeller(driver, lambda: slots[0])
+    context.record.report(0, 1, 0.5, {}, 60.0)
+    teller = TimeLeftTeller(context, lambda: slots[0])
     alone, slots[0] = teller.now(), 4
     four = teller.now()
     assert alone is not None
@@ -155,7 +159,7 @@ def test_a_resumed_sweep_tells_it_before_its_first_epoch(tmp_path: Path) -> None
         for epoch in range(1, 6):
             record.report(number, epoch, 0.5, {}, 10.0)
     record.note("runs", [*record.about["runs"], {"started": time.time() + 0.001, "num_trials": 4}])
-    left = TimeLeftTeller(driver_of(tmp_path, Record.read(tmp_path), CONFIG), lambda: 2).now()
+    left = TimeLeftTeller(context_of(tmp_path, Record.read(tmp_path), CONFIG), lambda: 2).now()
     assert left is not None
     assert 1.3 * left.best_s > 40 + 90, "4 epochs of two trials, then 9 of two others, 10 s each"
     assert left.best_s < 1.3 * (40 + 90)

@@ -40,7 +40,7 @@ from sweeps.trial.messages import (
     message_of,
 )
 from tests.conftest import propose
-from tests.support.drivers import driver_of, said
+from tests.support.contexts import context_of, said
 
 END = 3
 FINISHED = Finished()
@@ -66,13 +66,15 @@ class Keeping:
     ) -> None:
         self.folder = folder
         self.record = Record.create(folder, "s", "max", {"metric": "m"})
-        config = SweepConfig.of(max_epochs=END, metric="m", mode="max", keep_checkpoints=keep_checkpoints)
-        self.driver = driver_of(folder, self.record, config)
-        self.end = self.driver.end
+        config = SweepConfig.from_settings(
+            max_epochs=END, metric="m", mode="max", keep_checkpoints=keep_checkpoints
+        )
+        self.context = context_of(folder, self.record, config)
+        self.end = self.context.end
         no_space: Any = None
         self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), config)
         scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none.Scheduler
-        self.tune_callback = TuneCallback(self.driver, self.searcher, scheduler, TrialActors(), clock=clock)
+        self.tune_callback = TuneCallback(self.context, self.searcher, scheduler, TrialActors(), clock=clock)
 
     def train(
         self,
@@ -247,12 +249,12 @@ def test_a_sweep_that_stops_does_not_wait_for_space(outcome: Outcome, keeping: K
     def let_leave() -> bool:
         raise AssertionError("the loop has not come so far")
 
-    keeping.driver.disk = Disk(keeping.folder, 1e9, 1)
+    keeping.context.disk = Disk(keeping.folder, 1e9, 1)
     keeping.end.let_leave = let_leave
     keeping.end.stop(outcome)
     keeping.tune_callback.on_step_begin(0, [])
     keeping.tune_callback.close()
-    assert said(keeping.driver) == []
+    assert said(keeping.context) == []
 
 
 def test_a_log_that_can_not_be_written_does_not_keep_a_trial_from_ending(keeping: Keeping) -> None:
@@ -260,7 +262,7 @@ def test_a_log_that_can_not_be_written_does_not_keep_a_trial_from_ending(keeping
     keeping.train(0.5, end=Failed(reason="ValueError: no", traceback="Traceback ..."))
     assert keeping.record.trials[0].status == "failed"
     assert keeping.record.trials[0].log is None
-    assert "The log of trial 0 can't be written" in said(keeping.driver)[0]
+    assert "The log of trial 0 can't be written" in said(keeping.context)[0]
 
 
 def test_a_record_that_is_lost_when_a_paused_trial_ends_is_the_end_of_the_sweep(

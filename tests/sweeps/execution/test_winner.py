@@ -21,7 +21,7 @@ from sweeps.record.trials import TrialRow
 from sweeps.training import checkpoint_store
 from tests.faulty import toy
 from tests.support.confirmed import searched
-from tests.support.drivers import driver_of
+from tests.support.contexts import context_of
 from tests.support.trainables import as_trainable
 from tests.support.weighed import FRONT, OBJECTIVES, begin, new, report, weighed
 
@@ -31,7 +31,7 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
 ) -> None:
     scored = []
 
-    def test(driver: object, run: TrialRow, weights: object) -> dict[str, float]:
+    def test(context: object, run: TrialRow, weights: object) -> dict[str, float]:
         scored.append(run.number)
         return {"test_acc": run.number / 10}
 
@@ -43,7 +43,7 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
         (1, "scored 2 times, for"),
     ):
         run = record.trials[number]
-        scores = winner._scores(driver_of(tmp_path, record, SweepConfig()), run, tmp_path)
+        scores = winner._scores(context_of(tmp_path, record, SweepConfig()), run, tmp_path)
         assert (scores, record.about["test"]) == (
             {"test_acc": number / 10},
             {"trial": number, "test_acc": number / 10},
@@ -58,9 +58,9 @@ NET = Model(as_trainable(toy, "net"), "slopes", NO_SPACE, "")
 
 
 def driver_with_net(folder: Path, record: Record, **config: Any) -> RunContext:
-    """The driver of a sweep of the trainable `net`, which has nothing to score on the test rows."""
+    """The context of a sweep of the trainable `net`, which has nothing to score on the test rows."""
     record.note_without_test("net")
-    return driver_of(folder, record, SweepConfig.of(name="s", **config), models=(NET,))
+    return context_of(folder, record, SweepConfig.from_settings(name="s", **config), models=(NET,))
 
 
 def checkpointed(folder: Path, record: Record, numbers: Sequence[int], epoch: int = 2) -> None:
@@ -88,8 +88,8 @@ def in_best(folder: Path) -> dict[str, str]:
 def test_best_holds_each_trial_of_the_front_and_the_knee_at_its_top(tmp_path: Path) -> None:
     record = weighed(tmp_path, FRONT)
     checkpointed(tmp_path, record, [0, 1, 2])
-    driver = driver_with_net(tmp_path, record, metric=OBJECTIVES)
-    assert winner.keep(driver) == {}
+    context = driver_with_net(tmp_path, record, metric=OBJECTIVES)
+    assert winner.keep(context) == {}
     assert in_best(tmp_path) == {".": "1", "trial_0000": "0", "trial_0002": "2"}
     metrics = json.loads((tmp_path / "best" / "metrics.json").read_text())
     assert [(each["trial"], each["folder"]) for each in metrics["front"]] == [
@@ -106,8 +106,8 @@ def test_best_holds_each_trial_of_the_front_and_the_knee_at_its_top(tmp_path: Pa
     record.end(3, "finished")
     checkpointed(tmp_path, record, [3], epoch=1)
     for number in (0, 1, 2):
-        driver.plan.storage.remove(number)
-    winner.keep(driver)
+        context.plan.storage.remove(number)
+    winner.keep(context)
     assert in_best(tmp_path) == {".": "3", "trial_0000": "0", "trial_0002": "2"}, "from best/ as it was"
     assert [best.run for best in best_model.front_of(record)] == record.front()
 
@@ -132,9 +132,9 @@ def led_by_an_unfinished_one(folder: Path) -> Record:
     for epoch in range(1, 6):
         report(record, 1, epoch, [epoch / 10])
     checkpointed(folder, record, [1], epoch=5)
-    driver = driver_with_net(folder, record, metric=["acc:max"])
-    driver.end.outcome = Outcome.INTERRUPTED
-    winner.keep(driver)
+    context = driver_with_net(folder, record, metric=["acc:max"])
+    context.end.outcome = Outcome.INTERRUPTED
+    winner.keep(context)
     assert load_yaml((folder / "best" / "params.yaml").read_text())["epoch"] == 5
     for epoch in range(6, 9):
         report(record, 1, epoch, [epoch / 10])
@@ -162,12 +162,12 @@ def test_a_storage_that_is_gone_ends_the_run_in_order(
 ) -> None:
     """So that its result, its report and the command that resumes it are printed."""
     record = led_by_an_unfinished_one(tmp_path)
-    driver = driver_with_net(tmp_path, record, metric=["acc:max"], storage=str(tmp_path / "gone"))
-    driver.end.outcome = outcome
+    context = driver_with_net(tmp_path, record, metric=["acc:max"], storage=str(tmp_path / "gone"))
+    context.end.outcome = outcome
     capsys.readouterr()
-    assert winner.keep(driver) == {}
-    assert driver.end.outcome == "lost"
-    assert ("best/ can't be written: " in driver.end.error) is (outcome == "interrupted")
+    assert winner.keep(context) == {}
+    assert context.end.outcome == "lost"
+    assert ("best/ can't be written: " in context.end.error) is (outcome == "interrupted")
     assert capsys.readouterr().out == "", "nothing is written"
 
 

@@ -36,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def plan_of(home: Path) -> Plan:
     return make_plan(
-        SweepConfig.of(
+        SweepConfig.from_settings(
             trainable="my_project.model",
             search_space="my_project.space",
             searcher="my_project.search",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster.environment import versions
 from sweeps.pcs.__main__ import main
+from sweeps.ray_cluster.environment import versions
 from tests.support.cluster_of_pcs import CLUSTER_FILE, PYTHON, set_up, write
 from tests.support.lab import HOME, PC, Lab, wait_until
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster.nodes import Node
 from sweeps.pcs.__main__ import main
 from sweeps.pcs.status import Use, why_waiting
+from sweeps.ray_cluster.nodes import Node
 from tests.support.cluster_of_pcs import PYTHON, RAY, give_token, start_head
 from tests.support.lab import PC, Lab, wait_until
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster import placement
-from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
-from sweeps.common.machine_folders import DATA_DIR_VARIABLE
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import build
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
+from sweeps.ray_cluster import placement
+from sweeps.ray_cluster.nodes import PC
 from sweeps.record.record import Record
 from sweeps.schedulers import asha, halving, hyperband
 from sweeps.search.rungs import rungs
@@ -115,7 +115,7 @@ def test_there_are_no_more_trials_than_points_and_a_grid_is_tried_whole(
 @pytest.mark.parametrize("trials", [9, 24, 200])
 @pytest.mark.parametrize("scheduler", [asha.Scheduler, halving.Scheduler, hyperband.Scheduler])
 def test_pruning_saves_epochs_but_not_those_before_the_first_rung(scheduler: Any, trials: int) -> None:
-    config = SweepConfig.of(num_trials=trials)
+    config = SweepConfig.from_settings(num_trials=trials)
     expected = scheduler.expected_epochs(config)
     assert trials * rungs(config)[0] < expected < trials * config.max_epochs
     assert scheduler.expected_epochs(config) == expected
@@ -154,13 +154,15 @@ def test_the_default_number_of_trials_is_as_the_flag_says() -> None:
 
 @pytest.mark.parametrize("scheduler", [asha.Scheduler, halving.Scheduler, hyperband.Scheduler])
 def test_the_plan_of_very_many_trials_is_made_too(scheduler: Any) -> None:
-    many = SweepConfig.of(num_trials=1_000_000)
+    many = SweepConfig.from_settings(num_trials=1_000_000)
     assert 3_000_000 < scheduler.expected_epochs(many) < 27_000_000
 
 
 def test_fp16_without_a_gpu_is_refused_before_anything_runs() -> None:
     with pytest.raises(UserError, match="--precision 16-mixed: fp16 needs a GPU, and a trial has none here"):
-        build.make_plan(SweepConfig.of(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0))
+        build.make_plan(
+            SweepConfig.from_settings(trainable="digits_mlp", precision="16-mixed", gpus_per_trial=0)
+        )
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,9 @@ def searcher(name: str, record: Record, num_trials: int) -> RecordSearcher:
 
     from tests.faulty import toy
 
-    config = SweepConfig.of(num_trials=num_trials, max_epochs=1, grace_epochs=1, metric="score", mode="max")
+    config = SweepConfig.from_settings(
+        num_trials=num_trials, max_epochs=1, grace_epochs=1, metric="score", mode="max"
+    )
     takes = plugins.find("searcher", name)
     domains = {"slope": tune.quniform(0.1, 1.0, 0.01)}
     found: RecordSearcher = takes.build(config, check(domains, toy.Params, {}, takes.TAKES, name, ""), record)
@@ -105,7 +107,7 @@ def test_reruns_that_are_asked_for_no_more_are_given_up(tmp_path: Path) -> None:
 def config_of(tmp_path: Path, **changes: Any) -> SweepConfig:
     given = {"trainable": "tests.faulty.toy", "search_space": "tests.faulty.slopes", "name": "s"}
     rest = {"num_trials": 3, "gpus_per_trial": 0, "min_free_gb": 0.0, "results_dir": str(tmp_path)}
-    return SweepConfig.of(**{**given, **rest, **changes})
+    return SweepConfig.from_settings(**{**given, **rest, **changes})
 
 
 def test_the_plan_says_what_it_will_cost(tmp_path: Path) -> None:
@@ -219,7 +221,10 @@ def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
     assert done.returncode == 0
     at, record = results / "sure", Record.read(results / "sure")
     best = record.confirmed()[0]
-    run = max(record.reruns.of(best.number), key=lambda rerun: rerun.best_score(Objective("m", "max")) or 0.0)
+    run = max(
+        record.reruns.confirming(best.number),
+        key=lambda rerun: rerun.best_score(Objective("m", "max")) or 0.0,
+    )
     about = yaml.safe_load((at / "best" / "params.yaml").read_text())
     assert (about["trial"], about["run"], about["fit"]["seed"]) == (best.number, run.number, run.seed)
     weights = torch.load(at / "best" / "weights.pt", weights_only=True)
@@ -331,7 +336,7 @@ def test_a_confirmed_sweep_searches_on_and_confirms_what_is_then_the_top(
     assert len(after.searched) == 12
     assert after.searched[4].number == 8
     top = after.leaders(2)
-    assert all(len(after.reruns.of(number)) == 2 for number in top)
+    assert all(len(after.reruns.confirming(number)) == 2 for number in top)
     assert len(after.trials) == 12 + 2 * len({*top, *before.leaders(2)}), "none was rerun twice"
     assert [t.end for t in after.trials[:8]] == [t.end for t in before.trials]
     assert {trial.number for trial in after.confirmed()} == {*top, *before.leaders(2)}

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from ray import tune
 
-from sweeps.cluster import environment
 from sweeps.config.sweep_config import COMMAND_ONLY, SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.plan.fingerprint import WITHOUT_EFFECT, changes, identity, settings
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import environment
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
 from tests.conftest import ROOT
@@ -64,7 +64,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def plan_of(package: Path, **more: Any) -> Plan:
     name = package.name
     return make_plan(
-        SweepConfig.of(
+        SweepConfig.from_settings(
             trainable=f"{name}.model",
             search_space=f"{name}.space",
             results_dir=str(package.parent),

@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 
 
 def config(results: Path, **changes: Any) -> SweepConfig:
-    base = SweepConfig.of(
+    base = SweepConfig.from_settings(
         name="s",
         trainable="tests.faulty.toy",
         search_space="tests.faulty.slopes",

@@ -28,7 +28,7 @@ from sweeps.space.flat import FlatSpace
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.point import Point
 from sweeps.storage.disk_guard import Disk
-from tests.support.drivers import ALONE
+from tests.support.contexts import ALONE
 from tests.support.several_models import SPACES, STEPS, TOY, TOYS, config, planned
 
 SEARCHERS = plugins.choices("searcher")
@@ -231,8 +231,8 @@ def test_the_screen_has_the_model_of_each_trial(tmp_path: Path) -> None:
     record = new_record(plan)
     play(plan, record, 4)
     console = Console(width=160, record=True)
-    driver = RunContext(plan, record, ALONE, RunEnd(None), Disk(plan.folder, 0.0, 1), console)
-    SweepReporter(driver, lambda: 1).report([], True)
+    context = RunContext(plan, record, ALONE, RunEnd(None), Disk(plan.folder, 0.0, 1), console)
+    SweepReporter(context, lambda: 1).report([], True)
     text = console.export_text()
     assert "trainable" in text
     assert all(trial.trainable in text for trial in record.trials)
@@ -259,14 +259,14 @@ KNOWN = "tests.faulty.known_size"
 
 def test_a_point_that_is_known_to_miss_a_constraint_is_refused_with_the_reason(tmp_path: Path) -> None:
     given = {"trainable": KNOWN, "name": "s", "results_dir": str(tmp_path), "gpus_per_trial": 0}
-    plan = make_plan(SweepConfig.of(**given, constraint=["params_m<=5", "acc>=0.1"]))
+    plan = make_plan(SweepConfig.from_settings(**given, constraint=["params_m<=5", "acc>=0.1"]))
     assert plan.refusal(Point(KNOWN, {"width": 50})) is None
     known = {"params_m": 5.1, "latency_ms": 51.0}
     expected = ("infeasible", "params_m 5.1 misses the constraint params_m<=5", known)
     assert plan.refusal(Point(KNOWN, {"width": 51})) == expected
     broken = plan.refusal(Point(KNOWN, {"width": 1}, {"bad_epoch": -1}))
     assert broken == ("failed", "static_metrics raises ZeroDivisionError: of a size", {})
-    assert make_plan(SweepConfig.of(**given)).refusal(Point(KNOWN, {"width": 99})) is None
+    assert make_plan(SweepConfig.from_settings(**given)).refusal(Point(KNOWN, {"width": 99})) is None
 
 
 def test_the_first_objective_must_change_from_epoch_to_epoch(tmp_path: Path) -> None:
@@ -274,13 +274,13 @@ def test_the_first_objective_must_change_from_epoch_to_epoch(tmp_path: Path) -> 
     with pytest.raises(
         UserError, match=r"--metric params_m: static_metrics of .* name one that training improves"
     ):
-        make_plan(SweepConfig.of(**given, metric=["params_m:min", "acc:max"]))
+        make_plan(SweepConfig.from_settings(**given, metric=["params_m:min", "acc:max"]))
     assert make_plan(
-        SweepConfig.of(**given, metric=["acc:max", "params_m:min"])
+        SweepConfig.from_settings(**given, metric=["acc:max", "params_m:min"])
     ).config.objectives.are_several
 
 
 def test_static_metrics_that_raise_are_the_users_mistake(tmp_path: Path) -> None:
     given = {"trainable": KNOWN, "results_dir": str(tmp_path), "gpus_per_trial": 0}
     with pytest.raises(UserError, match="static_metrics raises ZeroDivisionError: of a size"):
-        make_plan(SweepConfig.of(**given, params={"bad_epoch": -1}))
+        make_plan(SweepConfig.from_settings(**given, params={"bad_epoch": -1}))

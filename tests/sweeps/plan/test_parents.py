@@ -47,7 +47,9 @@ def test_what_was_interrupted_is_tried_again(place: Path) -> None:
     space = space_file("refine_broken", "'hidden': tune.choice([8, 16, 24, 32])")
     settings: dict[str, Any] = {"trainable": "digits_mlp", "search_space": space, "searcher": "random"}
     plan = make_plan(
-        SweepConfig.of(name="broken", results_dir=str(place), num_trials=4, max_epochs=9, **settings)
+        SweepConfig.from_settings(
+            name="broken", results_dir=str(place), num_trials=4, max_epochs=9, **settings
+        )
     )
     carried_out(plan, lambda p: p["hidden"] / 300, trials=3)
     record = Record.reopen(plan.folder)
@@ -93,7 +95,11 @@ def test_other_code_runs_the_best_again_first_and_says_what_changed(place: Path)
 def test_scores_of_another_precision_are_not_comparable(gpu: str, knows: bool, place: Path) -> None:
     """`auto` is fp16 on a GPU; here a trial has none."""
     carried_out(
-        make_plan(SweepConfig.of(name="wide", results_dir=str(place), trainable="digits_mlp", num_trials=10)),
+        make_plan(
+            SweepConfig.from_settings(
+                name="wide", results_dir=str(place), trainable="digits_mlp", num_trials=10
+            )
+        ),
         peak(0.03),
         gpu=gpu,
     )

@@ -18,7 +18,7 @@ from tests.sweeps.schedulers.play import new_record
 
 def plan_of(folder: Path, scheduler: type[PruningMethod], **settings: Any) -> Plan:
     no_space: Any = None
-    return Plan(SweepConfig.of(**settings), (), random.Searcher, scheduler, no_space, folder)
+    return Plan(SweepConfig.from_settings(**settings), (), random.Searcher, scheduler, no_space, folder)
 
 
 def test_without_pruning_every_trial_takes_all_epochs(tmp_path: Path) -> None:

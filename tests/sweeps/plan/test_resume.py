@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster import environment
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.plan import folder, resume, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import environment
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import FORMAT, Outcome, Steered
@@ -33,7 +33,7 @@ TOY = "from tests.faulty.toy import MODE, Params, build_data, build_model\nMETRI
 
 def config(results: Path, **changes: Any) -> SweepConfig:
     """A sweep of toys judged at epochs 1 and 3, to train 9."""
-    base = SweepConfig.of(
+    base = SweepConfig.from_settings(
         name="s",
         trainable="tests.faulty.toy",
         search_space=SLOPES,

@@ -14,7 +14,7 @@ from sweeps.record.trials import Status
 from tests.conftest import propose
 
 BOUNDS = ["size_m<=5", "ms<20"]
-OBJECTIVES = Objectives.of(["acc"], "max", BOUNDS)
+OBJECTIVES = Objectives.parse(["acc"], "max", BOUNDS)
 
 
 def record_of(folder: Path, *sizes: float, status: Status = "finished") -> Record:
@@ -53,10 +53,10 @@ def test_each_constraint_that_is_missed_is_named_and_what_is_not_known_is_not_ju
 def test_a_value_that_misses_a_bound_by_little_does_not_read_as_if_it_met_it(
     constraint: str, value: float, shown: str
 ) -> None:
-    objectives = Objectives.of(["acc"], "max", [constraint])
+    objectives = Objectives.parse(["acc"], "max", [constraint])
     assert why_missed(objectives, {"m": value}) == f"m {shown} misses the constraint {constraint}"
     if shown != "inf":
-        assert Constraint.of(constraint).excess({"m": float(shown)}) > 0
+        assert Constraint.parse(constraint).excess({"m": float(shown)}) > 0
 
 
 def test_a_trial_that_misses_one_is_infeasible_and_never_leads(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from tests.support.searched import carried_out, peak
 def interrupted(at: Path, trials: int) -> Sweep:
     """A sweep of 12 trials that was killed after some."""
     asked = {"trainable": "digits_mlp", "searcher": "random", "max_epochs": 9, "num_trials": 12}
-    plan = make_plan(SweepConfig.of(name="s", results_dir=str(at), **asked))  # type: ignore[arg-type]
+    plan = make_plan(SweepConfig.from_settings(name="s", results_dir=str(at), **asked))  # type: ignore[arg-type]
     return carried_out(plan, peak(0.1), trials)
 
 
@@ -81,7 +81,7 @@ def conditional(at: Path, **more: Any) -> Sweep:
     """A finished sweep of a space that is a function; the largest rate is the best."""
     asked: dict[str, Any] = {"trainable": "fashion_cnn", "search_space": "fashion_cnn_layers"}
     asked |= {"searcher": "random", "max_epochs": 3, "num_trials": 24, "scheduler": "none", **more}
-    plan = make_plan(SweepConfig.of(name="s", results_dir=str(at), **asked))
+    plan = make_plan(SweepConfig.from_settings(name="s", results_dir=str(at), **asked))
     return carried_out(plan, lambda params: float(params["lr"]))
 
 
@@ -121,7 +121,7 @@ def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path:
 def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) -> None:
     sweep = interrupted(tmp_path, trials=2)
     plan = make_plan(
-        SweepConfig.of(
+        SweepConfig.from_settings(
             resume=str(sweep.folder),
             name="s",
             results_dir=str(tmp_path),

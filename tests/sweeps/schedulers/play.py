@@ -191,12 +191,12 @@ def arrive(config: SweepConfig, record: Record, epoch: int, *scores: float) -> l
     for score in scores:
         number = propose(record, {}).number
         decisions.append(
-            Halving.of(config, record).decide(number, epoch, record.objectives.losses(score, {}))
+            Halving.for_record(config, record).decide(number, epoch, record.objectives.losses(score, {}))
         )
         record.report(number, epoch, score, {}, 1.0)
     return decisions
 
 
 def decisions(config: SweepConfig, record: Record, epoch: int) -> list[str]:
-    made = Halving.of(config, record)
+    made = Halving.for_record(config, record)
     return [made.decide(number, epoch) for number in record.scores_at(epoch)]

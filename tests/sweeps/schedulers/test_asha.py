@@ -25,7 +25,7 @@ def test_asha_says_which_epochs_it_judges_at() -> None:
     said = Asha.describe(SweepConfig())
     assert "3, 9, 27 (the end)" in said
     assert "among the best 1/3 of the trials that have reached the rung so far" in said
-    assert "nothing is pruned" in Asha.describe(SweepConfig.of(max_epochs=3))
+    assert "nothing is pruned" in Asha.describe(SweepConfig.from_settings(max_epochs=3))
 
 
 @pytest.mark.parametrize("mode", ["min", "max"])
@@ -36,7 +36,7 @@ def test_asha_says_which_epochs_it_judges_at() -> None:
 def test_asha_decides_as_rays_does(
     max_epochs: int, grace: int, factor: int, mode: Mode, tmp_path: Path
 ) -> None:
-    config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
+    config = SweepConfig.from_settings(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
     rays: Any = ASHAScheduler("epoch", "score", mode, max_epochs, grace_period=grace, reduction_factor=factor)
     assert sorted(epoch for epoch, _ in rays._brackets[0]._rungs if epoch < max_epochs) == rungs(config)
     trials = 40
@@ -130,11 +130,11 @@ def test_asha_ends_no_trial_at_an_epoch_that_it_has_not_reported(tmp_path: Path)
 
 
 def test_without_rungs_no_epoch_is_saved() -> None:
-    assert Asha.expected_epochs(SweepConfig.of(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
+    assert Asha.expected_epochs(SweepConfig.from_settings(num_trials=10, max_epochs=5, grace_epochs=5)) == 50
 
 
 def test_of_many_trials_one_in_factor_goes_on_at_each_rung() -> None:
-    config = SweepConfig.of(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
+    config = SweepConfig.from_settings(num_trials=3000, max_epochs=27, grace_epochs=3, reduction_factor=3)
     synchronous = 3000 * (3 + 6 / 3 + 18 / 9)
     assert Asha.expected_epochs(config) == pytest.approx(synchronous, rel=0.1)
 

@@ -29,7 +29,7 @@ def play(folder: Path, config: SweepConfig, mode: Mode = "max", **how: Any) -> P
 @pytest.mark.parametrize("slots", [1, 4])
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_the_plan_knows_how_many_epochs_it_takes(trials: int, slots: int, mode: Mode, tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=trials)
+    config = SweepConfig.from_settings(num_trials=trials)
     played = play(tmp_path, config, mode, slots=slots)
     reached = played.run()
     assert set(reached.values()) <= {3, 9, 27}
@@ -45,14 +45,14 @@ def test_the_plan_knows_how_many_epochs_it_takes(trials: int, slots: int, mode: 
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_at_random_it_decides_what_the_record_says(seed: int, mode: Mode, tmp_path: Path) -> None:
     """Who was promoted is promoted in every later process, and the epochs are those of the plan."""
-    config = SweepConfig.of(num_trials=24)
+    config = SweepConfig.from_settings(num_trials=24)
     record = new_record(tmp_path, config, mode)
     kills = random.Random(seed)
     promoted: dict[int, set[int]] = {3: set(), 9: set()}
     while True:
         resumed(Halving, config, record, f"{seed}{len(record.trials)}").run(kills.randint(1, 25))
         for epoch, before in promoted.items():
-            made = Halving.of(config, record)
+            made = Halving.for_record(config, record)
             now = {n for n in record.scores_at(epoch) if made.decide(n, epoch) == "CONTINUE"}
             assert before <= now
             promoted[epoch] = now
@@ -64,7 +64,7 @@ def test_killed_at_random_it_decides_what_the_record_says(seed: int, mode: Mode,
 
 @pytest.mark.parametrize("fails", [{0: 0}, {0: 2, 4: 3, 8: 5}, dict.fromkeys(range(19), 1)])
 def test_nobody_waits_for_a_trial_that_failed(fails: dict[int, int], tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=20)
+    config = SweepConfig.from_settings(num_trials=20)
     played = play(tmp_path, config, fails=fails)
     reached = played.run()
     assert played.record is not None
@@ -76,7 +76,7 @@ def test_nobody_waits_for_a_trial_that_failed(fails: dict[int, int], tmp_path: P
 
 def test_the_next_best_takes_the_place_of_a_last_one_that_failed(tmp_path: Path) -> None:
     """All that go beyond epoch 3 fail there, but for two that waited."""
-    config = SweepConfig.of(num_trials=9)
+    config = SweepConfig.from_settings(num_trials=9)
     whole = play(tmp_path / "whole", config).run()
     further = [number for number, epoch in whole.items() if epoch > 3]
     reached = play(tmp_path / "again", config, fails=dict.fromkeys(further, 4)).run()
@@ -85,14 +85,14 @@ def test_the_next_best_takes_the_place_of_a_last_one_that_failed(tmp_path: Path)
 
 def test_those_that_wait_take_the_places_of_trials_that_failed(tmp_path: Path) -> None:
     """A third fails before the first rung; as many continue as the plan says."""
-    config = SweepConfig.of(num_trials=24)
+    config = SweepConfig.from_settings(num_trials=24)
     reached = play(tmp_path, config, fails=dict.fromkeys(range(0, 24, 3), 2)).run()
     assert sum(epoch >= 9 for epoch in reached.values()) == 8
     assert sum(epoch == 27 for epoch in reached.values()) == 2
 
 
 def test_of_more_trials_none_continues_because_the_better_ones_were_stopped(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=11)
+    config = SweepConfig.from_settings(num_trials=11)
     record = new_record(tmp_path, config)
     arrive(config, record, 3, *(0.9, 0.8, 0.7), *(0.6 - number / 100 for number in range(8)))
     decided = decisions(config, record, 3)
@@ -103,15 +103,15 @@ def test_of_more_trials_none_continues_because_the_better_ones_were_stopped(tmp_
         if decision == "STOP":
             record.end(number, "pruned")
     record.note("planned", [11, 20])
-    more = SweepConfig.of(num_trials=20)
+    more = SweepConfig.from_settings(num_trials=20)
     assert arrive(more, record, 3, 0.1) == ["PAUSE"], "the 12th, and the worst of all"
     assert arrive(more, record, 3, 0.85) == ["CONTINUE"], "it takes the place that stayed open"
 
 
 def test_more_trials_judge_no_trial_anew(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=12)
+    config = SweepConfig.from_settings(num_trials=12)
     before = play(tmp_path, config).run()
-    record, more = Record.read(tmp_path), SweepConfig.of(num_trials=30)
+    record, more = Record.read(tmp_path), SweepConfig.from_settings(num_trials=30)
     record.note("planned", [12, 30])
     ends = [FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()]
     after = Play(more, Halving.build(more, record), record, seed="2", trials=ends).run()
@@ -122,7 +122,7 @@ def test_more_trials_judge_no_trial_anew(tmp_path: Path) -> None:
 
 
 def test_a_space_without_more_points_ends_with_the_best_of_those_that_wait(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=17)
+    config = SweepConfig.from_settings(num_trials=17)
     record = new_record(tmp_path, config)
     assert arrive(config, record, 3, 0.1, 0.2) == ["PAUSE", "PAUSE"]
     record.plan_trials(len(record.searched))
@@ -132,19 +132,20 @@ def test_a_space_without_more_points_ends_with_the_best_of_those_that_wait(tmp_p
 
 
 def test_it_says_how_many_trials_come_how_far() -> None:
-    said = Halving.describe(SweepConfig.of(num_trials=24))
+    said = Halving.describe(SweepConfig.from_settings(num_trials=24))
     assert said == (
         "halving: 24 trials to epoch 3, of them the best 8 to epoch 9, 2 to epoch 27, chosen as they "
         "arrive; at most 10 wait at a time, each with its checkpoint on disk"
     )
     assert (
-        Halving.describe(SweepConfig.of(num_trials=1)) == "halving: a single trial, which trains to epoch 27"
+        Halving.describe(SweepConfig.from_settings(num_trials=1))
+        == "halving: a single trial, which trains to epoch 27"
     )
-    assert "nothing is pruned" in Halving.describe(SweepConfig.of(max_epochs=3))
+    assert "nothing is pruned" in Halving.describe(SweepConfig.from_settings(max_epochs=3))
 
 
 def test_of_every_three_that_come_the_best_one_that_waits_goes_on(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=30)
+    config = SweepConfig.from_settings(num_trials=30)
     record = new_record(tmp_path, config)
     assert arrive(config, record, 3, 0.5, 0.9, 0.1) == ["PAUSE", "PAUSE", "PAUSE"]
     assert decisions(config, record, 3) == ["PAUSE", "CONTINUE", "PAUSE"]
@@ -159,7 +160,7 @@ def test_by_several_objectives_each_promotion_follows_from_the_order_of_all_that
     constraints: list[str], stopped: float, tmp_path: Path
 ) -> None:
     objectives = ("m:max", f"{SIZE}:min")
-    config = SweepConfig.of(num_trials=90, metric=list(objectives))
+    config = SweepConfig.from_settings(num_trials=90, metric=list(objectives))
     record = new_record(tmp_path, config, objectives=objectives, constraints=constraints)
     generator, came = random.Random(0), dict[int, Losses]()
     promoted, gone = set[int](), set[int]()
@@ -167,7 +168,7 @@ def test_by_several_objectives_each_promotion_follows_from_the_order_of_all_that
         score, size = (round(generator.random(), 1) for _ in range(2))
         losses = record.objectives.losses(score, {SIZE: size})
         number = propose(record, {}).number
-        decision = Halving.of(config, record).decide(number, 3, losses)
+        decision = Halving.for_record(config, record).decide(number, 3, losses)
         record.report(number, 3, score, {SIZE: size}, 1.0)
         came[number] = losses
         order = [row for front in best_first(np.array(list(came.values()))) for row in front]
@@ -187,13 +188,13 @@ def test_by_several_objectives_each_promotion_follows_from_the_order_of_all_that
 
 
 def test_a_trial_that_was_stopped_takes_no_turn_because_it_misses_a_constraint(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=100)
+    config = SweepConfig.from_settings(num_trials=100)
     record = new_record(tmp_path, config, constraints=[f"{SIZE}<=0.5"])
 
     def comes(size: float) -> tuple[int, str]:
         number = propose(record, {}).number
         losses = record.objectives.losses(0.5, {SIZE: size})
-        decision = Halving.of(config, record).decide(number, 3, losses)
+        decision = Halving.for_record(config, record).decide(number, 3, losses)
         record.report(number, 3, 0.5, {SIZE: size}, 1.0)
         return number, decision
 
@@ -208,7 +209,7 @@ def test_a_trial_that_was_stopped_takes_no_turn_because_it_misses_a_constraint(t
 
 
 def test_a_promotion_stays_with_a_trial_that_runs_out_of_memory_behind_it(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=30)
+    config = SweepConfig.from_settings(num_trials=30)
     record = new_record(tmp_path, config)
     arrive(config, record, 3, 0.5, 0.9, 0.1, 0.8, 0.7)
     before = decisions(config, record, 3)
@@ -218,13 +219,13 @@ def test_a_promotion_stays_with_a_trial_that_runs_out_of_memory_behind_it(tmp_pa
 
 
 def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=30)
+    config = SweepConfig.from_settings(num_trials=30)
     record = new_record(tmp_path, config)
     assert arrive(config, record, 3, 0.9) == ["PAUSE"]
 
 
 def test_no_more_wait_than_may_have_their_turn(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=100)
+    config = SweepConfig.from_settings(num_trials=100)
     record = new_record(tmp_path, config)
     played = Play(config, Halving.build(config, record), record, seed="0")
     most = 0

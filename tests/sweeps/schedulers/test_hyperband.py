@@ -34,7 +34,9 @@ def test_it_trains_every_trial_as_far_as_rays_hyperband_for_bohb(
 ) -> None:
     """In a first band: later Ray fills up brackets of which trials have ended."""
     rungs = {"max_epochs": max_epochs, "grace_epochs": 1, "reduction_factor": factor}
-    config = SweepConfig.of(**rungs, num_trials=sum(n for n, _ in hyperband.band(SweepConfig.of(**rungs))))
+    config = SweepConfig.from_settings(
+        **rungs, num_trials=sum(n for n, _ in hyperband.band(SweepConfig.from_settings(**rungs)))
+    )
     rays = HyperBandForBOHB("epoch", "score", mode, max_t=max_epochs, reduction_factor=factor)
     expected = Play(config, rays, None, seed="1", slots=slots).run()
     ours = play(tmp_path, config, mode, slots=slots)
@@ -48,7 +50,7 @@ def test_it_trains_every_trial_as_far_as_rays_hyperband_for_bohb(
 def test_every_trial_ends_at_a_rung_and_the_plan_knows_how_many_epochs_that_takes(
     trials: int, slots: int, tmp_path: Path
 ) -> None:
-    config = SweepConfig.of(num_trials=trials)
+    config = SweepConfig.from_settings(num_trials=trials)
     reached = play(tmp_path, config, slots=slots).run()
     assert set(reached.values()) <= {3, 9, 27}
     assert sum(reached.values()) == Hyperband.expected_epochs(config)
@@ -58,7 +60,7 @@ def test_every_trial_ends_at_a_rung_and_the_plan_knows_how_many_epochs_that_take
 @pytest.mark.parametrize("slots", [1, 2, 4])
 @pytest.mark.parametrize("trials", [9, 24, 100])
 def test_no_more_wait_than_the_plan_says(trials: int, slots: int, tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=trials)
+    config = SweepConfig.from_settings(num_trials=trials)
     played = play(tmp_path, config, slots=slots)
     most = 0
     while played._start():
@@ -72,7 +74,7 @@ def test_no_more_wait_than_the_plan_says(trials: int, slots: int, tmp_path: Path
 def test_killed_at_random_it_ends_each_trial_where_it_would_have_anyway(
     seed: int, mode: Mode, tmp_path: Path
 ) -> None:
-    config = SweepConfig.of(num_trials=24)
+    config = SweepConfig.from_settings(num_trials=24)
     whole = play(tmp_path / "whole", config, mode).run()
     record = new_record(tmp_path / "killed", config, mode)
     kills = random.Random(seed)
@@ -86,7 +88,7 @@ def test_killed_at_random_it_ends_each_trial_where_it_would_have_anyway(
 
 
 def test_a_trial_waits_for_all_of_its_bracket_and_for_no_other(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=17)
+    config = SweepConfig.from_settings(num_trials=17)
     record = new_record(tmp_path, config)
     for number in range(10):
         propose(record, {})
@@ -97,13 +99,13 @@ def test_a_trial_waits_for_all_of_its_bracket_and_for_no_other(tmp_path: Path) -
     assert Hyperband.waits_at(config, record, 0, 3)
     assert not Hyperband.waits_at(config, record, 9, 3)
     record.report(8, 3, 0.5, {}, 1.0)
-    decisions = {number: Hyperband.of(config, record).decide(number, 3) for number in range(9)}
+    decisions = {number: Hyperband.for_record(config, record).decide(number, 3) for number in range(9)}
     assert decisions == dict.fromkeys(range(9), "STOP") | dict.fromkeys((6, 7, 5), "CONTINUE")
 
 
 @pytest.mark.parametrize("fails", [{0: 0}, {0: 2, 4: 3, 8: 5}, dict.fromkeys(range(9), 1)])
 def test_nobody_waits_for_a_trial_that_failed(fails: dict[int, int], tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=20)
+    config = SweepConfig.from_settings(num_trials=20)
     played = play(tmp_path, config, fails=fails)
     reached = played.run()
     assert not played.record.live if played.record else False
@@ -115,9 +117,9 @@ def test_nobody_waits_for_a_trial_that_failed(fails: dict[int, int], tmp_path: P
 
 
 def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=12)  # a bracket of 9, and 3 of the next one's 5
+    config = SweepConfig.from_settings(num_trials=12)  # a bracket of 9, and 3 of the next one's 5
     before = play(tmp_path, config).run()
-    record, more = Record.read(tmp_path), SweepConfig.of(num_trials=25)
+    record, more = Record.read(tmp_path), SweepConfig.from_settings(num_trials=25)
     record.note("planned", [12, 25])
     ends = {number: FakeTrial(number, Trial.TERMINATED, epoch) for number, epoch in before.items()}
     again = Play(more, Hyperband.build(more, record), record, seed="2", trials=list(ends.values()))
@@ -131,7 +133,7 @@ def test_more_trials_open_a_new_band_and_judge_no_bracket_anew(tmp_path: Path) -
 
 @pytest.mark.parametrize("planned", [[17], [9, 17]])
 def test_a_space_without_more_points_closes_its_last_bracket(planned: list[int], tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=17)
+    config = SweepConfig.from_settings(num_trials=17)
     record = new_record(tmp_path, config)
     record.note("planned", planned)
     for number in range(4):
@@ -140,7 +142,7 @@ def test_a_space_without_more_points_closes_its_last_bracket(planned: list[int],
     assert Hyperband.waits_at(config, record, 3, 3)
     record.plan_trials(len(record.searched))
     assert record.planned_trials == [4]
-    assert [Hyperband.of(config, record).decide(number, 3) for number in range(4)] == [
+    assert [Hyperband.for_record(config, record).decide(number, 3) for number in range(4)] == [
         *("STOP", "STOP"),
         *("CONTINUE", "CONTINUE"),
     ]
@@ -148,7 +150,7 @@ def test_a_space_without_more_points_closes_its_last_bracket(planned: list[int],
 
 
 def test_the_brackets_of_a_band_have_the_sizes_of_the_paper() -> None:
-    config = SweepConfig.of(max_epochs=81, grace_epochs=1, reduction_factor=3)
+    config = SweepConfig.from_settings(max_epochs=81, grace_epochs=1, reduction_factor=3)
     assert [size for size, _ in hyperband.band(config)] == [81, 34, 15, 8, 5]
     assert [judged for _, judged in hyperband.band(config)] == [(1, 3, 9, 27), (3, 9, 27), (9, 27), (27,), ()]
 
@@ -156,14 +158,14 @@ def test_the_brackets_of_a_band_have_the_sizes_of_the_paper() -> None:
 def test_no_rung_is_lost_to_truncated_logarithms() -> None:
     """Ray loses one of 243 / 3 and of 1000 / 10."""
     for max_epochs, factor in ((243, 3), (1000, 10)):
-        config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=1, reduction_factor=factor)
+        config = SweepConfig.from_settings(max_epochs=max_epochs, grace_epochs=1, reduction_factor=factor)
         widest = hyperband.band(config)[0][1]
         assert [factor**power for power in range(len(widest))] == list(widest)
         assert widest[-1] * factor == max_epochs
 
 
 def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=10, max_epochs=3, grace_epochs=1, reduction_factor=3)
+    config = SweepConfig.from_settings(num_trials=10, max_epochs=3, grace_epochs=1, reduction_factor=3)
     decided = []
     for place, seen in (("without", 0), ("with", 2)):
         (tmp_path / place).mkdir()
@@ -173,6 +175,6 @@ def test_brackets_are_filled_as_if_nothing_had_been_rerun(tmp_path: Path) -> Non
             rerun(record, number, 11, 9.0)
         added = [add(record, score).number for score in (0.2, 0.9, 0.8, 0.1, 0.1)]
         assert added[0] == 5 + seen
-        decided.append([Hyperband.of(config, record).decide(number, 1) for number in added])
+        decided.append([Hyperband.for_record(config, record).decide(number, 1) for number in added])
     assert decided[0] == decided[1]
     assert "STOP" in decided[0]

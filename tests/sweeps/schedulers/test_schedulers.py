@@ -30,7 +30,7 @@ def test_a_scheduler_is_built_from_config_and_record(name: str, tmp_path: Path) 
 def test_a_scheduler_describes_itself_in_one_line_that_names_it_and_the_end(
     name: str, max_epochs: int
 ) -> None:
-    config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=1)
+    config = SweepConfig.from_settings(max_epochs=max_epochs, grace_epochs=1)
     line = plugins.find("scheduler", name).describe(config)
     assert "\n" not in line
     assert line.startswith(f"{name}: ")
@@ -51,7 +51,7 @@ def test_what_was_decided_is_rebuilt_from_the_record(
     name: str, mode: Mode, seed: int, tmp_path: Path
 ) -> None:
     """Whatever came behind it, and in another process too: a resume asks for the last epoch of a trial."""
-    config = SweepConfig.of(max_epochs=16, grace_epochs=1, reduction_factor=2)
+    config = SweepConfig.from_settings(max_epochs=16, grace_epochs=1, reduction_factor=2)
     module = plugins.find("scheduler", name)
     record = record_of(tmp_path, mode, 20)
     scheduler = module.build(config, record)
@@ -76,7 +76,7 @@ def test_what_was_decided_is_rebuilt_from_the_record(
 
 @pytest.mark.parametrize("module", [halving.Scheduler, hyperband.Scheduler])
 def test_what_a_scheduler_that_pauses_decided_is_rebuilt_from_the_record(module: Any, tmp_path: Path) -> None:
-    config = SweepConfig.of(num_trials=17)
+    config = SweepConfig.from_settings(num_trials=17)
     record = new_record(tmp_path, config)
     reached = Play(config, module.build(config, record), record, seed="0").run()
     for seen in (Record.read(tmp_path), Record.reopen(tmp_path)):
@@ -94,7 +94,7 @@ SEVERAL = ("m:max", f"{SIZE}:min")
 def test_by_several_objectives_those_continue_that_are_first_by_front_and_epsilon_net(
     module: Any, tmp_path: Path
 ) -> None:
-    config = SweepConfig.of(num_trials=30, max_epochs=9, metric=list(SEVERAL))
+    config = SweepConfig.from_settings(num_trials=30, max_epochs=9, metric=list(SEVERAL))
     record = new_record(tmp_path, config, objectives=SEVERAL)
     reached = Play(config, module.build(config, record), record, seed="0").run()
     there = list(record.losses_at(3).items())
@@ -116,7 +116,7 @@ def test_by_several_objectives_those_continue_that_are_first_by_front_and_epsilo
 def test_what_was_decided_by_several_objectives_is_rebuilt_from_the_record(
     module: Any, tmp_path: Path
 ) -> None:
-    config = SweepConfig.of(num_trials=24, metric=list(SEVERAL))
+    config = SweepConfig.from_settings(num_trials=24, metric=list(SEVERAL))
     record = new_record(tmp_path / "whole", config, objectives=SEVERAL)
     whole = Play(config, module.build(config, record), record, seed="1", slots=1).run()
     for seen in (record, Record.read(tmp_path / "whole")):
@@ -135,7 +135,9 @@ def test_those_that_rank_by_one_metric_say_that_they_take_no_more(name: str) -> 
 @pytest.mark.parametrize("name", list(plugins.choices("scheduler")))
 @pytest.mark.parametrize("planned", [[1], [24], [24, 40]])
 def test_cohorts_hold_every_trial_once_and_fewer_from_rung_to_rung(name: str, planned: list[int]) -> None:
-    there = plugins.find("scheduler", name).cohorts(SweepConfig.of(num_trials=24, max_epochs=27), planned)
+    there = plugins.find("scheduler", name).cohorts(
+        SweepConfig.from_settings(num_trials=24, max_epochs=27), planned
+    )
     at = [nth for each in there for nth in range(each.first, each.first + each.size)]
     assert at == list(range(planned[-1]))
     for each in there:
@@ -145,4 +147,4 @@ def test_cohorts_hold_every_trial_once_and_fewer_from_rung_to_rung(name: str, pl
 
 
 def test_a_sweep_without_trials_takes_no_epochs() -> None:
-    assert halving.Scheduler.expected_epochs(SweepConfig.of(num_trials=None)) == 0
+    assert halving.Scheduler.expected_epochs(SweepConfig.from_settings(num_trials=None)) == 0

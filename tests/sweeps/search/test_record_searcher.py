@@ -50,7 +50,10 @@ def test_reruns_come_seed_by_seed_and_those_that_are_there_are_not_begun_again(t
 
 def test_it_knows_that_a_space_without_new_points_has_no_work(tmp_path: Path) -> None:
     """Tune would fail: it takes no searcher that has nothing to propose."""
-    record, config = Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig.of(num_trials=2)
+    record, config = (
+        Record.create(tmp_path, "s", "max", {"metric": "m"}),
+        SweepConfig.from_settings(num_trials=2),
+    )
     nothing: Any = None
     record.note("planned", [2])
     searcher = RecordSearcher(record, nothing, lambda nth: iter(()), config)
@@ -63,7 +66,10 @@ def test_it_knows_that_a_space_without_new_points_has_no_work(tmp_path: Path) ->
 
 
 def test_the_first_new_trial_is_begun_once(tmp_path: Path) -> None:
-    record, config = Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig.of(num_trials=3)
+    record, config = (
+        Record.create(tmp_path, "s", "max", {"metric": "m"}),
+        SweepConfig.from_settings(num_trials=3),
+    )
     space = FlatSpace({"lr": converted(tune.uniform(0.1, 0.3))}, {}, Params, "net")
     points = iter([Point("net", {"lr": lr}, {}) for lr in (0.1, 0.2, 0.3)])
     searcher = RecordSearcher(record, space, lambda nth: points, config)
@@ -96,7 +102,7 @@ def test_user_points_come_first_and_displace_no_anchor(tmp_path: Path) -> None:
         point = {"trainable": "net", "params": {"lr": lr}, "fixed": {}}
         record.note_steered(Steered(["try", f"lr={lr}"], point=point))
     points = iter([Point("net", {"lr": 0.2}, {})])
-    searcher = RecordSearcher(record, space, lambda nth: points, SweepConfig.of(num_trials=4))
+    searcher = RecordSearcher(record, space, lambda nth: points, SweepConfig.from_settings(num_trials=4))
     searcher.slots = 4
     proposed = [searcher.suggest(str(number))["params"]["lr"] for number in range(4)]
     assert proposed == [0.5, 0.7, 0.8, 0.2]
@@ -109,7 +115,7 @@ def test_one_that_the_user_stops_waits_for_no_other(tmp_path: Path) -> None:
     record, nothing = Record.create(tmp_path, "s", "max", {"metric": "m"}), None
     space: Any = nothing
     number = propose(record, {"lr": 0.1}).number
-    searcher = RecordSearcher(record, space, lambda nth: iter(()), SweepConfig.of(num_trials=1))
+    searcher = RecordSearcher(record, space, lambda nth: iter(()), SweepConfig.from_settings(num_trials=1))
     searcher.waits = lambda trial: True
     assert searcher.suggest("a") is None
     record.note_steered(Steered(["stop", str(number)]))
@@ -120,7 +126,7 @@ def test_one_that_is_withdrawn_is_not_handed_out(tmp_path: Path) -> None:
     record, nothing = Record.create(tmp_path, "s", "max", {"metric": "m"}), None
     space: Any = nothing
     numbers = [propose(record, {"lr": lr}).number for lr in (0.1, 0.2)]
-    searcher = RecordSearcher(record, space, lambda nth: iter(()), SweepConfig.of(num_trials=2))
+    searcher = RecordSearcher(record, space, lambda nth: iter(()), SweepConfig.from_settings(num_trials=2))
     assert searcher.withdraw(numbers[0])
     assert not searcher.withdraw(numbers[0])
     record.end(numbers[0], "stopped")
@@ -135,7 +141,9 @@ def test_a_point_that_is_never_trained_is_a_trial_that_has_ended_and_the_next_on
     record.plan_trials(5)
     space = FlatSpace({"lr": converted(tune.uniform(0.0, 1.0))}, {}, Params, "net")
     points = [Point("net", {"lr": number / 10}) for number in range(5)]
-    searcher = RecordSearcher(record, space, lambda nth: iter(points[nth:]), SweepConfig.of(num_trials=5))
+    searcher = RecordSearcher(
+        record, space, lambda nth: iter(points[nth:]), SweepConfig.from_settings(num_trials=5)
+    )
     large = Ending("infeasible", "too large", {"size": 9.0})
     searcher.refusal = lambda point: large if float(point.params["lr"]) > 0.15 else None
     searcher.slots = 9
@@ -153,7 +161,9 @@ def refusing(folder: Path, most: int, is_refused: Callable[[int], bool]) -> tupl
     record.plan_trials(most)
     space = FlatSpace({"lr": converted(tune.uniform(0.0, 1.0))}, {}, Params, "net")
     points = [Point("net", {"lr": number / most}) for number in range(most)]
-    searcher = RecordSearcher(record, space, lambda nth: iter(points[nth:]), SweepConfig.of(num_trials=most))
+    searcher = RecordSearcher(
+        record, space, lambda nth: iter(points[nth:]), SweepConfig.from_settings(num_trials=most)
+    )
     searcher.refusal = lambda p: (
         Ending("infeasible") if is_refused(round(float(p.params["lr"]) * most)) else None
     )

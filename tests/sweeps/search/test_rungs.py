@@ -26,12 +26,14 @@ from sweeps.search.rungs import rungs
 def test_rungs_are_grace_times_powers_of_the_factor_below_the_end(
     max_epochs: int, grace: int, factor: int, expected: list[int]
 ) -> None:
-    config = SweepConfig.of(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
+    config = SweepConfig.from_settings(max_epochs=max_epochs, grace_epochs=grace, reduction_factor=factor)
     assert rungs(config) == expected
 
 
 def test_rungs_are_exact_for_every_power() -> None:
     for factor in range(2, 12):
         for power in range(1, 9):
-            config = SweepConfig.of(max_epochs=factor**power, grace_epochs=1, reduction_factor=factor)
+            config = SweepConfig.from_settings(
+                max_epochs=factor**power, grace_epochs=1, reduction_factor=factor
+            )
             assert rungs(config) == [factor**k for k in range(power)]

@@ -60,7 +60,7 @@ class Play:
 
     def _set(self, name: str, record: Record, space: Mapping[str, Any], seed: int, num_trials: int) -> None:
         module = plugins.find("searcher", name)
-        config = SweepConfig.of(
+        config = SweepConfig.from_settings(
             searcher=name, seed=seed, num_trials=num_trials, max_epochs=EPOCHS, grace_epochs=1
         )
         self.record = record

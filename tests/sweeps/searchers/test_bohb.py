@@ -61,7 +61,7 @@ def try_out(record: Record, points: list[Mapping[str, ParamValue]], score: Any) 
 
 def propose(record: Record, space: Mapping[str, Any], trials: int = 1, seed: int = 0) -> list[dict[str, Any]]:
     """Params of the next trials, none of which has an effect on the next."""
-    config = SweepConfig.of(max_epochs=EPOCHS, grace_epochs=1, seed=seed, num_trials=10_000)
+    config = SweepConfig.from_settings(max_epochs=EPOCHS, grace_epochs=1, seed=seed, num_trials=10_000)
     searcher = bohb.Searcher.build(config, check(space, Params, {}, bohb.Searcher.TAKES, "bohb"), record)
     searcher.slots = 10_000
     return [searcher.suggest("")["params"] for _ in range(trials)]
@@ -93,7 +93,7 @@ def test_the_model_is_that_of_tune_bohb(tmp_path: Path) -> None:
                     str(number), {"score": good_when(params), "hyperband_info": {"budget": EPOCHS}}
                 )
             )
-        translation = Translation.of(DOMAINS)
+        translation = Translation.from_domains(DOMAINS)
         ours = model(translation, results_at(record, EPOCHS), EPOCHS, 0)
     mine, theirs = ours.kde_models[EPOCHS], rays.bohber.kde_models[EPOCHS]
     names = list(rays.bohber.configspace.keys())
@@ -127,7 +127,7 @@ def test_a_hyperparameter_on_which_all_good_trials_agree_is_still_varied(tmp_pat
     tried = [{**params, "width": 4} for params in points(SPACE, 40)]
     record = new_record(tmp_path)
     try_out(record, tried, good_when)
-    translation = Translation.of(DOMAINS)
+    translation = Translation.from_domains(DOMAINS)
     widths = {}
     for name, floors in (("ours", translation.least_bandwidths), ("theirs", dict.fromkeys(SPACE, 1e-3))):
         with warnings.catch_warnings(), seeded_globals(0):
@@ -190,7 +190,7 @@ def test_a_trial_that_diverged_or_does_not_fit_is_a_bad_one_and_one_that_failed_
 
 
 def test_what_was_tried_in_another_space_is_left_out() -> None:
-    translation = Translation.of(DOMAINS)
+    translation = Translation.from_domains(DOMAINS)
     inside: dict[str, ParamValue] = {"lr": 0.1, "width": 3, "activation": "gelu"}
     assert translation.to_model(inside) == {"lr": 0.1, "width": 3, "activation": 1}
     for outside in ({"lr": 2.0}, {"width": 9}, {"activation": "elu"}, {"width": "3"}):
@@ -222,7 +222,7 @@ def test_what_is_taken_of_hpbandster_is_there() -> None:
     ]
     with relied_on("hpbandster"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = model(Translation.of(DOMAINS), results, EPOCHS, 0)
+        found = model(Translation.from_domains(DOMAINS), results, EPOCHS, 0)
         assert set(found.kde_models[EPOCHS]) == {"good", "bad"}
         assert len(found.vartypes) == len(found.configspace) == 3
         assert set(found.get_config(EPOCHS)[0]) == set(SPACE)

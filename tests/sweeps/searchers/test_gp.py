@@ -150,7 +150,9 @@ def test_it_does_not_stick_to_the_end_of_a_branch(tmp_path: Path) -> None:
 
     space = conditional.check(suggest, Params, {}, gp.Searcher.TAKES, "gp")
     record = Record.create(tmp_path, "s", "max", {"metric": "m", "fixed": {}})
-    searcher = gp.Searcher.build(SweepConfig.of(searcher="gp", num_trials=40, max_epochs=9), space, record)
+    searcher = gp.Searcher.build(
+        SweepConfig.from_settings(searcher="gp", num_trials=40, max_epochs=9), space, record
+    )
     for number in range(40):
         params = searcher.suggest(str(number))["params"]
         best = {"relu": 1e-1, "gelu": 1e-4, "tanh": 1e-4}[params["activation"]]

@@ -25,7 +25,7 @@ SPACE: FlatSpace = check(
     nsga2.Searcher.TAKES,
     "nsga2",
 )
-CONFIG = SweepConfig.of(searcher="nsga2", max_epochs=1, grace_epochs=1)
+CONFIG = SweepConfig.from_settings(searcher="nsga2", max_epochs=1, grace_epochs=1)
 
 
 def parents(record: Record) -> list[int]:

@@ -199,7 +199,7 @@ def loner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_pair_that_does_not_work_is_refused_with_those_that_do(loner: str, tmp_path: Path) -> None:
-    config = SweepConfig.of(
+    config = SweepConfig.from_settings(
         trainable="digits_mlp", searcher=loner, scheduler="asha", results_dir=str(tmp_path)
     )
     with pytest.raises(UserError, match=r"lone_package\.loner does not work with --scheduler asha") as error:
@@ -210,7 +210,7 @@ def test_a_pair_that_does_not_work_is_refused_with_those_that_do(loner: str, tmp
 
 
 def test_a_users_own_searcher_plans_with_the_scheduler_it_names(loner: str, tmp_path: Path) -> None:
-    config = SweepConfig.of(
+    config = SweepConfig.from_settings(
         trainable="digits_mlp", searcher=loner, scheduler="none", results_dir=str(tmp_path)
     )
     assert make_plan(config).searcher.__module__ == loner
@@ -276,7 +276,7 @@ def test_a_model_comes_nearer_to_the_optimum_than_random_search(
         folder = tmp_path / f"{name}{seed}"
         folder.mkdir()
         record = Record.create(folder, "s", mode, {})
-        config = SweepConfig.of(searcher=name, seed=seed, max_epochs=1, grace_epochs=1)
+        config = SweepConfig.from_settings(searcher=name, seed=seed, max_epochs=1, grace_epochs=1)
         searcher = module.build(config, check(space, Params, {}, module.TAKES, name), record)
         for number in range(60):
             params = searcher.suggest(str(number))["params"]

@@ -99,7 +99,7 @@ def test_tpe_draws_at_random_until_it_has_a_model(tmp_path: Path) -> None:
 
 
 def test_by_several_objectives_a_trial_is_modelled_with_all_its_values_and_a_pruned_one_without_any() -> None:
-    several = Objectives.of(["m:max", "size_m:min"])
+    several = Objectives.parse(["m:max", "size_m:min"])
     trial = TrialRow(number=0, params={"width": 8}, seed=0, start=0.0, status="pruned")
     trial.epochs = {3: EpochRow(0.9, {"m": 0.9, "size_m": 2.0}, 1.0, 0.0)}
     point = optuna_point(SPACE, trial.point)

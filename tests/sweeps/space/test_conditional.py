@@ -237,7 +237,9 @@ def test_what_only_shows_later_is_left_out(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("sweeps.space.conditional.SAMPLES", 5)
     space = checked(rarely_raises)
     number = next(number for number in range(SAMPLES) if _refuses(space, (0, number, 0)))
-    search = plugins.find("searcher", "random")(SweepConfig.of(seed=0), space, new_record(tmp_path))
+    search = plugins.find("searcher", "random")(
+        SweepConfig.from_settings(seed=0), space, new_record(tmp_path)
+    )
     found = itertools.islice(search.propose(number), 2)
     assert [point.key for point in found] == [space.draw((0, number, attempt)).key for attempt in (1, 2)]
 
@@ -290,7 +292,7 @@ def _refuses(space: Space, seeds: tuple[int, ...]) -> bool:
 
 
 def searcher_of(name: str, record: Record, seed: int = 0, suggest: Callable[[Any], object] = layered) -> Any:
-    config = SweepConfig.of(searcher=name, seed=seed, num_trials=100, max_epochs=1, grace_epochs=1)
+    config = SweepConfig.from_settings(searcher=name, seed=seed, num_trials=100, max_epochs=1, grace_epochs=1)
     return plugins.find("searcher", name).build(config, checked(suggest), record)
 
 

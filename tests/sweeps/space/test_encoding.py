@@ -68,7 +68,7 @@ def space(request: pytest.FixtureRequest) -> Space:
 
 
 def test_a_point_comes_back_from_its_coordinates(space: Space) -> None:
-    encoding, generator = Encoding.of(space), np.random.default_rng(0)
+    encoding, generator = Encoding.from_space(space), np.random.default_rng(0)
     for number in range(40):
         point = space.draw((1, number))
         again = encoding.point(encoding.coordinates(point), generator)
@@ -77,7 +77,7 @@ def test_a_point_comes_back_from_its_coordinates(space: Space) -> None:
 
 
 def test_random_points_and_neighbours_are_points_of_the_space(space: Space) -> None:
-    encoding, generator = Encoding.of(space), np.random.default_rng(0)
+    encoding, generator = Encoding.from_space(space), np.random.default_rng(0)
     drawn = encoding.drawn(generator, 50)
     for coordinates in (*drawn, *encoding.near(drawn, generator)):
         optuna_point(space, encoding.point(coordinates, generator))  # raises otherwise
@@ -85,7 +85,7 @@ def test_random_points_and_neighbours_are_points_of_the_space(space: Space) -> N
 
 @pytest.mark.parametrize("name", ["conditional", "several"])
 def test_coordinates_are_those_of_a_point_though_each_branch_has_its_own_range(name: str) -> None:
-    encoding, generator = Encoding.of(SPACES[name]()), np.random.default_rng(0)
+    encoding, generator = Encoding.from_space(SPACES[name]()), np.random.default_rng(0)
     drawn = encoding.drawn(generator, 50)
     for row in (*drawn, *encoding.near(drawn, generator)):
         np.testing.assert_allclose(encoding.coordinates(encoding.point(row, generator)), row, atol=1e-9)
@@ -94,13 +94,13 @@ def test_coordinates_are_those_of_a_point_though_each_branch_has_its_own_range(n
 def test_the_grid_is_every_point_of_a_finite_space() -> None:
     finite = {"layers": tune.randint(1, 4), "activation": tune.choice(["relu", "gelu"])}
     spaces = {name: flat.check(finite, Params, {}, TAKES, "gp", name) for name in ("a", "b")}
-    encoding = Encoding.of(SeveralSpaces(spaces))
+    encoding = Encoding.from_space(SeveralSpaces(spaces))
     points = [encoding.point(row, np.random.default_rng(0)) for row in encoding.grid()]
     assert [point.key for point in points] == [p.key for each in spaces.values() for p in each.grid()]
 
 
 def test_neighbours_are_nearer_than_random_points(space: Space) -> None:
-    encoding, generator = Encoding.of(space), np.random.default_rng(0)
+    encoding, generator = Encoding.from_space(space), np.random.default_rng(0)
     drawn = encoding.drawn(generator, 200)
     rows, near = encoding.features(drawn), encoding.features(encoding.near(drawn, generator))
     assert np.abs(near - rows).mean() < 0.6 * np.abs(rows[::-1] - rows).mean()
@@ -109,14 +109,14 @@ def test_neighbours_are_nearer_than_random_points(space: Space) -> None:
 
 
 def test_the_same_generator_draws_the_same_points(space: Space) -> None:
-    encoding = Encoding.of(space)
+    encoding = Encoding.from_space(space)
     first, second = (encoding.drawn(np.random.default_rng(3), 9) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
 def test_a_hyperparameter_that_a_point_lacks_is_in_the_middle() -> None:
     space = SPACES["several"]()
-    encoding = Encoding.of(space)
+    encoding = Encoding.from_space(space)
     of_mlp = next(p for n in range(9) if (p := space.draw((0, n))).trainable == "mlp")
     features = encoding.features(encoding.coordinates(of_mlp)[None])[0]
     places, place = {}, 0

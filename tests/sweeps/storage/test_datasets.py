@@ -38,7 +38,7 @@ def plan_of(clips: Clips, space: str = "", **more: Any) -> Plan:
     if space:
         clips.code("space.py", f"from ray import tune\n\n{space}\n")
     return make_plan(
-        SweepConfig.of(
+        SweepConfig.from_settings(
             trainable=clips.model,
             search_space=f"{clips.package}.space",
             results_dir=str(clips.home),
@@ -151,7 +151,7 @@ def test_a_resume_notices_other_raw_data(clips: Clips) -> None:
 
 
 def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
-    config = SweepConfig.of(
+    config = SweepConfig.from_settings(
         trainable="digits_mlp", results_dir=str(tmp_path), gpus_per_trial=0, min_free_gb=0.0
     )
     plan = make_plan(config)

@@ -82,7 +82,9 @@ def test_the_plan_says_where_checkpoints_go_and_all_sweeps_have_a_place_of_their
     def planned(storage: str | None) -> Plan:
         results = str(tmp_path / "results")
         return make_plan(
-            SweepConfig.of(name="mine", trainable="digits_mlp", results_dir=results, storage=storage)
+            SweepConfig.from_settings(
+                name="mine", trainable="digits_mlp", results_dir=results, storage=storage
+            )
         )
 
     plain = planned(None)

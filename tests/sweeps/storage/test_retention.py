@@ -23,7 +23,7 @@ def write_weights(at: Path, number: int) -> None:
 
 
 def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alone(tmp_path: Path) -> None:
-    config, record = SweepConfig.of(keep_checkpoints=1), searched(tmp_path, 0.1, 0.9, 0.8)
+    config, record = SweepConfig.from_settings(keep_checkpoints=1), searched(tmp_path, 0.1, 0.9, 0.8)
     record.note("confirm", ASKED)
     first, second = seeds(0, 2)
     a = rerun(record, 1, first, 0.5)
@@ -58,7 +58,7 @@ SIZES = {0: 300, 1: 900, 2: 400, 3: 200}
 def test_of_the_best_as_many_are_kept_as_fit_in_the_size(
     keep: str, fitting: set[int], tmp_path: Path
 ) -> None:
-    config, record = SweepConfig.of(keep_checkpoints=keep), Record.create(tmp_path, "s", "max", {})
+    config, record = SweepConfig.from_settings(keep_checkpoints=keep), Record.create(tmp_path, "s", "max", {})
     for (number, size), score in zip(SIZES.items(), (0.7, 0.9, 0.8, 0.6), strict=True):
         propose(record, {"lr": score})
         record.report(number, 1, score, {}, 1.0)
@@ -70,7 +70,10 @@ def test_of_the_best_as_many_are_kept_as_fit_in_the_size(
 
 
 def test_a_trial_that_ends_is_kept_where_it_fits_behind_those_that_are_better(tmp_path: Path) -> None:
-    config, record = SweepConfig.of(keep_checkpoints="1kB"), Record.create(tmp_path, "s", "max", {})
+    config, record = (
+        SweepConfig.from_settings(keep_checkpoints="1kB"),
+        Record.create(tmp_path, "s", "max", {}),
+    )
 
     def would_stay(score: float, size: int) -> bool:
         number = propose(record, {"lr": score}).number

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster.nodes import PC
-from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults import first_failures
+from sweeps.ray_cluster.nodes import PC
+from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
 from tests.conftest import propose
-from tests.support.drivers import driver_of
+from tests.support.contexts import context_of
 
 SAME = [f"RuntimeError: no file {number} at 0x7f{number}a" for number in range(4)]
 
@@ -24,7 +24,7 @@ def why(folder: Path, ends: list[tuple[Any, str]], slots: int = 1, **settings: A
         record.end(propose(record, {"lr": 0.1}).number, status, reason)
     propose(record, {"lr": 0.2})  # one that trains
     config = SweepConfig(gpus_per_trial=0, **settings)
-    return first_failures.why_to_stop(driver_of(folder, record, config, Cluster((PC(slots, 0),), None)))
+    return first_failures.why_to_stop(context_of(folder, record, config, Cluster((PC(slots, 0),), None)))
 
 
 def failed(*reasons: str) -> list[tuple[Any, str]]:
@@ -58,8 +58,8 @@ def test_a_trial_that_trains_further_than_those_that_failed_keeps_the_sweep(
             record.report(number, epoch, 0.9, {}, 1.0)
         if number:
             record.end(number, "failed", SAME[number])
-    driver = driver_of(tmp_path, record, SweepConfig(gpus_per_trial=0))
-    assert bool(first_failures.why_to_stop(driver)) == is_to_stop
+    context = context_of(tmp_path, record, SweepConfig(gpus_per_trial=0))
+    assert bool(first_failures.why_to_stop(context)) == is_to_stop
 
 
 @pytest.mark.parametrize(

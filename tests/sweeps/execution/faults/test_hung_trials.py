@@ -18,7 +18,7 @@ from sweeps.execution.trial_actors import TrialActor
 from sweeps.record.sweep_info import Steered
 from sweeps.search.record_searcher import RecordSearcher
 from tests.conftest import propose
-from tests.support.drivers import said
+from tests.support.contexts import said
 from tests.sweeps.execution.test_preflight import Sweep
 from tests.sweeps.execution.test_preflight import ray_session as ray_session
 
@@ -50,15 +50,15 @@ class Silent(Sweep):
         for size in (1, 2):
             propose(self.record, {"size": size})
         self.now = 0.0
-        self.hung = HungTrials(self.driver, self.processes, lambda: self.now)
+        self.hung = HungTrials(self.context, self.processes, lambda: self.now)
         no_space: Any = None
-        self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), self.driver.config)
+        self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), self.context.config)
         self.searcher.slots = 2
-        self.requeue = Requeue(self.driver, self.searcher, self.processes)
+        self.requeue = Requeue(self.context, self.searcher, self.processes)
         assert [self.searcher.suggest(f"{n}")["number"] for n in range(2)] == [0, 1]
         self.actor: Any = Trainer.remote(folder / "answers")
         self.trial = self.begin(0)
-        process = self.processes.of(self.trial)
+        process = self.processes.actor_of(self.trial)
         assert process is not None
         self.process: TrialActor = process
         ray.get(process.introduction)
@@ -92,8 +92,8 @@ def test_a_preflight_that_hangs_is_ended_and_costs_its_trial_nothing(tmp_path: P
     assert sweep.process.is_gone
     assert sweep.lost(sweep.trial) == ""
     assert sweep.searcher.suggest("again")["number"] == 0
-    assert said(sweep.driver)[-1].startswith("Preflight   its process on ")
-    assert "ended: no epoch within 1 min (--epoch-timeout-minutes); such" in said(sweep.driver)[-1]
+    assert said(sweep.context)[-1].startswith("Preflight   its process on ")
+    assert "ended: no epoch within 1 min (--epoch-timeout-minutes); such" in said(sweep.context)[-1]
 
 
 def test_the_silence_of_a_trial_begins_after_the_preflight(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_stopped_trial_that_hangs_before_it_has_caught_up_is_ended(
     assert sweep.process.leaves_in_s is None
     sweep.pass_by(3 * MOST_BETWEEN_TURNS_S)
     assert sweep.process.is_gone is is_to_stop
-    (told,) = said(sweep.driver)
+    (told,) = said(sweep.context)
     if is_to_stop:
         assert told == "Trial 0 has not left within 20 s: its process is ended"
         assert sweep.lost(sweep.trial) == ""

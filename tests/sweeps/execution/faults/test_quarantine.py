@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 import ray
 
-from sweeps.cluster import nodes
-from sweeps.cluster.membership import Membership
-from sweeps.cluster.nodes import HEAD
-from sweeps.cluster.session import Cluster
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults import quarantine
 from sweeps.execution.faults.quarantine import Quarantine
+from sweeps.ray_cluster import nodes
+from sweeps.ray_cluster.membership import Membership
+from sweeps.ray_cluster.nodes import HEAD
+from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
 from sweeps.training.report import Report
 from sweeps.trial.messages import SAVED, Message, NotSaved, Saved
 from tests.conftest import propose
-from tests.support.drivers import driver_of
+from tests.support.contexts import context_of
 from tests.support.nodes import node
 
 FULL = "the disk is full"
@@ -57,8 +57,8 @@ class Judged:
         cluster = Cluster(tuple(pc.offer for pc in pcs), None, membership=self.membership)
         config = SweepConfig(cpus_per_trial=2, gpus_per_trial=0)
         where: Any = Where()
-        self.driver = driver_of(folder, self.record, config, cluster)
-        self.quarantine = Quarantine(self.driver, self.membership, where)
+        self.context = context_of(folder, self.record, config, cluster)
+        self.quarantine = Quarantine(self.context, self.membership, where)
 
     @property
     def noted(self) -> list[str]:

@@ -19,7 +19,7 @@ from sweeps.search.record_searcher import RecordSearcher
 from sweeps.training import checkpoint_store
 from sweeps.trial.messages import OutOfMemory
 from tests.conftest import propose
-from tests.support.drivers import driver_of, said
+from tests.support.contexts import context_of, said
 
 LOST = RayActorError()
 """Of a process that Ray does not name."""
@@ -51,12 +51,12 @@ class Begun:
         record = Record.create(folder, "s", "max", {"metric": "m"})
         propose(record, {"lr": 0.1})
         no_space: Any = None
-        config = SweepConfig.of(num_trials=1)
+        config = SweepConfig.from_settings(num_trials=1)
         self.searcher = RecordSearcher(record, no_space, lambda nth: iter(()), config)
         self.searcher.suggest("first")
-        self.driver: RunContext = driver_of(folder, record, config)
+        self.context: RunContext = context_of(folder, record, config)
         self.processes = TrialActors()
-        self.requeue = Requeue(self.driver, self.searcher, self.processes, quarantine)
+        self.requeue = Requeue(self.context, self.searcher, self.processes, quarantine)
 
     @property
     def next(self) -> Any:
@@ -67,7 +67,7 @@ class Begun:
         """A process of a trial that was ended to move the trial."""
         moved.temporary_state.ray_actor = Actor()
         self.processes.on_trial_start(0, [], moved)
-        process = self.processes.of(moved)
+        process = self.processes.actor_of(moved)
         assert process is not None
         process.is_gone = process.was_ended = True
         return process
@@ -85,7 +85,7 @@ def test_a_trial_whose_process_was_lost_is_handed_out_again(tmp_path: Path) -> N
     log = f"[its process on its PC ended: {then}]\n"
     assert sweep.requeue.after_lost_process(trial(), LOST) == ("", log)
     assert sweep.next == 0
-    assert said(sweep.driver) == [f"Trial 0 lost its process on its PC: {then} (lr=0.1)"]
+    assert said(sweep.context) == [f"Trial 0 lost its process on its PC: {then} (lr=0.1)"]
 
 
 def test_it_is_told_after_which_epoch_such_a_trial_continues(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_it_is_told_after_which_epoch_such_a_trial_continues(tmp_path: Path) -> 
     folder = checkpoint_store.folder_of(tmp_path, 0)
     checkpoint_store.write(folder, 3, lambda into: (into / "weights.pt").touch(), {"lr": 0.1})
     sweep.requeue.after_lost_process(trial(), LOST)
-    assert "; it is requeued and continues after epoch 3 (" in said(sweep.driver)[0]
+    assert "; it is requeued and continues after epoch 3 (" in said(sweep.context)[0]
 
 
 def test_one_that_loses_it_twice_in_an_epoch_has_failed(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_one_that_loses_process_after_process_has_failed_too(tmp_path: Path) -> 
     sweep = Begun(tmp_path)
     for epoch in range(1, MOST_LOST_PROCESSES + 1):
         assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
-        sweep.driver.record.report(0, epoch, 0.5, {}, 1.0)
+        sweep.context.record.report(0, epoch, 0.5, {}, 1.0)
     why, _ = sweep.requeue.after_lost_process(trial(), LOST)
     assert why.startswith(f"its process was lost {MOST_LOST_PROCESSES + 1} times, at last: ")
 
@@ -125,7 +125,7 @@ def test_a_process_that_was_ended_to_move_its_trial_is_not_lost(tmp_path: Path) 
     sweep.end_process_of(moved)
     for _ in range(MOST_LOST_PROCESSES + 2):
         assert sweep.requeue.after_lost_process(moved, LOST) == ("", "")
-    assert said(sweep.driver) == []
+    assert said(sweep.context) == []
 
 
 def test_a_kept_process_that_was_ended_before_tune_gave_it_a_trial_is_not_lost(tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ def test_a_kept_process_that_was_ended_before_tune_gave_it_a_trial_is_not_lost(t
     for _ in range(MOST_LOST_PROCESSES + 2):
         assert sweep.requeue.after_lost_process(trial(), ENDED) == ("", "")
     assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
-    assert len(said(sweep.driver)) == 1, "the one of another process"
+    assert len(said(sweep.context)) == 1, "the one of another process"
 
 
 def test_one_that_has_left_is_handed_out_again_when_the_sweep_is_not_held(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
-    record = sweep.driver.record
+    record = sweep.context.record
     sweep.requeue.after_leaving(0, "epoch 1, batch 3 of 9")
     assert (record.trials[0].position, sweep.next) == ("epoch 1, batch 3 of 9", 0)
     record.is_held = True
@@ -156,14 +156,14 @@ def test_a_trial_goes_elsewhere_where_its_pc_can_be_left_out(tmp_path: Path) -> 
     sweep = Begun(tmp_path, quarantine)
     sweep.requeue.elsewhere(trial(), "no GPU", "id3", "no PC is left")
     assert (quarantine.left_out, sweep.next) == (["id3: no GPU"], 0)
-    assert sweep.driver.end.is_running
+    assert sweep.context.end.is_running
 
 
 @pytest.mark.parametrize("quarantine", [None, Elsewhere(may_leave_out=False)], ids=["alone", "the last PC"])
 def test_the_sweep_ends_where_it_can_not_be(quarantine: Any, tmp_path: Path) -> None:
     sweep = Begun(tmp_path, quarantine)
     sweep.requeue.elsewhere(trial(), "no GPU", "id3", "no PC is left")
-    assert (sweep.driver.end.outcome, sweep.driver.end.error) == ("lost", "no PC is left")
+    assert (sweep.context.end.outcome, sweep.context.end.error) == ("lost", "no PC is left")
     assert sweep.next is None
 
 
@@ -182,7 +182,7 @@ def test_one_that_ran_out_of_memory_is_handed_out_again_with_smaller_micro_batch
     assert (again["number"], again["seed"], again["micro_batch"]) == (0, 0, 16)
     assert again["failures"] == 0
     notices = ["it goes on with 32 rows; its norms differ", "it goes on with 16 rows"]
-    assert said(sweep.driver) == [f"Trial 0: {notice}" for notice in notices]
+    assert said(sweep.context) == [f"Trial 0: {notice}" for notice in notices]
     (known,) = Record.read(tmp_path).trials
     assert (known.micro_batches, known.micro_batch, known.notices) == ([32, 16], 16, notices)
 
@@ -195,23 +195,23 @@ def test_it_is_infeasible_after_three_times(tmp_path: Path) -> None:
     why = sweep.requeue.after_out_of_memory(0, smaller(4))
     assert why == "out of memory with micro-batches of 32, 16 and 8 rows"
     assert sweep.next is None
-    assert sweep.driver.record.trials[0].micro_batches == [32, 16, 8]
+    assert sweep.context.record.trials[0].micro_batches == [32, 16, 8]
 
 
 def test_one_that_has_no_smaller_micro_batch_is_infeasible_at_once(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
     assert sweep.requeue.after_out_of_memory(0, OutOfMemory(reason="the model", traceback="")) == "the model"
     assert sweep.next is None
-    assert said(sweep.driver) == ["Trial 0 is infeasible: the model"]
+    assert said(sweep.context) == ["Trial 0 is infeasible: the model"]
 
 
 def test_a_sweep_that_stops_leaves_it_to_a_resume(tmp_path: Path) -> None:
     sweep = Begun(tmp_path)
-    sweep.driver.record.is_held = True
+    sweep.context.record.is_held = True
     assert sweep.requeue.after_out_of_memory(0, smaller(32)) == ""
     assert sweep.next is None
     no_space: Any = None
     resumed = RecordSearcher(
-        Record.read(tmp_path), no_space, lambda nth: iter(()), SweepConfig.of(num_trials=1)
+        Record.read(tmp_path), no_space, lambda nth: iter(()), SweepConfig.from_settings(num_trials=1)
     )
     assert resumed.suggest("resumed")["micro_batch"] == 32

@@ -213,7 +213,9 @@ def test_where_the_system_kills_another_worker_it_does_not_fit(project: Path) ->
 def test_a_lower_precision_is_a_hint_where_there_is_one(
     precision: Precision, device: Device, hint: list[str]
 ) -> None:
-    run = SingleRun.of(trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload")
+    run = SingleRun.from_settings(
+        trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload"
+    )
     assert training_run.smaller_settings(run, device) == ["--find-batch-size", *hint]
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster import environment
-from sweeps.cluster.environment import (
+from sweeps.ray_cluster import environment
+from sweeps.ray_cluster.environment import (
     MAX_SKEW_S,
     PACKAGES,
     clock_fault,
@@ -24,7 +24,7 @@ from sweeps.cluster.environment import (
 )
 from tests.support.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
 from tests.support.lab import ROOT, Lab, wait_until
-from tests.sweeps.cluster.test_gpus import FAKE, LARGE, SAYS, SMALL
+from tests.sweeps.ray_cluster.test_gpus import FAKE, LARGE, SAYS, SMALL
 
 ALIKE = {"python": "3.11.7", "torch": "2.13.0", "hardware": "8 CPUs, 31.2 GiB"}
 
@@ -64,8 +64,8 @@ def test_this_pc_says_what_it_has() -> None:
 def test_the_gpus_and_their_driver_are_those_that_it_lists(tmp_path: Path) -> None:
     (tmp_path / "gpus").write_text(SAYS)
     code = """
-from sweeps.cluster import environment
-from sweeps.cluster.session import Cluster
+from sweeps.ray_cluster import environment
+from sweeps.ray_cluster.session import Cluster
 has = environment.facts_of_this_pc()
 print(has["gpu driver"], has["hardware"], environment.describe(Cluster((), None)), sep="\\n")
 """

@@ -11,12 +11,12 @@ from typing import Any
 import pynvml
 import ray
 
-from sweeps.cluster import broadcast, ray_internals
-from sweeps.cluster.broadcast import ANSWER_S, Answer
-from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_cluster import broadcast, ray_internals
+from sweeps.ray_cluster.broadcast import ANSWER_S, Answer
+from sweeps.ray_cluster.nodes import Node
 
 LEAST_BYTES = 1
 """Any GPU whose memory size is known."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.cluster import placement
-from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
 from sweeps.config import cli
+from sweeps.ray_cluster import placement
+from sweeps.ray_cluster.nodes import PC
 
 
 def test_slots_are_what_the_pcs_hold_each_by_itself() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sweeps.cluster.nodes import PC
+from sweeps.ray_cluster.nodes import PC
 from tests.support.nodes import node
 
 

@@ -1,7 +1,7 @@
 """What Ray 2.60 does not document and this program uses all the same; no other module does.
 
-Each function says which public one is missing. `tests/sweeps/cluster/test_ray_internals.py` fails where a Ray
-has changed one of them.
+Each function says which public one is missing. `tests/sweeps/ray_cluster/test_ray_internals.py` fails
+where a Ray has changed one of them.
 """
 
 from __future__ import annotations

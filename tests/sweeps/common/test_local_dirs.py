@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.common import machine_folders
+from sweeps.common import local_dirs
 from sweeps.common.errors import UserError
-from sweeps.common.machine_folders import DATA_DIR_VARIABLE, cache_dir, data_dir, use_folder
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE, cache_dir, data_dir, use_folder
 
 
 def test_a_folder_that_was_given_is_kept_whole_for_the_processes_below(
@@ -45,7 +45,7 @@ def test_sockets_have_a_short_folder_that_can_be_written(
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path / temporary) if temporary else "")
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
-    found = machine_folders.for_sockets()
+    found = local_dirs.for_sockets()
     assert found in (Path("/tmp"), Path(f"/tmp/sweeps-{os.getuid()}"))
     if found != Path("/tmp"):
         assert (found.stat().st_uid, found.stat().st_mode & 0o777) == (os.getuid(), 0o700)
@@ -54,10 +54,10 @@ def test_sockets_have_a_short_folder_that_can_be_written(
 def test_a_folder_that_the_user_has_named_for_ray_is_used_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         monkeypatch.setenv("RAY_TMPDIR", folder)
-        assert machine_folders.for_sockets() == Path(folder)
+        assert local_dirs.for_sockets() == Path(folder)
     monkeypatch.setenv("RAY_TMPDIR", "/proc")
     with pytest.raises(UserError, match=r"RAY_TMPDIR=/proc: no file can be written .* Set RAY_TMPDIR to"):
-        machine_folders.for_sockets()
+        local_dirs.for_sockets()
     monkeypatch.setenv("RAY_TMPDIR", f"/tmp/{'x' * 40}")
     with pytest.raises(UserError, match=r"the path has 45 bytes, .* at most 32 bytes"):
-        machine_folders.for_sockets()
+        local_dirs.for_sockets()

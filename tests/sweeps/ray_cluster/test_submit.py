@@ -15,10 +15,10 @@ from typing import cast
 import pytest
 from ray.job_submission import JobSubmissionClient
 
-from sweeps.cluster import submit
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_cluster import submit
 from sweeps.record import lock
 from sweeps.record.control_requests import Inbox
 from sweeps.record.record import Record
@@ -198,7 +198,7 @@ def test_a_fault_names_the_flag_that_was_typed() -> None:
     address = "http://127.0.0.1:9"  # nobody listens there
     with pytest.raises(UserError, match=rf"^--address {address}: Ray's dashboard"):
         submit.control(address, "results/s", ["pause"])
-    config = SweepConfig.of(trainable="digits_mlp", submit=True, address=address)
+    config = SweepConfig.from_settings(trainable="digits_mlp", submit=True, address=address)
     with pytest.raises(UserError, match=r"^--submit: Ray's dashboard"):
         submit.submit(config)
 

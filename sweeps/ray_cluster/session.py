@@ -10,16 +10,16 @@ from pathlib import Path
 
 import ray
 
-from sweeps.cluster import gpus as cluster_gpus
-from sweeps.cluster import nodes as cluster_nodes
-from sweeps.cluster import placement, ray_watch
-from sweeps.cluster.membership import Membership
-from sweeps.cluster.nodes import PC, Node
-from sweeps.cluster.ray_environment import ENVIRONMENT
-from sweeps.cluster.ray_watch import RayWatch
 from sweeps.common import project, ray_auth, ray_connection
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_cluster import gpus as cluster_gpus
+from sweeps.ray_cluster import nodes as cluster_nodes
+from sweeps.ray_cluster import placement, ray_watch
+from sweeps.ray_cluster.membership import Membership
+from sweeps.ray_cluster.nodes import PC, Node
+from sweeps.ray_cluster.ray_environment import ENVIRONMENT
+from sweeps.ray_cluster.ray_watch import RayWatch
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/kfd")
 """PyTorch may find a GPU where one of these exists: NVIDIA's on Linux, in WSL and on a Jetson; AMD's."""

@@ -10,10 +10,10 @@ from typing import Any
 from ray.tune import PlacementGroupFactory
 from ray.util.placement_group import PlacementGroup, placement_group
 
-from sweeps.cluster.nodes import PC
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_cluster.nodes import PC
 
 _COUNTER = itertools.count()
 _HERE: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()

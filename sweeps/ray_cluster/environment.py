@@ -16,13 +16,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.cluster import broadcast
-from sweeps.cluster import gpus as cluster_gpus
-from sweeps.cluster.nodes import Node
 from sweeps.common.formatting import command, count, duration
+from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import gpus as cluster_gpus
+from sweeps.ray_cluster.nodes import Node
 
 if TYPE_CHECKING:
-    from sweeps.cluster.session import Cluster  # with Tune, which `sweeps pcs check` does without
+    from sweeps.ray_cluster.session import Cluster  # with Tune, which `sweeps pcs check` does without
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
 """Those that the result of a trial depends on."""

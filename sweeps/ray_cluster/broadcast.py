@@ -11,8 +11,8 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweeps.cluster import nodes
-from sweeps.cluster.nodes import Node
+from sweeps.ray_cluster import nodes
+from sweeps.ray_cluster.nodes import Node
 
 ANSWER_S = 120.0
 """For the answer of a PC, by default."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from ray.job_submission import JobSubmissionClient
 
-from sweeps.common import machine_folders, ray_auth, ray_connection
+from sweeps.common import local_dirs, ray_auth, ray_connection
 from sweeps.common.cli import parser
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
@@ -194,7 +194,7 @@ def _entrypoint(config: SweepConfig) -> str:
         folders["--results-dir"] = config.results_dir
     else:  # all that was typed beside it is checked on the head, where the settings of the sweep are
         others = [word for word in sys.argv[1:] if not parser.is_flag(word, "--submit")]
-        for name in ("--address", "--resume", *machine_folders.OF_THE_MACHINE):
+        for name in ("--address", "--resume", *local_dirs.OF_THE_MACHINE):
             _, others = parser.take_all(others, name, "a value")
         words += others
         folders["--resume"] = config.resume

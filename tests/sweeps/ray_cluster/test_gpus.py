@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster import gpus as cluster_gpus
-from sweeps.cluster.broadcast import Answer
-from sweeps.cluster.gpus import Card
-from sweeps.cluster.nodes import Node
 from sweeps.common.errors import UserError
 from sweeps.config import cli
+from sweeps.ray_cluster import gpus as cluster_gpus
+from sweeps.ray_cluster.broadcast import Answer
+from sweeps.ray_cluster.gpus import Card
+from sweeps.ray_cluster.nodes import Node
 from tests.conftest import ROOT
 from tests.support.cluster_of_pcs import PYTHON, RAY, give_token
 from tests.support.lab import PC, Lab
@@ -120,7 +120,7 @@ def test_memory_that_others_take_is_not_free(tmp_path: Path, monkeypatch: pytest
 
 
 HIDES = """
-from sweeps.cluster import ray_environment
+from sweeps.ray_cluster import ray_environment
 ray_environment.prepare_environment()
 import os, psutil, ray
 
@@ -203,8 +203,8 @@ def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
 
 PLACES = """
 import ray, time
-from sweeps.cluster import placement
-from sweeps.cluster.session import connect
+from sweeps.ray_cluster import placement
+from sweeps.ray_cluster.session import connect
 from sweeps.config import cli
 from ray.util import placement_group_table
 config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())

@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
-from sweeps.cluster.nodes import PC
-from sweeps.cluster.session import Cluster
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.run_end import RunEnd
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
+from sweeps.ray_cluster.nodes import PC
+from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
 from sweeps.schedulers import none
 from sweeps.searchers import random
@@ -23,7 +23,7 @@ from sweeps.storage.disk_guard import Disk
 ALONE = Cluster((PC(1, 0),), None)
 
 
-def driver_of(
+def context_of(
     folder: Path,
     record: Record,
     config: SweepConfig,
@@ -31,14 +31,14 @@ def driver_of(
     width: int = 1000,
     models: tuple[Model, ...] = (),
 ) -> RunContext:
-    """A driver whose words are kept, for `said`."""
+    """A context whose words are kept, for `said`."""
     no_space: Any = None
     plan = Plan(config, models, random.Searcher, none.Scheduler, no_space, folder)
     console = Console(file=io.StringIO(), width=width)
     return RunContext(plan, record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
 
 
-def said(driver: RunContext) -> list[str]:
+def said(context: RunContext) -> list[str]:
     """The lines that it has said."""
-    assert isinstance(driver.console.file, io.StringIO)
-    return driver.console.file.getvalue().splitlines()
+    assert isinstance(context.console.file, io.StringIO)
+    return context.console.file.getvalue().splitlines()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from sweeps.cluster import ray_internals
-from sweeps.cluster.nodes import PC, Node
+from sweeps.ray_cluster import ray_internals
+from sweeps.ray_cluster.nodes import PC, Node
 
 LOOK_EVERY_S = 0.5
 """A look is two requests to the head, of 4 ms each."""

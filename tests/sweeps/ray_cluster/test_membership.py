@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sweeps.cluster.membership import LOOK_EVERY_S, Membership
-from sweeps.cluster.nodes import PC
+from sweeps.ray_cluster.membership import LOOK_EVERY_S, Membership
+from sweeps.ray_cluster.nodes import PC
 from tests.support.nodes import node
 
 

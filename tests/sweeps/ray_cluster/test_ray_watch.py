@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster import ray_watch
-from sweeps.cluster.ray_watch import RayWatch
 from sweeps.common.errors import RayLost
+from sweeps.ray_cluster import ray_watch
+from sweeps.ray_cluster.ray_watch import RayWatch
 from tests.conftest import ROOT
 
 
@@ -82,7 +82,7 @@ def test_the_end_of_a_process_of_ray_interrupts_what_needs_it(name: str) -> None
 
 def test_what_nothing_interrupts_has_its_last_words(tmp_path: Path) -> None:
     code = (
-        "import subprocess, sys, time\nfrom sweeps.cluster import ray_watch\n"
+        "import subprocess, sys, time\nfrom sweeps.ray_cluster import ray_watch\n"
         "ray_watch.INTERRUPTS_S = 0.5\nray_watch.LOST_SIGNAL = ray_watch.signal.SIGWINCH\n"
         "process = subprocess.Popen(['sleep', '60'])\nwatch = ray_watch.RayWatch({'raylet': process.pid})\n"
         "with watch.needed(lambda: print(watch.lost, flush=True)):\n"
