@@ -26,10 +26,12 @@ ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(AR
 # --no-loadscope-reorder: the long files, which have few tests, would otherwise come last, on one process.
 # --max-worker-restart 0: where one of the two processes dies, the test that ran in it is named at once. A new one in
 # its place can wait for ever for tests that it was never given (pytest-dev/pytest-xdist#1378).
-QUICK := -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --timeout 300 \
-         -p tests.support.skipped -p tests.support.crashed
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --timeout 300 \
+            -p tests.support.skipped -p tests.support.crashed
+# A test of over 2 s fails where it has no mark, and is run once more before.
+QUICK := -m "not slow and not long" $(PARALLEL) -p tests.support.slow_tests --reruns 1 --only-rerun TooSlow
 
-.PHONY: sweep test test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow wandb projects clean
+.PHONY: sweep test check test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow wandb projects clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
@@ -39,8 +41,12 @@ sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 test: data
 	$(BIN)/python -m pytest $(QUICK) --note-skipped
 
-test-all: test
-	$(BIN)/python -m pytest -m slow --timeout 1800
+# All that CI checks beyond that: whole sweeps, other tests of over 2 s, the linters, the docs. In about 15 minutes.
+check: lint docs data
+	$(BIN)/python -m pytest -m "slow and not long" $(PARALLEL)
+
+test-all: test check
+	$(BIN)/python -m pytest -m long --timeout 1800
 
 # The tests that `make test` skipped for want of an extra, or of a program that was installed since.
 test-extras: data faces mlflow wandb projects $(DOCS)

@@ -31,10 +31,21 @@ from tests.support.lab import Lab
 from tests.support.sweep_on_pcs import Sweep
 
 MODE = "RAY_AUTH_MODE"
+SLOW = {
+    "benchmarks", "cluster", "deploy", "docs", "end_to_end", "support",
+    "test_architecture.py", "test_import_contracts.py", "test_secrets.py",
+}  # fmt: skip
+"""What `make check` runs and `make test` does not: whole sweeps, and what is not of the program itself."""
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a script's `make test &` starts it: each program that a test starts would ignore Ctrl-C, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).parts[0] in SLOW:
+            item.add_marker("slow")
 
 
 def pytest_runtest_call(item: pytest.Item) -> None:

@@ -202,6 +202,7 @@ def test_a_heavy_start_is_found(tmp_path: Path) -> None:
     assert heavy_after("import sweeps.run", tmp_path) == ["numpy"]
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_trainable_that_imports_pytorch_where_it_is_used_does_without(tmp_path: Path) -> None:
     code = """
 import sys

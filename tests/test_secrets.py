@@ -17,7 +17,7 @@ from tests.support.heads import head, with_token, write_token
 FEW = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "3")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["here", "on a cluster"])
 def test_a_sweep_tells_no_secret(where: str, tmp_path: Path) -> None:
     """A trial that writes its own environment down is the user's; we do not."""

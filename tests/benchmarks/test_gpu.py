@@ -106,7 +106,7 @@ def test_the_wait_for_data_and_the_loaders_are_measured(needs_fashion_mnist: Non
     assert (tmp_path / "gpu.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)  # a CPU compiles a rung of the ladder for minutes
 @pytest.mark.parametrize("name", ["train", "ladder", "sharing", "overhead", "zero"])
 def test_a_part_runs_to_its_end(name: str, needs_fashion_mnist: None, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_arms_are_compared_on_the_same_problem_and_seed() -> None:
     assert "ahead_of_optuna" not in row
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_arms_run_and_are_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -236,7 +236,7 @@ def ray_of_one() -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("arm", ["tpe+asha", "gp+halving", "bohb", OPTUNA, "Ray TuneBOHB"])
 def test_tune_itself_finds_what_its_loop_with_a_clock_finds(arm: str, ray_of_one: None) -> None:
     asked = _asked.Asked(arm, FashionCnn(0), seed=0, slots=1, budget=400)

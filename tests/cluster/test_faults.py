@@ -16,7 +16,7 @@ from tests.support.killing import check_nothing_is_lost, check_whole
 from tests.support.lab import wait_until
 from tests.support.sweep_on_pcs import A_PLACE_FREE, EACH_EPOCH, Sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def half_written(sweep: Sweep) -> list[Path]:

@@ -20,7 +20,7 @@ SCHEDULERS = {
 """To the searcher, how many trials, and the rungs."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
     scheduler: str, sweep_on: Callable[..., Sweep]
@@ -44,7 +44,7 @@ def test_trials_of_a_pc_that_is_drained_go_on_elsewhere(
     assert not any(trial.notices for trial in record.trials)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_epoch_that_takes_longer_than_a_drain_may_is_given_up(sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(3, trials=2, epoch_s=8)
     sweep.start_on_all("--scheduler", "none", *EACH_EPOCH)
@@ -61,7 +61,7 @@ def test_an_epoch_that_takes_longer_than_a_drain_may_is_given_up(sweep_on: Calla
         assert f"{leaver.name} ({leaver.address}) {what}" in sweep.said.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pc_that_joins_late_and_one_that_comes_back_get_trials(sweep_on: Callable[..., Sweep]) -> None:
     """The sweep begins on the head alone, whose trials it would take two minutes to train."""
     sweep = sweep_on(2, trials=28, epoch_s=0.5)
@@ -83,7 +83,7 @@ def test_a_pc_that_joins_late_and_one_that_comes_back_get_trials(sweep_on: Calla
     assert sweep.trained_twice() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "covered", "size", "reason"),
     [

@@ -9,7 +9,7 @@ import pytest
 from tests.support.killing import check_whole
 from tests.support.sweep_on_pcs import Sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def lines_of(sweep: Sweep) -> list[str]:

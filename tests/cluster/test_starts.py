@@ -14,7 +14,7 @@ from tests.support.killing import check_whole
 from tests.support.lab import PC, wait_until
 from tests.support.sweep_on_pcs import EACH_EPOCH, Sweep
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 RAYS_WORKERS = Path(ray.__file__).parent / "_private" / "workers"
 FAULTS = {

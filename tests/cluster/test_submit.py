@@ -38,7 +38,7 @@ def _sweep(laptop: PC, *arguments: str) -> subprocess.CompletedProcess[str]:
     return laptop.run("sh", "-c", f"cd {FOLDER} && {typed}", env=INSTALLED, check=False, timeout_s=300)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_from_a_pc_that_joined(pcs: tuple[PC, PC, str]) -> None:
     """The driver is not on the head: the record stays on the laptop, checkpoints go to the head by SFTP."""
     laptop, head, address = pcs
@@ -60,7 +60,7 @@ def test_a_sweep_from_a_pc_that_joined(pcs: tuple[PC, PC, str]) -> None:
     laptop.run(RAY, "stop")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_is_handed_over_through_ssh_and_fetched(pcs: tuple[PC, PC, str]) -> None:
     """As the README has it: ssh -L to the dashboard of the head alone, ray job logs, rsync."""
     laptop, head, _ = pcs

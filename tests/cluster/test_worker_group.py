@@ -64,7 +64,7 @@ def trials(head: PC) -> list[TrialRow]:
     return list(Record.read(folder).trials) if (folder / JOURNAL).is_file() else []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("scheduler", "of_each"), [("asha", 1), ("bohb", 1), ("bohb", 2)])
 def test_trials_are_pruned_and_paused_in_warm_processes_of_two_pcs(
     scheduler: str, of_each: int, cluster_of: Callable[..., list[PC]]
@@ -86,7 +86,7 @@ def test_trials_are_pruned_and_paused_in_warm_processes_of_two_pcs(
     assert "starts again" not in said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("lost", ["one of each", "both of one"])
 def test_two_pcs_are_lost_at_once_and_what_is_left_is_room_for_one_trial(
     lost: str, cluster_of: Callable[..., list[PC]]

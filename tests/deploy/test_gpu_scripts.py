@@ -57,7 +57,7 @@ def test_a_bundle_needs_the_list_of_what_the_machine_has() -> None:
     assert "python3 -m pip list --format=freeze > HAVE.txt" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_all_is_skipped_with_the_reason(tmp_path: Path) -> None:
     done = script("gpu-check.sh", "--folder", str(tmp_path / "found"))

@@ -66,7 +66,7 @@ def test_the_head_leaves_a_pc_alone_that_was_drained(tmp_path: Path) -> None:
     assert calls() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
     """From a laptop that is not of the cluster, with the file as it is shipped but for addresses and user."""
     laptop, head, worker = lab_of(3).pcs
@@ -100,7 +100,7 @@ def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
     assert "raylet" not in worker.run("ps", "-A").stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_words_of_the_docs_lead_from_four_machines_to_a_sweep_on_all_of_them(
     lab_of: Callable[..., Lab],
 ) -> None:

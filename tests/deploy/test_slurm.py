@@ -125,7 +125,7 @@ def bed(lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory) ->
     return Bed(Slurm(lab_of(3, shared=[folder]), folder / "slurm"), folder)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_jobs_at_a_time_on_the_same_node(bed: Bed) -> None:
     there = ("--nodelist=pc1", "--nodes=1")
     flags = (*SHORT, "--num-trials", "4", "--params", "epoch_s=0.5")
@@ -157,7 +157,7 @@ def secrets_of(bed: Bed) -> set[bytes]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_that_is_requeued_goes_on_exactly(bed: Bed) -> None:
     job = bed.submit(*SHORT, "--num-trials", "8", "--params", "epoch_s=0.5")
     before = bed.wait_for_epochs(job, 8)
@@ -165,7 +165,7 @@ def test_a_job_that_is_requeued_goes_on_exactly(bed: Bed) -> None:
     assert_goes_on(bed, job, before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_whose_time_is_up_puts_itself_back_into_the_queue(bed: Bed) -> None:
     """Slurm sends the signal up to a minute early: after 140 to 200 s, where the sweep takes 240 and more."""
     limit = ("--nodes=2", "--time=5", "--signal=B:USR1@100")
@@ -191,7 +191,7 @@ def assert_goes_on(bed: Bed, job: str, before: dict[int, dict[int, float]]) -> N
     assert bed.left() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_job_that_is_cancelled_leaves_a_sweep_to_go_on_with_and_no_process(bed: Bed) -> None:
     job = bed.submit(*SHORT, "--num-trials", "8", "--params", "epoch_s=0.5")
     before = bed.wait_for_epochs(job, 6)
@@ -207,7 +207,7 @@ def test_a_job_that_is_cancelled_leaves_a_sweep_to_go_on_with_and_no_process(bed
         assert {epoch: record.trials[number].epochs[epoch] for epoch in there} == there
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_job_ends_as_the_sweep_does(bed: Bed) -> None:
     job = bed.submit(*SHORT, "--num-trials", "2", "--params", "fault=raises", sbatch=("--nodes=1",))
     assert bed.slurm.end_of(job) == "FAILED"

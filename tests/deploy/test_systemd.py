@@ -61,7 +61,7 @@ def words_of_the_unit(head: str) -> tuple[list[str], dict[str, str]]:
     return shlex.split(command), settings
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pc_joins_joins_again_after_a_cut_and_leaves(lab_of: Callable[..., Lab]) -> None:
     """By the unit's command and settings, started again whenever it ends, as `Restart=always` says."""
     assert service()["Restart"] == "always"

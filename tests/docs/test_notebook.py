@@ -82,7 +82,7 @@ def test_it_shows_a_sweep_that_has_ended(folder: Path, monkeypatch: pytest.Monke
     assert share_right(cells) == pytest.approx(score, abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_shows_a_sweep_that_is_running(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +101,7 @@ def test_it_shows_a_sweep_that_is_running(
     assert share_right(cells) == pytest.approx(score, abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_says_what_a_sweep_that_has_just_begun_lacks(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,7 +60,7 @@ def build_data(params):
 """
 """In place of the functions of my_project.cnn, which the docs leave to the reader."""
 QUICK = ("README.md",)
-"""Pages of `make test`; the others are slow."""
+"""Pages of `make check`; the others take minutes."""
 SWEEP = "sweeps run --trainable fashion_cnn --num-trials 3 --max-epochs 3 --name NAME"
 BEFORE = {
     "prepare my_project.clips": "export SWEEPS_DATA_DIR=$PWD/clips",
@@ -106,7 +106,7 @@ def is_run(page: Page) -> bool:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=page.name, marks=[] if page.name in QUICK else [pytest.mark.slow])
+        pytest.param(page, id=page.name, marks=[] if page.name in QUICK else [pytest.mark.long])
         for page in PAGES
         if is_run(page)
     ],

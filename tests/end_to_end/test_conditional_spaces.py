@@ -12,7 +12,7 @@ from sweeps.record.record import Record
 from tests.conftest import Command
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_trial_trains_with_the_hyperparameters_that_it_has(sweep: Command, tmp_path: Path) -> None:
     folder = tmp_path / "s"
     done = sweep(

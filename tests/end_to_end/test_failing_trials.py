@@ -169,7 +169,7 @@ def test_the_winner_alone_was_tested(by_fault: dict[str, TrialRow], attempts: Pa
     assert toy.attempts(attempts, "tested") == 2, "two batches of one test"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_of_two_equals_the_first_wins_and_its_weights_are_there(sweep: Command, tmp_path: Path) -> None:
     """The one that ends later is the better one here: it has the lower number."""
     done = sweep(*TOY, *("--search-space", "tests.faulty.tie", "--max-epochs", "3"), *_into(tmp_path))
@@ -180,7 +180,7 @@ def test_of_two_equals_the_first_wins_and_its_weights_are_there(sweep: Command, 
     assert told(tmp_path)["SWEEP_STATUS"] == "0"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_winner_that_cannot_be_tested_is_still_the_winner(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *TOY,
@@ -193,7 +193,7 @@ def test_a_winner_that_cannot_be_tested_is_still_the_winner(sweep: Command, tmp_
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *TOY,
@@ -209,7 +209,7 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
     assert "Traceback (most recent call last)" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
     sweep: Command, tmp_path: Path
 ) -> None:
@@ -231,7 +231,7 @@ def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
     assert "No trial succeeded: 6 ended." in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_still_trains_is_saved_when_the_first_trials_failed_alike(
     sweep: Command, tmp_path: Path
 ) -> None:
@@ -250,7 +250,7 @@ def test_what_still_trains_is_saved_when_the_first_trials_failed_alike(
     assert Record.read(tmp_path / "sweep").trials[0].position == "the end of epoch 1"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     sweep: Command, tmp_path: Path
 ) -> None:
@@ -264,7 +264,7 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
@@ -279,7 +279,7 @@ def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_pat
     assert 0 < len(record.trials) < 5000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pc_without_lightning_ends_the_sweep_and_names_it(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -306,7 +306,7 @@ def test_a_pc_without_lightning_ends_the_sweep_and_names_it(
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("max_failures", [0, 1])
 def test_no_trial_pays_for_a_gpu_that_another_one_has_spoilt(
     max_failures: int, sweep: Command, tmp_path: Path
@@ -326,7 +326,7 @@ def test_no_trial_pays_for_a_gpu_that_another_one_has_spoilt(
     "stop",
     [
         signal.SIGINT,
-        *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGTERM, signal.SIGHUP)),
+        *(pytest.param(other, marks=pytest.mark.long) for other in (signal.SIGTERM, signal.SIGHUP)),
     ],
 )
 def test_ctrl_c_leaves_a_whole_record(

@@ -63,7 +63,7 @@ def wait_until(happened: Callable[[], bool], driver: subprocess.Popen[bytes]) ->
     pytest.fail("it did not happen within two minutes")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room(
     environment: dict[str, str], disk_of_100_mb: Path
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_sweep_pauses_before_the_disk_is_full_and_goes_on_when_there_is_room(
     check_whole(Record.read(disk / "sweep"), 6, [3], max_epochs=9, halving=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_saves_what_was_trained_while_the_disk_is_almost_full(
     environment: dict[str, str], disk_of_100_mb: Path
 ) -> None:
@@ -103,7 +103,7 @@ def test_ctrl_c_saves_what_was_trained_while_the_disk_is_almost_full(
     assert list((disk / "sweep" / "checkpoints").glob("trial_*/epoch_*"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_disk_that_is_full_at_once_ends_the_sweep_in_order_and_a_resume_loses_nothing(
     environment: dict[str, str], sweep: Command, disk_of_100_mb: Path
 ) -> None:

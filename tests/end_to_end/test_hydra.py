@@ -22,7 +22,7 @@ def typed(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=folder, env=variables, capture_output=True, text=True, timeout=240)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_is_swept_and_trained_again(tmp_path: Path) -> None:
     configured.write_hydra(tmp_path)
     swept = typed(

@@ -14,7 +14,7 @@ from tests.support import memory_groups
 from tests.support.steered import epochs, is_alive, running
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_is_told_so_and_the_trial_goes_on(
     sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -35,7 +35,7 @@ def test_it_is_told_so_and_the_trial_goes_on(
     assert (trial.status, list(trial.epochs)) == ("finished", [1, 2, 3])
 
 
-@pytest.mark.parametrize("name", ["raylet", pytest.param("gcs_server", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["raylet", pytest.param("gcs_server", marks=pytest.mark.long)])
 def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
     name: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -63,7 +63,7 @@ def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
     assert lost.info.outcome == "lost"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_end_of_ray_before_the_first_trial_is_told(environment: dict[str, str], tmp_path: Path) -> None:
     """Tune sets its processes up then, by calls to Ray that nothing interrupts."""
     toy = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1")

@@ -75,7 +75,7 @@ def test_the_program_of_the_project_trains_the_winner_again(
     assert "val_acc" in metrics.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_its_model_is_loaded_and_trained_by_name_from_any_folder(
     done: subprocess.CompletedProcess[str], folder: Path, tmp_path: Path
 ) -> None:
@@ -91,7 +91,7 @@ def test_its_model_is_loaded_and_trained_by_name_from_any_folder(
     assert best.model().hparams["hidden"] == 48
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_resume_continues_with_its_settings_and_refuses_others(
     done: subprocess.CompletedProcess[str], folder: Path
 ) -> None:

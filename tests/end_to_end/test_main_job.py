@@ -10,7 +10,7 @@ from sweeps.analysis import sweep as analysis_sweep
 from tests.conftest import Command
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_default_sweep_finds_a_good_model(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         "--trainable", "fashion_cnn", "--name", "main", "--results-dir", str(tmp_path), timeout_s=1200

@@ -61,7 +61,7 @@ def test_a_front_is_found_pruned_kept_and_confirmed_with_a_constraint(sweep: Com
     assert "--metric acc:max: the sweep has acc:max, size_m:min" in other.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_known_to_miss_a_constraint_is_never_trained_and_searchers_learn_from_it(
     sweep: Command, tmp_path: Path
 ) -> None:
@@ -81,7 +81,7 @@ def test_what_is_known_to_miss_a_constraint_is_never_trained_and_searchers_learn
     assert {"params_m", "latency_ms"} <= metrics.keys()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_constraint_that_no_trial_can_meet_is_told_and_trains_nothing(
     sweep: Command, tmp_path: Path
 ) -> None:
@@ -101,7 +101,7 @@ def test_a_constraint_that_no_trial_can_meet_is_told_and_trains_nothing(
     assert not record.has_epochs
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fewer_trials_than_are_named_are_told_of_when_all_miss_a_constraint(
     sweep: Command, tmp_path: Path
 ) -> None:
@@ -112,7 +112,7 @@ def test_fewer_trials_than_are_named_are_told_of_when_all_miss_a_constraint(
     assert "All trials that were to come miss a constraint before they are trained" in few.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_whose_points_are_all_refused_takes_commands_and_ctrl_c(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -136,7 +136,7 @@ def test_a_sweep_whose_points_are_all_refused_takes_commands_and_ctrl_c(
     assert {trial.status for trial in sweep.record().trials} == {"infeasible"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_few_points_that_fit_are_all_found_and_trained_one_at_a_time(sweep: Command, tmp_path: Path) -> None:
     """Between two of them nothing trains."""
     done = sweep(

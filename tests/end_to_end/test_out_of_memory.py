@@ -140,7 +140,7 @@ def test_a_process_lives_on_after_memory_ran_out(by_case: dict[str, TrialRow]) -
     assert len({trial.place["pid"] for trial in by_case.values()}) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_workers_of_a_trial_halve_together(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
         *(*HUNGRY, "--search-space", "tests.faulty.one_hungry", "--max-epochs", "2"),

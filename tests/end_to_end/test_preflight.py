@@ -24,8 +24,8 @@ def named(folder: Path) -> tuple[str, ...]:
     ("fault", "reason"),
     [
         ("mute", "preflight: metric 'score' was not logged; logged: other"),
-        pytest.param("build", "preflight: RuntimeError: the toy can't be built", marks=pytest.mark.slow),
-        pytest.param("step", "preflight: RuntimeError: the toy can't take a step", marks=pytest.mark.slow),
+        pytest.param("build", "preflight: RuntimeError: the toy can't be built", marks=pytest.mark.long),
+        pytest.param("step", "preflight: RuntimeError: the toy can't take a step", marks=pytest.mark.long),
     ],
 )
 def test_what_no_trial_can_do_ends_the_sweep_before_an_epoch(
@@ -47,7 +47,7 @@ def only_large(sweep: Command, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return done.stdout, folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_only_the_largest_trials_can_t_do_is_told(only_large: tuple[str, Path]) -> None:
     output, folder = only_large
     assert "size=4: such a trial will fail: RuntimeError: the toy can't take a step" in output
@@ -56,7 +56,7 @@ def test_what_only_the_largest_trials_can_t_do_is_told(only_large: tuple[str, Pa
         assert trial.status == ("failed" if trial.params["size"] == 4 else "finished")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_resume_does_not_repeat_it(only_large: tuple[str, Path], sweep: Command) -> None:
     _, folder = only_large
     done = sweep("--resume", str(folder), "--num-trials", "4")
@@ -64,7 +64,7 @@ def test_a_resume_does_not_repeat_it(only_large: tuple[str, Path], sweep: Comman
     assert "Preflight" not in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_dies_in_it_costs_no_other_trial(sweep: Command, tmp_path: Path) -> None:
     """The trial that waited for it begins again in another process, which has no preflight."""
     words = ("--params", "fault=dies", "only_large=true", "--seed", "3")
@@ -78,7 +78,7 @@ def test_a_process_that_dies_in_it_costs_no_other_trial(sweep: Command, tmp_path
     assert "Trial 0 lost its process" not in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_tells_what_a_trial_takes_and_changes_no_result(sweep: Command, tmp_path: Path) -> None:
     words = ("--trainable", "digits_mlp", "--num-trials", "2", "--max-epochs", "2", "--no-ray-dashboard")
     outputs = {}
@@ -98,7 +98,7 @@ def test_it_tells_what_a_trial_takes_and_changes_no_result(sweep: Command, tmp_p
         ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_batch_that_does_not_fit_is_told(sweep: Command, tmp_path: Path, attempts: Path) -> None:
     os.makedirs(attempts, exist_ok=True)  # noqa: PTH103
     done = sweep(

@@ -114,7 +114,7 @@ def check_toys(folder: Path, num_trials: int, rungs: list[int], kills: int, brac
     assert pq.read_table(folder / "epochs.parquet").equals(loaded.epochs)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "rungs"), [(RANDOM, [3]), (GRID, [])], ids=["asha x random", "none x grid"]
 )
@@ -128,17 +128,17 @@ def test_kills_at_random_moments_lose_nothing(
     check_toys(killer.folder, 10, rungs, killer.kills)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "pair",
     [
         ("--num-trials", "10"),
         pytest.param(
-            ("--scheduler", "asha", "--searcher", "tpe", "--num-trials", "8"), marks=pytest.mark.slow
+            ("--scheduler", "asha", "--searcher", "tpe", "--num-trials", "8"), marks=pytest.mark.long
         ),
         # Enough for the model: it is asked from the ninth trial on.
         pytest.param(
-            ("--scheduler", "bohb", "--searcher", "bohb", "--num-trials", "12"), marks=pytest.mark.slow
+            ("--scheduler", "bohb", "--searcher", "bohb", "--num-trials", "12"), marks=pytest.mark.long
         ),
     ],
     ids=["halving x gp", "asha x tpe", "bohb x bohb"],
@@ -173,7 +173,7 @@ def test_a_sweep_that_was_killed_decides_and_ends_as_one_that_was_not(
     assert all(torch.equal(best[0][name], best[1][name]) for name in best[0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_driver_that_dies_between_any_two_writes_loses_nothing(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -204,7 +204,7 @@ def test_a_driver_that_dies_between_any_two_writes_loses_nothing(
     assert [path.parent.name for path in (killer.folder / "checkpoints").glob("*/epoch_*")] == ["trial_0003"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fifty_kills(environment: dict[str, str], tmp_path: Path) -> None:
     """Of sweeps one after the other, of every kind in turn."""
     every_kind = itertools.cycle([(RANDOM, 10, [3]), (BOHB, 10, [3]), (TPE, 10, [3]), (GRID, 10, [])])

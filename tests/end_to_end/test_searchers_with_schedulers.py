@@ -25,7 +25,7 @@ PAIRS = [
 ENDS = {"none": {27}, "halving": {3, 9, 27}, "hyperband": {3, 9, 27}, "bohb": {3, 9, 27}}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("searcher", "scheduler"), PAIRS)
 def test_a_pair_ends_every_trial_at_a_rung_on_warm_processes(
     searcher: str, scheduler: str, sweep: Command, tmp_path: Path
@@ -59,7 +59,7 @@ def test_a_pair_ends_every_trial_at_a_rung_on_warm_processes(
     assert len(best.epochs) == 27
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_process_that_paused_trials_left_may_die_while_it_is_idle(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -98,7 +98,7 @@ def test_the_process_that_paused_trials_left_may_die_while_it_is_idle(
     assert (best.status, len(best.epochs)) == ("finished", 9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_dies_while_it_saves_a_trial_that_pauses_loses_nothing(
     sweep: Command, attempts: Path, tmp_path: Path
 ) -> None:

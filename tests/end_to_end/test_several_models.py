@@ -24,7 +24,7 @@ TOYS = (
 RUN_SETTINGS = ["pid", "start", "end", "seconds", *COSTS]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_toys_compete_under_one_scheduler(sweep: Command, tmp_path: Path) -> None:
     """TPE and ASHA; one space is a function, the other is not."""
     folder = tmp_path / "s"
@@ -64,7 +64,7 @@ def test_two_toys_compete_under_one_scheduler(sweep: Command, tmp_path: Path) ->
     assert len(Record.read(folder).trials) == 18
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_warm_process_trains_two_real_models(sweep: Command, tmp_path: Path) -> None:
     """Random search and ASHA."""
     folder = tmp_path / "s"
@@ -95,7 +95,7 @@ def test_one_warm_process_trains_two_real_models(sweep: Command, tmp_path: Path)
     assert len(shape) == (4 if best["trainable"] == "fashion_cnn" else 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_of_two_models_killed_on_its_way_ends_as_one_that_was_not(
     sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:

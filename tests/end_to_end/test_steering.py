@@ -141,7 +141,7 @@ STEPWISE = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pause_inside_an_epoch_repeats_no_step(environment: dict[str, str], tmp_path: Path) -> None:
     prepared = environment | {"SWEEPS_PREPARED_DIR": str(tmp_path / "prepared")}
     with running(tmp_path / "whole", prepared, *STEPWISE) as whole:
@@ -169,7 +169,7 @@ HALVING = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_command_survives_kill_9_and_a_resume(environment: dict[str, str], tmp_path: Path) -> None:
     """The driver is killed right behind the answer, before the command has had its effect."""
     with running(tmp_path / "killed", environment, *HALVING) as sweep:
@@ -222,7 +222,7 @@ def _trained(record: Record) -> int:
     return sum(len(trial.epochs) for trial in record.trials)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_request_that_was_kept_is_taken_up_by_the_resume(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -242,7 +242,7 @@ def test_a_request_that_was_kept_is_taken_up_by_the_resume(
     assert len(sweep.record().trials) < 30
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_of_whoever_asks_does_no_harm(environment: dict[str, str], tmp_path: Path) -> None:
     with running(tmp_path / "asked", environment, *HALVING) as sweep:
         sweep.wait_until("two trials train", lambda record: epochs(record, 1) > 0)
@@ -265,7 +265,7 @@ CONFIRMED = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_confirmation_pauses_and_continues(environment: dict[str, str], tmp_path: Path) -> None:
     with running(tmp_path / "confirmed", environment, *CONFIRMED) as sweep:
         sweep.wait_until("reruns train", lambda record: epochs(record, 3) > 0)
@@ -286,7 +286,7 @@ HANGS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_leader_that_hangs_is_stopped_with_its_weights(environment: dict[str, str], tmp_path: Path) -> None:
     """It has no checkpoint: it trains its epoch again, saves it, hangs again, and is not tried once more."""
     words = (*HANGS, "--num-trials", "1", "--checkpoint-epochs", "3")
@@ -298,7 +298,7 @@ def test_a_leader_that_hangs_is_stopped_with_its_weights(environment: dict[str, 
         assert (tmp_path / "s" / "best" / "weights.pt").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_trial_that_hangs_is_ended(environment: dict[str, str], tmp_path: Path) -> None:
     """Each one in its second epoch, in a call that lets nothing else of its process run."""
     with running(tmp_path / "s", environment, *HANGS) as sweep:

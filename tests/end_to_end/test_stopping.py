@@ -130,7 +130,7 @@ def test_a_resume_continues_at_the_very_step(environment: dict[str, str], tmp_pa
         assert torch.equal(tensor, expected[name]), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_process_that_the_system_ends_costs_its_trial_no_more_than_the_way_to_its_checkpoint(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -149,7 +149,7 @@ def test_a_process_that_the_system_ends_costs_its_trial_no_more_than_the_way_to_
         assert torch.equal(tensor, expected[name]), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_several_workers_leave_together_at_the_next_step(environment: dict[str, str], tmp_path: Path) -> None:
     """Ten of their steps last half a minute."""
     begun = tmp_path / "begun"
@@ -198,7 +198,7 @@ def test_a_trial_that_the_end_of_the_time_cuts_short_may_be_the_best(
     assert f"Trial {cut.number} is the best so far (unfinished): score {epoch} in epoch {epoch}" in page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_end_of_the_time_saves_what_was_trained(environment: dict[str, str], tmp_path: Path) -> None:
     runs = Runs(environment, tmp_path)
     hours = str(9 / 3600)
@@ -212,7 +212,7 @@ def test_the_end_of_the_time_saves_what_was_trained(environment: dict[str, str],
     assert len(re.findall(r"Unfinished trial \d continues at epoch 1, batch \d+ of 50\n", output)) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_data_without_a_position_gets_the_grace_to_end_its_epoch(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -234,7 +234,7 @@ def test_data_without_a_position_gets_the_grace_to_end_its_epoch(
         assert len(re.findall(rf"Unfinished trial \d {then}", output)) == 2, output
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_ctrl_c_does_not_wait_for_the_grace(environment: dict[str, str], tmp_path: Path) -> None:
     runs = Runs(environment, tmp_path)
     process = runs.start(

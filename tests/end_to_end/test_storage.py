@@ -54,7 +54,7 @@ def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_with_pauses_is_killed_and_resumed(
     stored: tuple[str, dict[str, str]], tmp_path: Path
 ) -> None:
@@ -165,7 +165,7 @@ def two_pcs(environment: dict[str, str], not_seen: Path) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pc_that_does_not_see_the_results_folder_works_from_the_storage_alone(
     server: SSHServer, environment: dict[str, str], tmp_path: Path
 ) -> None:

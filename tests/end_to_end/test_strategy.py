@@ -38,7 +38,7 @@ def check(folder: Path) -> Record:
     return record
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scheduler", PAIRS)
 def test_trials_in_shards_are_pruned_and_paused_in_warm_processes(
     scheduler: str, sweep: Command, tmp_path: Path

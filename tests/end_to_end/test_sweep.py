@@ -118,7 +118,7 @@ def test_the_folder_tells_how_it_was_made(done: subprocess.CompletedProcess[str]
     assert yaml.safe_load((folder / "sweep.yaml").read_text())["metric"] == "val_acc"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_seed_from_its_own_yaml_trains_the_same_trials(
     trials: list[dict[str, object]], folder: Path, sweep: Command
 ) -> None:
@@ -137,7 +137,7 @@ def test_the_same_seed_from_its_own_yaml_trains_the_same_trials(
         assert [first.epochs[e].score for e in shared] == [second.epochs[e].score for e in shared]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_more_trials_may_keep_the_best_weights_that_fit_in_a_size(
     trials: list[dict[str, object]], folder: Path, sweep: Command
 ) -> None:

@@ -46,7 +46,7 @@ def test_a_wheel_holds_all_of_the_package_and_nothing_else(installed: Path) -> N
     assert sorted(packages) == ["bin", "sweeps"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_installed_command_begins_a_project_and_sweeps_it(installed: Path, tmp_path: Path) -> None:
     def typed(here: Path, *words: str) -> None:
         done = subprocess.run(
@@ -67,7 +67,7 @@ def test_the_installed_command_begins_a_project_and_sweeps_it(installed: Path, t
     assert {"digits.py", "digits_data.py"} <= set(record.about["identity"]["code"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_project_is_swept_where_it_lies(installed: Path, home: Path) -> None:
     done = run(installed, home, *project.RUN)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,7 +82,7 @@ def test_a_project_is_swept_where_it_lies(installed: Path, home: Path) -> None:
     assert not [name for name in code if name.startswith(("lightning", "torch", "ray", "unrelated"))]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_of_a_project_goes_on_from_there_unless_its_code_changed(installed: Path, home: Path) -> None:
     done = run(installed, home, *project.RUN)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -98,7 +98,7 @@ def test_a_sweep_of_a_project_goes_on_from_there_unless_its_code_changed(install
     assert len(Record.read(home / "results" / "mine").trials) == 5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("is_package", [True, False])
 def test_a_folder_of_trainables_of_the_users_own_is_swept_by_plain_name(
     is_package: bool, installed: Path, home: Path

@@ -62,7 +62,7 @@ def alone(seed: int, folder: Path) -> list[dict[str, float]]:
     return [{name: metrics[name] for name in METRICS} for metrics in seen]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["none", "flaky", "killed", "killed_first"])
 def test_two_workers_train_as_one_whatever_happens_to_one_of_them(
     fault: str, by_fault: dict[str, TrialRow], tmp_path: Path
@@ -73,7 +73,7 @@ def test_two_workers_train_as_one_whatever_happens_to_one_of_them(
         assert one == pytest.approx(other, abs=TOLERANCE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_is_lost_and_no_epoch_of_the_checkpoint_is_trained_again(
     by_fault: dict[str, TrialRow], attempts: Path
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_worker_is_lost_and_no_epoch_of_the_checkpoint_is_trained_again(
             assert epochs == [1, 2, 3, 3, 4], f"{fault}, worker {rank}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_worker_stays_warm_as_long_as_none_is_lost(
     by_fault: dict[str, TrialRow], attempts: Path
 ) -> None:
@@ -94,14 +94,14 @@ def test_the_first_worker_stays_warm_as_long_as_none_is_lost(
         assert len(killed) == 2, f"worker {rank}: all workers of a group that lost one begin anew"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_fails_one_worker_fails_the_trial_with_that_reason(by_fault: dict[str, TrialRow]) -> None:
     trial = by_fault["raises"]
     assert (trial.status, list(trial.epochs)) == ("failed", [1, 2])
     assert trial.reason.startswith("RuntimeError: the last worker broke (in another worker, on ")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_log_of_a_trial_has_what_all_its_workers_printed(
     sweep: Command, environment: dict[str, str], attempts: Path, tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ def group() -> Iterator[PlacementGroup]:
     cluster.shutdown()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_pc_that_is_named_is_that_of_the_worker(group: PlacementGroup, tmp_path: Path) -> None:
     nodes = placement_group_table(group)["bundles_to_node_id"]
     job = Job(

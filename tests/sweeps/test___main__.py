@@ -56,7 +56,7 @@ WAYS = {
     [
         ("sweeps fit", ("--strategy", "ddp", "--find-batch-size")),
         *(
-            pytest.param(way, ("--strategy", strategy), marks=pytest.mark.slow)
+            pytest.param(way, ("--strategy", strategy), marks=pytest.mark.long)
             for way in WAYS
             for strategy in ("auto", "fsdp")
         ),
@@ -80,7 +80,7 @@ from trainables.digits_mlp import METRIC, MODE, Params, build_data, build_model
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("devices", ["1", "2"])
 def test_paths_are_those_of_the_folder_of_the_command_wherever_the_users_file_goes(
     devices: str, tmp_path: Path

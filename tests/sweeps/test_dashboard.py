@@ -28,6 +28,7 @@ def command(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_command_says_its_url_serves_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     sweep(tmp_path)
     with command(str(tmp_path), "--port", "0") as process:
@@ -72,6 +73,7 @@ def test_a_record_that_can_not_be_read_is_said_in_a_line(
     assert "line 6 is damaged" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_is_gone_when_the_sweep_was_killed(tmp_path: Path) -> None:
     sweep(tmp_path)
     code = """

@@ -27,6 +27,7 @@ def chromium() -> Iterator[Chromium]:
         yield chromium
 
 
+@pytest.mark.slow
 def test_each_end_is_shown_with_its_reason(chromium: Chromium, tmp_path: Path) -> None:
     sweep(tmp_path)
     with served(tmp_path) as url:
@@ -52,7 +53,7 @@ def test_it_says_that_nothing_can_be_changed(chromium: Chromium, tmp_path: Path)
     assert answer["reason"].startswith("this page is read-only")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_running_sweep_is_seen_to_grow_and_rays_pages_show_its_node(
     chromium: Chromium, tmp_path: Path
 ) -> None:

@@ -63,12 +63,13 @@ def test_a_file_in_the_place_of_the_folder_is_refused(program: Path, tmp_path: P
     assert done.stderr == "error: taken is a file: give a new folder, or an empty one\n"
 
 
+@pytest.mark.slow
 def test_its_own_test_passes(program: Path, project: Path) -> None:
     done = typed(program, project, "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_is_swept_and_goes_on_from_any_folder(program: Path, project: Path, tmp_path: Path) -> None:
     done = typed(program, project, "sweeps", "run", "--name", "first", "--num-trials", "1", *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr

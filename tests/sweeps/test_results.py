@@ -143,7 +143,7 @@ def test_a_sweep_without_a_trial_that_ended_well(tmp_path: Path, capsys: pytest.
     assert " none " in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_trials_are_read(tmp_path: Path) -> None:
     make(tmp_path, [[number / 10_000] for number in range(10_000)])
     sweep = analysis_sweep.load(tmp_path)

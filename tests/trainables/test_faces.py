@@ -473,7 +473,7 @@ def test_a_trial_learns_the_few_rows_that_it_sees(prepared: Path) -> None:
     assert min(losses[-5:]) < 0.7 * max(losses[:5])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_tells_held_out_clips_apart_better_than_chance(tmp_path: Path) -> None:
     """0.5 is chance; the man at moments that were not trained on."""
     videos = {part.split: [] for part in demo_clips.PARTS}  # type: dict[str, list[Path]]

@@ -46,11 +46,13 @@ def test_a_best_at_an_end_widens_it_there(best: float, end: str, tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_a_best_within_widens_nothing(seed: int, tmp_path: Path) -> None:
     assert "best lie" not in why(advice_on(tmp_path, peak(0.03), num_trials=30, seed=seed), "lr")
 
 
+@pytest.mark.slow
 def test_diverged_trials_behind_a_limit_are_cut_off(tmp_path: Path) -> None:
     def diverges(params: Mapping[str, Any]) -> float:
         return math.nan if params["lr"] > 0.12 else 0.5
@@ -62,6 +64,7 @@ def test_diverged_trials_behind_a_limit_are_cut_off(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_trials_that_fail_anywhere_cut_nothing(tmp_path: Path) -> None:
     turns: Iterator[int] = iter(range(100))
 
@@ -101,6 +104,7 @@ def test_a_choice_that_never_works_is_dropped(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_hyperparameter_without_influence_is_fixed_with_the_figures_own_numbers(tmp_path: Path) -> None:
     sweep = searched(tmp_path, "s", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
     figure = figures.importance(sweep)
@@ -203,6 +207,7 @@ def test_of_several_objectives_ranges_are_suggested_and_no_command(tmp_path: Pat
     assert "judged by acc, the first objective, alone" in advice.basis[0]
 
 
+@pytest.mark.slow
 def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc", "outcome": "finished"})
     for number in range(10_000):  # in memory: writing them is another test's

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 
 COMMON = "import gc, sys\nfrom sweeps.common import imports\n"
@@ -40,6 +42,7 @@ def test_a_collector_that_was_off_stays_off() -> None:
     runs("gc.disable()\nwith imports.fast():\n    pass\nassert not gc.isenabled()")
 
 
+@pytest.mark.slow
 def test_the_other_names_of_lightning_are_its_own_modules() -> None:
     runs(
         "import lightning_fabric.utilities.seed\n"
@@ -57,6 +60,7 @@ def test_the_other_names_of_lightning_are_its_own_modules() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_name_that_lightning_has_not_is_answered_as_python_does() -> None:
     runs(
         "try:\n    import pytorch_lightning.metrics\n"
@@ -73,6 +77,7 @@ def test_the_other_names_cost_nothing_until_they_are_imported() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_package_that_was_imported_before_stays_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "pytorch_lightning").mkdir()
     for name in ("__init__", "callbacks", "loggers"):

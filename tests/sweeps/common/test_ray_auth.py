@@ -60,6 +60,7 @@ def wrong(tmp_path: Path) -> dict[str, str]:
     return with_token(write_token(tmp_path / "wrong"))
 
 
+@pytest.mark.slow
 def test_the_token_opens_what_is_closed_without(
     guarded: Head, token: Path, stranger: Path, wrong: dict[str, str]
 ) -> None:
@@ -82,7 +83,7 @@ def test_no_call_is_answered_without_the_token(guarded: Head, token: Path) -> No
     assert (client["RayletDriver/Init"], client["RayletDriver/KVGet"]) == (REFUSED, REFUSED)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_program_of_rays_gets_in_by_no_port(
     guarded: Head, token: Path, stranger: Path, wrong: dict[str, str]
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_program_of_rays_gets_in_by_no_port(
         assert "in\n" not in said.splitlines()
 
 
+@pytest.mark.slow
 def test_a_ray_that_is_started_here_lets_nobody_in(stranger: Path) -> None:
     """Its ports are on all networks; only the dashboard's is on loopback alone."""
     if shutil.which("ss") is None:
@@ -143,6 +145,7 @@ sys.stdin.read()
     assert re.fullmatch("[0-9a-f]{64}", file.read_text())
 
 
+@pytest.mark.slow
 def test_the_mode_is_that_of_the_cluster(guarded: Head, token: Path, stranger: Path) -> None:
     home = stranger / ".ray" / "auth_token"
     home.parent.mkdir()
@@ -152,11 +155,13 @@ def test_the_mode_is_that_of_the_cluster(guarded: Head, token: Path, stranger: P
     assert ray_auth.place() == "~/.ray/auth_token"
 
 
+@pytest.mark.slow
 def test_who_has_no_token_is_told_where_to_get_it(guarded: Head, stranger: Path) -> None:
     with pytest.raises(UserError, match=r"requires a token, and none is sent. Copy ~/.ray/auth_token from"):
         ray_auth.settle(guarded.address)
 
 
+@pytest.mark.slow
 def test_a_mode_that_does_not_fit_is_named(
     guarded: Head, token: Path, stranger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +171,7 @@ def test_a_mode_that_does_not_fit_is_named(
         ray_auth.settle(guarded.address)
 
 
+@pytest.mark.slow
 def test_a_sweep_with_another_token_ends_in_a_line(
     guarded: Head, stranger: Path, wrong: dict[str, str]
 ) -> None:
@@ -249,6 +255,7 @@ def _listening(parent: int) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_a_program_that_has_imported_ray_without_the_mode_is_told_so(tmp_path: Path) -> None:
     code = "import sys, ray\nfrom sweeps import run\nsys.exit(run.main(sys.argv[1:]))"
     flags = ("--trainable", "digits_mlp", "--num-trials", "1", "--results-dir", str(tmp_path / "results"))

@@ -52,6 +52,7 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SWEEPS_TEST_OF_OURS")
 
 
+@pytest.mark.slow
 def test_a_ray_that_does_not_start_here_is_told_in_a_line(tmp_path: Path) -> None:
     flags = ["--trainable", "tests.faulty.toy", "--num-trials", "1", "--results-dir", str(tmp_path)]
     with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
@@ -105,6 +106,7 @@ print("goes on")
 """
 
 
+@pytest.mark.slow
 def test_a_thread_that_makes_objects_while_ray_is_shut_down_does_not_end_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", LETS_GO], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
@@ -128,6 +130,7 @@ with fork_server.started() as python:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_folder", [False, True], ids=["no_tmpdir", "tmpdir"])
 def test_the_workers_of_a_ray_are_forks_and_all_end_with_a_driver_that_is_killed(
     has_folder: bool, tmp_path_factory: pytest.TempPathFactory

@@ -51,6 +51,7 @@ def test_reruns_are_not_taken_for_trials(tmp_path: Path) -> None:
     assert study["best_trials"][0]["number"] == 0
 
 
+@pytest.mark.slow
 def test_what_is_written_meanwhile_is_seen_and_a_torn_line_waits_for_its_rest(tmp_path: Path) -> None:
     record = sweep(tmp_path)
     journal = tmp_path / JOURNAL
@@ -123,6 +124,7 @@ def test_a_port_that_is_taken_is_a_mistake_only_where_it_was_asked_for(
             assert server.server_port not in (taken, 0)
 
 
+@pytest.mark.slow
 def test_beside_a_sweep_it_serves_as_long_as_the_sweep_lives(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

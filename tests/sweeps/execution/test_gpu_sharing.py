@@ -277,7 +277,7 @@ def shares_of(folder: Path) -> dict[float, list[float]]:
     return shares
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scheduler", ["none", "bohb"])
 def test_a_sweep_shares_its_gpu(scheduler: str, tmp_path: Path) -> None:
     """The first trial has it alone, then makes room; one of the others takes 6 GB."""
@@ -301,7 +301,7 @@ def test_a_sweep_shares_its_gpu(scheduler: str, tmp_path: Path) -> None:
             assert len(had) == len(trial.epochs), "no epoch is trained twice"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_first_trial_that_is_large_does_not_take_the_others_their_shares(tmp_path: Path) -> None:
     """Points 0.1 to 0.6, of which the first takes 6 GB of 8."""
     done = swept(tmp_path, "grid", "none", large=0.1)

@@ -162,6 +162,7 @@ def test_a_change_of_the_settings_or_of_the_code_is_found(here: Path) -> None:
     assert changes(before, identity(planned(*arguments))) == ["configs/train.yaml: its content"]
 
 
+@pytest.mark.slow
 def test_the_program_of_the_project_trains_with_the_exported_file(here: Path) -> None:
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
     values = {**plan.models[0].space.fixed, "model.lr": 0.25}

@@ -278,6 +278,7 @@ def test_what_is_sent_to_a_head_is_the_same_project(
     assert there.models[0].trainable.description.content.partition('"given"')[0] == content
 
 
+@pytest.mark.slow
 def test_the_exported_file_is_what_the_program_of_the_project_takes(here: Path) -> None:
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
     fit = FitConfig(max_epochs=2, seed=11, precision="32").settings()

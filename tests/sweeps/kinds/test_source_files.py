@@ -116,6 +116,7 @@ def test_a_ring_of_links_has_an_end(home: Path) -> None:
     assert home / "my_project" in source_files.to_send(registry.find("my_project.model").sources())
 
 
+@pytest.mark.slow
 def test_a_mistake_in_what_is_to_be_sent_is_seen_without_a_cluster(home: Path) -> None:
     with (home / "my_project" / "weights.bin").open("wb") as file:
         file.truncate(source_files.MOST_BYTES + 1)

@@ -15,6 +15,7 @@ from tests.support.dashboards import LR, sweep
 from tests.sweeps.loggers.logged import log
 
 
+@pytest.mark.slow
 def test_mlflow_has_a_run_a_trial(tmp_path: Path, mlflow: Callable[[Path], dict[int, Any]]) -> None:
     record = sweep(tmp_path)
     log("mlflow", record)
@@ -45,7 +46,7 @@ def test_mlflow_goes_on_in_the_same_runs(tmp_path: Path, mlflow: Callable[[Path]
     assert after[0].history == before[0].history
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_name_that_mlflow_does_not_take_is_changed(
     tmp_path: Path, mlflow: Callable[[Path], dict[int, Any]]
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_trial_is_a_run_of_the_group_of_its_sweep(tmp_path: Path) -> None:
     assert math.isnan(runs[3].history[1]["acc"])
 
 
+@pytest.mark.slow
 def test_a_resumed_trial_continues_its_run(tmp_path: Path) -> None:
     record = sweep(tmp_path)
     log("wandb", record)
@@ -80,6 +81,7 @@ def test_a_dot_in_a_name_is_a_level_of_the_config(tmp_path: Path) -> None:
     assert wandb_runs(tmp_path).popitem()[1].config["model"] == {"lr": 0.2, "depth": 3}
 
 
+@pytest.mark.slow
 def test_a_run_that_a_killed_driver_left_is_written_anew(tmp_path: Path) -> None:
     record = sweep(tmp_path)
     log("wandb", record)
@@ -97,6 +99,7 @@ def its_process() -> psutil.Process:
     return found
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -114,6 +117,7 @@ def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
     assert not psutil.wait_procs([core], timeout=60)[1], "it sees by and by that its parent was killed"
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_answer_is_an_error_of_the_logger(tmp_path: Path) -> None:
     of = Sweep(tmp_path)
     of.trial(1.0, ended="finished")
@@ -136,6 +140,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_its_processes_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", DRIVER, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as driver:
@@ -174,6 +179,7 @@ def test_disabled_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "wandb").exists()
 
 
+@pytest.mark.slow
 def test_without_an_account_no_connection_leaves_this_pc(tmp_path: Path) -> None:
     record = sweep(tmp_path)
     logger = plugins.find("logger", "wandb").build(tmp_path, record.about)
@@ -198,6 +204,7 @@ def test_without_an_account_no_connection_leaves_this_pc(tmp_path: Path) -> None
     assert {host for host, _ in remote} <= {"", "127.0.0.1", "::1"}
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

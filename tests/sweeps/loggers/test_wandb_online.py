@@ -34,7 +34,7 @@ def names(server: Server) -> dict[str, list[int]]:
     return {run.display_name: run.steps for run in server.runs.values()}
 
 
-@pytest.mark.slow  # it sends every 15 s
+@pytest.mark.long  # it sends every 15 s
 def test_each_epoch_is_sent_while_the_trial_runs(server: Server, tmp_path: Path) -> None:
     of = Sweep(tmp_path)
     with followed(of, "wandb"):
@@ -48,6 +48,7 @@ def test_each_epoch_is_sent_while_the_trial_runs(server: Server, tmp_path: Path)
     assert [row["score"] for row in run.history.values()] == [1.0, 2.0]
 
 
+@pytest.mark.slow
 def test_a_resumed_trial_continues_its_run(server: Server, tmp_path: Path) -> None:
     record = sweep(tmp_path)
     log("wandb", record)
@@ -59,6 +60,7 @@ def test_a_resumed_trial_continues_its_run(server: Server, tmp_path: Path) -> No
     assert names(server) == {**before, "trial_0004": [1, 2]}
 
 
+@pytest.mark.slow
 def test_more_runs_than_are_open_at_a_time(server: Server, tmp_path: Path) -> None:
     of = Sweep(tmp_path)
     for _ in range(18):
@@ -68,6 +70,7 @@ def test_more_runs_than_are_open_at_a_time(server: Server, tmp_path: Path) -> No
     assert sum(len(run.exit_codes) for run in server.runs.values()) >= 2
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_does_not_keep_the_sweep(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +87,7 @@ def test_a_server_that_goes_away_does_not_keep_the_sweep(
     assert str(said).count("The sweep continues") == 1
 
 
+@pytest.mark.slow
 def test_runs_that_were_offline_are_uploaded_later_and_again_after_a_resume(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +116,7 @@ def test_runs_that_were_offline_are_uploaded_later_and_again_after_a_resume(
     assert names(server) == {**steps, "trial_0004": [1, 2]}
 
 
+@pytest.mark.slow
 def test_what_was_begun_offline_goes_on_online(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

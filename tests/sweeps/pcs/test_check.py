@@ -40,6 +40,7 @@ def faulty(said: str) -> list[tuple[str, str]]:
     return re.findall(r"^([\d.]+)  (\w+): ", said, flags=re.M)
 
 
+@pytest.mark.slow
 def test_all_is_right(three: list[PC]) -> None:
     status, said = check(three[0])
     assert status == 0, said
@@ -50,6 +51,7 @@ def test_all_is_right(three: list[PC]) -> None:
     assert all(row[-1] == "ok" for row in rows[1:])
 
 
+@pytest.mark.slow
 def test_a_pc_that_is_off(three: list[PC]) -> None:
     head, worker, _ = three
     worker.power_cut()
@@ -127,6 +129,7 @@ def test_a_driver_that_does_not_answer(three: list[PC]) -> None:
     assert told in said
 
 
+@pytest.mark.slow
 def test_gpus_that_pytorch_does_not_see(three: list[PC]) -> None:
     """The driver answers for two, and PyTorch, which is real, finds none."""
     head, worker, _ = three
@@ -165,6 +168,7 @@ def test_a_full_disk(three: list[PC]) -> None:
     assert "105 MB free at /tmp/ray, 5 GB are needed" in said
 
 
+@pytest.mark.slow
 def test_a_taken_port(three: list[PC]) -> None:
     head, worker, _ = three
     listen = (
@@ -179,6 +183,7 @@ def test_a_taken_port(three: list[PC]) -> None:
     assert "port 6381 is taken by python" in said
 
 
+@pytest.mark.slow
 def test_a_firewall_between_two_workers(three: list[PC]) -> None:
     """What the second sends to the third goes to a card that nobody has."""
     head, second, third = three
@@ -190,6 +195,7 @@ def test_a_firewall_between_two_workers(three: list[PC]) -> None:
     assert f"no answer from {third.address}:6380, {third.address}:6381" in said
 
 
+@pytest.mark.slow
 def test_a_storage_that_is_the_same_folder_for_all(lab_of: Callable[..., Lab], tmp_path: Path) -> None:
     pcs = lab_of(2, shared=[tmp_path]).pcs
     for pc in pcs:
@@ -201,6 +207,7 @@ def test_a_storage_that_is_the_same_folder_for_all(lab_of: Callable[..., Lab], t
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "reason"),
     [

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.cluster_of_pcs import CLUSTER_FILE, PYTHON, set_up, write
 from tests.support.lab import Lab
 
 DOWN = (PYTHON, "-m", "sweeps.pcs", "down", str(CLUSTER_FILE))
 
 
+@pytest.mark.slow
 def test_a_pc_where_ray_can_not_be_ended_is_named(lab_of: Callable[..., Lab]) -> None:
     head, bare, off = lab_of(3).pcs
     set_up(head)

@@ -84,7 +84,7 @@ def status(pc: PC, *arguments: str) -> str:
     return pc.run(PYTHON, "-m", "sweeps.pcs", "status", *arguments).stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_free_and_who_waits_for_what(
     pair: list[PC], program: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -104,7 +104,7 @@ def test_what_is_free_and_who_waits_for_what(
     assert re.fullmatch(r"2 trials wait for .*1 GPU.*: not free now", lines[-2])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_is_sent_to_the_head(pair: list[PC]) -> None:
     """Ray's dashboard, which has the answers, listens on the head's loopback."""
     head, worker = pair
@@ -115,7 +115,7 @@ def test_a_worker_is_sent_to_the_head(pair: list[PC]) -> None:
     assert "it answers on the head alone, so type the command there" in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_which_trial_runs_where_and_who_is_lost(
     pair: list[PC], shared: Path, program: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -171,7 +171,7 @@ def done(sweep: Command, results: Path) -> subprocess.CompletedProcess[str]:
     return sweep(*LUCKY, *asked, "--max-concurrent", "1", timeout_s=300)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_ends_with_the_mean_of_its_best_trials_over_new_seeds(
     done: subprocess.CompletedProcess[str], results: Path
 ) -> None:
@@ -193,7 +193,7 @@ def test_a_sweep_ends_with_the_mean_of_its_best_trials_over_new_seeds(
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_new_seeds_reach_the_weights_and_the_order_of_the_rows(
     done: subprocess.CompletedProcess[str], results: Path
 ) -> None:
@@ -206,7 +206,7 @@ def test_new_seeds_reach_the_weights_and_the_order_of_the_rows(
             assert [row.metrics[metric] for row in trial.epochs.values()] == of_seed[trial.seed]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_tables_tell_reruns_from_trials(done: subprocess.CompletedProcess[str], results: Path) -> None:
     assert done.returncode == 0
     rows = pq.read_table(results / "sure" / "trials.parquet").to_pylist()
@@ -214,7 +214,7 @@ def test_the_tables_tell_reruns_from_trials(done: subprocess.CompletedProcess[st
     assert sorted(row["confirms"] for row in rows[4:]) == sorted(Record.read(results / "sure").leaders(2) * 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
     done: subprocess.CompletedProcess[str], results: Path
 ) -> None:
@@ -237,7 +237,7 @@ def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
     assert kept == {f"trial_{record.leaders(1)[0]:04d}", f"trial_{run.number:04d}"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_that_it_names_gives_the_same_metrics_to_the_bit(
     done: subprocess.CompletedProcess[str], results: Path, environment: dict[str, str]
 ) -> None:
@@ -285,7 +285,7 @@ def has_begun_to_confirm(record: Record) -> bool:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
 def test_a_confirmation_that_is_stopped_goes_on_where_it_was(
     by: signal.Signals, tmp_path: Path, environment: dict[str, str], sweep: Command
@@ -323,7 +323,7 @@ def test_a_confirmation_that_is_stopped_goes_on_where_it_was(
     assert len(after.confirmed()) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_confirmed_sweep_searches_on_and_confirms_what_is_then_the_top(
     done: subprocess.CompletedProcess[str], results: Path, tmp_path: Path, sweep: Command
 ) -> None:
@@ -342,7 +342,7 @@ def test_a_confirmed_sweep_searches_on_and_confirms_what_is_then_the_top(
     assert {trial.number for trial in after.confirmed()} == {*top, *before.leaders(2)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_trial_that_breaks_with_other_seeds_does_not_win(tmp_path: Path, sweep: Command) -> None:
     space = make_plan(config_of(tmp_path, trainable="tests.faulty.lucky")).space
     slopes = [float(space.draw((0, number, 0)).params["slope"]) for number in range(4)]
@@ -362,7 +362,7 @@ def test_a_trial_that_breaks_with_other_seeds_does_not_win(tmp_path: Path, sweep
     assert yaml.safe_load((tmp_path / "s" / "best" / "params.yaml").read_text())["trial"] == second
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("model", ["digits_mlp", "fashion_cnn"])
 def test_each_trial_of_a_warm_process_trains_alike_in_a_fresh_one(
     model: str, tmp_path: Path, environment: dict[str, str], sweep: Command

@@ -159,6 +159,7 @@ print(json.dumps(identity(plan_of(Path(sys.argv[1], sys.argv[2])))))
 """
 
 
+@pytest.mark.slow
 def test_another_process_that_has_imported_other_modules_finds_the_same(package: Path) -> None:
     here = identity(plan_of(package))
     done = subprocess.run(

@@ -205,6 +205,7 @@ def test_bohb_has_a_model_from_its_first_trial(place: Path) -> None:
     assert sorted(off)[2] < 0.5
 
 
+@pytest.mark.slow
 def test_it_resumes_as_one_that_was_not_interrupted_without_its_parents_folder(place: Path) -> None:
     searched(place, "wide", peak(0.03), num_trials=24)
     whole = carried_out(refined("results/wide", "--searcher", "tpe", "--name", "whole"), peak(0.03))
@@ -220,6 +221,7 @@ def test_it_resumes_as_one_that_was_not_interrupted_without_its_parents_folder(p
     assert "changed" not in str([run["changed"] for run in broken.about["runs"] if run["changed"]])
 
 
+@pytest.mark.slow
 def test_its_own_yaml_repeats_it(place: Path) -> None:
     searched(place, "wide", peak(0.03), num_trials=40)
     first = carried_out(refined("results/wide", "--searcher", "tpe", "--num-trials", "6"), peak(0.03))
@@ -261,6 +263,7 @@ def test_a_space_that_is_a_function_keeps_its_ranges_and_knows_the_trials(place:
     assert len(carried_out(plan, peak(0.03)).record.trials) == 4
 
 
+@pytest.mark.slow
 def test_several_trainables_are_each_refined_by_their_own_trials(place: Path) -> None:
     other = user_file("refine_second", PICKY)
     both = {"trainable": ["digits_mlp", other], "search_space": ["digits_mlp", "digits_mlp"]}
@@ -358,7 +361,7 @@ def test_ranges_need_a_space_that_has_them(place: Path) -> None:
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("searcher", ["random", "tpe"])
 def test_real_sweeps_grid_then_refined_then_resumed_without_the_grid(
     searcher: str, sweep: Command, place: Path

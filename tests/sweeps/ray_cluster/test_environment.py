@@ -61,6 +61,7 @@ def test_this_pc_says_what_it_has() -> None:
     assert re.match(r"\d+ CPUs?, \d+\.\d GiB", has["hardware"])
 
 
+@pytest.mark.slow
 def test_the_gpus_and_their_driver_are_those_that_it_lists(tmp_path: Path) -> None:
     (tmp_path / "gpus").write_text(SAYS)
     code = """
@@ -77,7 +78,7 @@ print(has["gpu driver"], has["hardware"], environment.describe(Cluster((), None)
     assert f"gpu        {LARGE.words}, driver 570.86\n" in described
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pc_of_a_cluster_with_another_package_is_named_before_the_start(
     lab_of: Callable[..., Lab], tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ print(ray.get([visible.options(num_gpus=gpus).remote() for gpus in (0, 1)]))
 """
 
 
+@pytest.mark.slow
 def test_who_takes_no_gpu_sees_none() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "4,5"}
     done = subprocess.run([PYTHON, "-c", HIDES], env=environment, capture_output=True, text=True, timeout=120)
@@ -223,7 +224,7 @@ with connect(config, (), None) as offered:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ray_places_no_trial_on_a_pc_whose_card_is_too_small(
     lab_of: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_pc_that_is_not_there_is_not_drained(gcs: str) -> None:
     assert ray_internals.draining_nodes() == {}, CHANGED
 
 
+@pytest.mark.slow
 def test_a_task_finds_the_environment_with_which_ray_was_started(gcs: str) -> None:
     found = ray.get(ray.remote(lambda: dict(ray_internals.variables_of_this_pc())).remote())
     assert found.get("PYTHONSAFEPATH") == "1", CHANGED

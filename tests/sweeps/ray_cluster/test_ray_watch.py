@@ -29,12 +29,14 @@ def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.slow
 def test_ray_starts_where_the_path_of_temporary_files_is_too_long_for_its_sockets(tmp_path: Path) -> None:
     (long := tmp_path / "a_scratch_folder_of_a_job").mkdir()
     done = run(tmp_path, TMPDIR=str(long))  # with Ray's dashboard, which has sockets of its own
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_files_of_the_project_that_hide_modules_of_libraries_are_no_hindrance(tmp_path: Path) -> None:
     """Ray imports these while it starts, PyTorch two of them, and Tune the first by W&B."""
     for name in ("click", "resource", "platform", "types", "queue", "nt"):
@@ -43,6 +45,7 @@ def test_files_of_the_project_that_hide_modules_of_libraries_are_no_hindrance(tm
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_a_file_that_hides_a_module_from_the_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "lightning.py").write_text("VALUE = 1")
     done = run(tmp_path)

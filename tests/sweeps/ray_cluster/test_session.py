@@ -47,6 +47,7 @@ def _sweep(
     )
 
 
+@pytest.mark.slow
 def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     done = _sweep(project.write(tmp_path), address, *project.RUN)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -60,7 +61,7 @@ def test_a_users_own_project_on_a_cluster(address: str, tmp_path: Path) -> None:
     assert [trial.status for trial in Record.read(tmp_path / "results" / "mine").trials] == ["finished"] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_raw_data_is_prepared_on_a_cluster_that_gets_its_code(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +74,7 @@ def test_raw_data_is_prepared_on_a_cluster_that_gets_its_code(
     assert sorted(clips.calls()) == ["a", "b"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path) -> None:
     """What all processes of the cluster see where the project and this program lie raises."""
     _skip_without_namespaces()
@@ -98,7 +99,7 @@ def test_code_gets_to_a_pc_that_has_an_older_copy(attempts: Path, tmp_path: Path
         assert [trial.status for trial in trials] == ["finished"] * count
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Path) -> None:
     """One that is installed here is not sent: it is to be installed there too."""
     _skip_without_namespaces()
@@ -112,7 +113,7 @@ def test_pcs_without_this_package_end_the_sweep_at_once_and_say_so(tmp_path: Pat
     assert "Traceback" not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_code_that_ray_does_not_take_is_a_mistake_said_in_a_line(address: str, tmp_path: Path) -> None:
     home = project.write(tmp_path)
     Path(os.fsdecode(bytes(home / "my_project" / "net") + b"\xff.py")).touch()  # a name in no encoding

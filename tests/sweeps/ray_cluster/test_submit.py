@@ -70,7 +70,7 @@ def _wait_for(record: Path, trials: int) -> None:
         time.sleep(0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_is_submitted_followed_and_resumed(
     started: Head, home: Path, token: Path, tmp_path: Path
 ) -> None:
@@ -91,7 +91,7 @@ def test_a_sweep_is_submitted_followed_and_resumed(
     assert len(Record.read(home / "results" / "mine").trials) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_ends_without_the_pc_that_submitted_it(
     started: Head, home: Path, token: Path, tmp_path: Path
 ) -> None:
@@ -121,7 +121,7 @@ def _control(folder: Path, token: Path, *arguments: str) -> subprocess.Completed
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_submitted_sweep_is_steered_from_the_pc_that_submitted_it(
     started: Head, home: Path, token: Path, tmp_path: Path
 ) -> None:
@@ -146,7 +146,7 @@ def test_a_submitted_sweep_is_steered_from_the_pc_that_submitted_it(
     assert "the sweep is finished. For more trials: " in none.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_leaves_it_running_and_a_mistake_is_that_of_the_sweep(
     started: Head, home: Path, token: Path, tmp_path: Path
 ) -> None:
@@ -165,7 +165,7 @@ def test_ctrl_c_leaves_it_running_and_a_mistake_is_that_of_the_sweep(
     assert "exists already; to continue that sweep: " in said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_withdraws_a_command_that_was_not_taken_up(
     started: Head, home: Path, token: Path, tmp_path: Path
 ) -> None:

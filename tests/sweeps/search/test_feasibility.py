@@ -88,6 +88,7 @@ def test_all_candidates_come_in_the_end(tmp_path: Path) -> None:
     assert max(found[:30]) <= LIMIT  # type: ignore[operator, type-var]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searcher", ["gp", "tpe"])
 def test_a_search_that_is_drawn_to_what_does_not_fit_learns(searcher: str, tmp_path: Path) -> None:
     """The wider the better: by chance half of the proposals would not fit, and by the scores alone more."""

@@ -105,6 +105,7 @@ class Slow(Trainable):
         return True
 
 
+@pytest.mark.slow
 def test_short_trials_do_not_end_processes_that_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def test_the_model_is_that_of_tune_bohb(tmp_path: Path) -> None:
             assert mine[kind].pdf(in_my_order) == pytest.approx(theirs[kind].pdf(point))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_it_proposes_what_was_good(mode: str, tmp_path: Path) -> None:
     record = new_record(tmp_path, mode)

@@ -110,6 +110,7 @@ def test_it_learns_from_the_sweeps_that_a_sweep_refines(tmp_path: Path) -> None:
     assert first(90) > 60
 
 
+@pytest.mark.slow
 def test_of_many_results_those_of_trials_that_diverged_stay(tmp_path: Path) -> None:
     """The larger the better, up to where they diverge; no trial of the last 120 did."""
 
@@ -126,6 +127,7 @@ def test_of_many_results_those_of_trials_that_diverged_stay(tmp_path: Path) -> N
     assert median(lr_of(seed) for seed in range(9)) < 0.75
 
 
+@pytest.mark.slow
 def test_it_learns_in_a_space_of_choices(tmp_path: Path) -> None:
     """Points that were tried take no place among the candidates."""
     choices = {"lr": tune.choice([0.1, 0.2, 0.3, 0.4, 0.5]), "width": tune.choice([2, 4, 8, 12, 16, 24])}

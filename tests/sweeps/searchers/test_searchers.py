@@ -259,6 +259,7 @@ def test_what_was_tried_outside_of_a_changed_space_teaches_a_model_nothing(name:
     assert next_trial(8, 1) != next_trial(8, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "of"), [("tpe", median), ("gp", min)]
 )  # gp looks elsewhere once it is there

@@ -343,6 +343,7 @@ def test_the_record_holds_what_a_trial_had_and_no_more(name: str, tmp_path: Path
     assert {len(trial.params) for trial in record.trials} == {2, 3, 4}
 
 
+@pytest.mark.slow
 def test_tpe_comes_nearer_to_the_best_branch_than_random_search(tmp_path: Path) -> None:
     def found(name: str, seed: int) -> float:
         record = new_record(tmp_path / f"{name}{seed}")

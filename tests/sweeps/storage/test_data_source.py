@@ -24,7 +24,7 @@ ROWS = 120
 VAL_ROWS = 8
 DATA_MB = PIXELS * (ROWS + VAL_ROWS) / 10**6
 """Of two files, one of each split."""
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 class Cluster:

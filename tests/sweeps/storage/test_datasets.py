@@ -158,7 +158,7 @@ def test_a_trainable_without_preparation_has_none(tmp_path: Path) -> None:
     assert plan.models[0].prepared == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_prepares_each_way_once_before_its_trials(clips: Clips) -> None:
     arguments = (
         *("--trainable", clips.model, "--search-space", f"{clips.package}.space", "--searcher", "grid"),

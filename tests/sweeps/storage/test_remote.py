@@ -142,6 +142,7 @@ def test_a_host_that_is_not_there_is_tried_again_and_then_named(server: SSHServe
         sftp(server, 0.1, 0.2).epochs(3)
 
 
+@pytest.mark.slow
 def test_a_host_that_goes_away_in_the_middle_of_a_write_and_comes_back(server: SSHServer) -> None:
     store = sftp(server, 0.5, 0.5, 1, 2, 4)
     store.write(3, 1, fill(100), MINE)
@@ -167,6 +168,7 @@ def test_a_host_that_goes_away_in_the_middle_of_a_write_and_comes_back(server: S
     assert (found.name, faults) == ("epoch_0002", [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epoch", [2, 1])  # 1: inside epoch 2, under the name of the one before
 def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(
     epoch: int, server: SSHServer

@@ -412,6 +412,7 @@ def test_other_errors_are_the_disks_fault_only_when_nothing_is_free(
     assert atomic_io.disk_is_full(error, tmp_path / "not" / "there")
 
 
+@pytest.mark.slow
 def test_a_share_that_is_lost_while_a_checkpoint_is_written_is_not_replaced(tmp_path: Path) -> None:
     sweep, elsewhere, chance = tmp_path / "sweep", tmp_path / "elsewhere", random.Random(0)
     sweep.mkdir()

@@ -51,7 +51,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_training_is_the_same_and_the_weights_keep_their_names(cache: Path) -> None:
     plain, compiled = trained(is_compiled=False), trained(is_compiled=True)
     assert counted("fxgraph_cache_miss") > 0  # it was compiled
@@ -70,7 +70,7 @@ class WithoutForward(SgdClassifier):
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_without_forward_is_compiled_by_its_parts(cache: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(8, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
     model = WithoutForward(net, lr=0.1, momentum=0.0, weight_decay=0.0)
@@ -83,7 +83,7 @@ def test_a_model_without_forward_is_compiled_by_its_parts(cache: Path) -> None:
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.long
 def test_trials_that_differ_in_lr_compile_nothing_anew(cache: Path) -> None:
     trained(is_compiled=True, lr=0.1, hidden=24)
     missed, hit = counted("fxgraph_cache_miss"), counted("fxgraph_cache_hit")
@@ -93,7 +93,7 @@ def test_trials_that_differ_in_lr_compile_nothing_anew(cache: Path) -> None:
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.long
 def test_models_of_more_shapes_than_pytorch_keeps_are_all_compiled(cache: Path) -> None:
     for hidden in range(8, 18):
         missed = counted("fxgraph_cache_miss")
@@ -135,7 +135,7 @@ def build_model(params):
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["ddp", "deepspeed_stage_2"])
 def test_workers_compile_the_model_and_not_their_steps(strategy: str, cache: Path, tmp_path: Path) -> None:
     (tmp_path / "counting.py").write_text(COUNTING)

@@ -75,6 +75,7 @@ def start(
     return process, about
 
 
+@pytest.mark.slow
 def test_a_worker_is_a_fork_that_has_what_a_process_of_its_own_would_have(
     command: list[str], worker: str, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ def has_handler(pid: int) -> bool:
     return bool(int(caught.split()[1], 16) & 1 << (signal.SIGTERM - 1))
 
 
+@pytest.mark.slow
 def test_two_forks_draw_other_ids_of_ray(command: list[str], worker: str) -> None:
     """A module that draws one while it is imported would have each fork draw the same."""
     does = "import ray; print(ray.WorkerID.from_random().hex(), flush=True)"
@@ -216,6 +218,7 @@ def test_a_fork_server_ends_with_what_started_it() -> None:
     assert not any(server.is_running() for server in started)
 
 
+@pytest.mark.slow
 def test_a_worker_ends_with_the_fork_servers_whatever_it_does(worker: str) -> None:
     with fork_server.started() as python:
         assert python is not None
@@ -236,6 +239,7 @@ def test_a_fork_server_whose_parent_has_gone_ends() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_fork_server_with_threads_forks_nobody(worker: str) -> None:
     """Threads of a library that reads its environment in another way than is known here."""
     threads = {"JE_ARROW_MALLOC_CONF": "background_thread:true"}

@@ -69,6 +69,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_leaves_a_file_that_a_later_one_removes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ print("torch" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_a_process_starts_without_pytorch() -> None:
     """One that starts slowly would never get a short trial on a PC that joins."""
     done = subprocess.run([sys.executable, "-c", STARTED], capture_output=True, text=True, check=True)

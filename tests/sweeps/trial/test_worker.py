@@ -48,6 +48,7 @@ def answer(given: Answer) -> Any:
     return given.value
 
 
+@pytest.mark.slow
 def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     job: Job, first_pc: FirstPC, tmp_path: Path
 ) -> None:

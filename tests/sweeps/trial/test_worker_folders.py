@@ -15,6 +15,7 @@ from sweeps.trial.worker import Folders
 from tests.sweeps.trial.first_pc import FirstPC, checkpoint
 
 
+@pytest.mark.slow
 def test_one_of_two_workers_of_a_pc_takes_a_checkpoint_and_both_have_it(
     first_pc: FirstPC, tmp_path: Path
 ) -> None:
@@ -41,6 +42,7 @@ def test_a_checkpoint_that_is_visible_is_read_where_it_is(first_pc: FirstPC, tmp
     assert checkpoint_store.fault(there) is None
 
 
+@pytest.mark.slow
 def test_a_pc_that_does_not_hand_out_its_checkpoint_is_named(first_pc: FirstPC, tmp_path: Path) -> None:
     original = checkpoint(first_pc)
     shutil.rmtree(first_pc.root / "sent")

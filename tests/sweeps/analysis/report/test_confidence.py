@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from sweeps.record import lock
 from sweeps.record.record import Record
 from tests.support.kinds import add, begun, drawn, rerun
@@ -68,6 +70,7 @@ def test_two_of_the_same_mean_lead_nobody(tmp_path: Path) -> None:
     assert "leads" not in said
 
 
+@pytest.mark.slow
 def test_what_makes_the_first_place_sure_is_said_as_it_is_typed(folders: dict[str, Path]) -> None:
     boxes = re.findall(r"<pre>(.*?)</pre>", page_of(folders["pruned"]))
     assert boxes[0].endswith(f"sweeps run --resume {folders['pruned']} --confirm 3")
@@ -103,6 +106,7 @@ def test_of_others_whose_reruns_failed_it_is_not_said_that_there_were_none(tmp_p
     assert "All reruns of trial 1 failed or diverged. No other trial was trained again" in said
 
 
+@pytest.mark.slow
 def test_reruns_that_are_to_come_are_not_said_to_be_trained(tmp_path: Path) -> None:
     record = confirmed(tmp_path)
     record.note("outcome", "interrupted")

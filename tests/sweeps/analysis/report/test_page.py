@@ -46,6 +46,7 @@ def test_what_to_try_next_is_what_the_advice_is(folders: dict[str, Path]) -> Non
         assert re.sub(r"\s+", " ", words) in said
 
 
+@pytest.mark.slow
 def test_names_and_reasons_are_no_tags(folders: dict[str, Path], tmp_path: Path) -> None:
     page = page_of(folders["without_words"])
     assert "&lt;b&gt;acc&lt;/b&gt;" in page
@@ -57,6 +58,7 @@ def test_names_and_reasons_are_no_tags(folders: dict[str, Path], tmp_path: Path)
     assert "<img" not in page
 
 
+@pytest.mark.slow
 def test_each_figure_is_in_a_section(folders: dict[str, Path], tmp_path: Path) -> None:
     record = begun(tmp_path, confirm={"top": 1, "seeds": 1})
     add(record, drawn(0), 9)
@@ -67,6 +69,7 @@ def test_each_figure_is_in_a_section(folders: dict[str, Path], tmp_path: Path) -
     assert shown == set(analysis_figures.FIGURES)
 
 
+@pytest.mark.slow
 def test_a_figure_that_fails_costs_a_sentence(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +97,7 @@ addEventListener("load", () => setTimeout(() => {
 """Put at the head of a page, it leaves what the browser saw in an attribute."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pruned", "without_words"])
 def test_a_browser_draws_all_figures_without_an_error_and_without_the_network(
     kind: str, folders: dict[str, Path], tmp_path: Path

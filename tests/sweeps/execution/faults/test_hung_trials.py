@@ -84,6 +84,7 @@ class Silent(Sweep):
         return self.requeue.after_lost_process(trial, RayActorError())[0]
 
 
+@pytest.mark.slow
 def test_a_preflight_that_hangs_is_ended_and_costs_its_trial_nothing(tmp_path: Path) -> None:
     sweep = Silent(tmp_path)
     sweep.pass_by(2 * TIMEOUT_S)

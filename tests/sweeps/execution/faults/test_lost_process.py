@@ -29,6 +29,7 @@ def here() -> Iterator[Node]:
     ray_connection.shut_down(ray)
 
 
+@pytest.mark.slow
 def test_what_the_kernel_has_killed_is_told(here: Node, tmp_path: Path) -> None:
     nothing: Any = None
     process = TrialActor(

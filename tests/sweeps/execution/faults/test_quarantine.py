@@ -161,6 +161,7 @@ def test_a_pc_that_writes_again_is_as_good_as_any(tmp_path: Path) -> None:
     assert not judged.membership.away
 
 
+@pytest.mark.slow
 def test_after_a_failed_start_one_is_tried_on_each_pc(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ def parts_of(clips: Clips) -> list[Path]:
 # The happy path.
 
 
+@pytest.mark.slow
 def test_every_row_of_every_file_is_there_once_in_its_split(
     clips: Clips, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -77,6 +78,7 @@ def test_what_did_not_change_is_not_prepared_again(clips: Clips, capsys: pytest.
     assert capsys.readouterr().out.startswith("prepared already: ")
 
 
+@pytest.mark.slow
 def test_a_raw_file_that_changed_makes_another_data_set(clips: Clips) -> None:
     folder = preparation.ensure_prepared(look(clips))
     changed = clips.raw / "train" / "c0.json"
@@ -87,6 +89,7 @@ def test_a_raw_file_that_changed_makes_another_data_set(clips: Clips) -> None:
     assert sorted(rows_in(folder)) == list(range(120))
 
 
+@pytest.mark.slow
 def test_a_swept_hyperparameter_has_data_of_its_own(clips: Clips) -> None:
     folders = [preparation.ensure_prepared(look(clips, pixels=pixels, lr=0.5)) for pixels in (4, 3)]
     assert [Manifest.read(folder).columns["pixels"].shape for folder in folders] == [(4,), (3,)]
@@ -96,6 +99,7 @@ def test_a_swept_hyperparameter_has_data_of_its_own(clips: Clips) -> None:
 # What breaks.
 
 
+@pytest.mark.slow
 def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
     clips: Clips, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -126,6 +130,7 @@ def test_corrupt_files_are_left_out_and_listed_with_their_reasons(
     assert all(f"{name}.json: {reason}" in said for name, reason in skipped.items())
 
 
+@pytest.mark.slow
 def test_a_file_whose_process_dies_once_loses_and_doubles_no_row(clips: Clips) -> None:
     clips.add("once", rows=40, fault="killed once")
     folder = preparation.ensure_prepared(look(clips), max_bad_pct=0)
@@ -152,7 +157,7 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hyperparameter_that_is_not_declared_ends_it_as_the_trainables_mistake(clips: Clips) -> None:
     clips.code("model.py", FILES["model.py"].replace('("pixels",)', "()"))
     expected = f"error: {clips.model}: prepare reads the hyperparameter pixels: add it to PREPARE_PARAMS\n"
@@ -237,6 +242,7 @@ def test_the_parts_of_another_data_set_stay(clips: Clips) -> None:
     assert not both.parts_folder.exists()
 
 
+@pytest.mark.slow
 def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips: Clips) -> None:
     for path in clips.raw.rglob("*.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": 0.3}))
@@ -307,7 +313,7 @@ def test_of_two_at_once_one_waits_and_finds_it_done(clips: Clips) -> None:
 # The commands.
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
     for path in clips.raw.rglob("*.json"):
         path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": 0.5}))
@@ -324,6 +330,7 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
     assert "already prepared" in clips.run("--pixels", "3")
 
 
+@pytest.mark.slow
 def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> None:
     assert "no prepared data in " in clips.run("--check", status=1)
     folder = preparation.ensure_prepared(look(clips))

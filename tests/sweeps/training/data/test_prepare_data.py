@@ -34,6 +34,7 @@ downloads.prepare_data()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["model", "data"])
 def test_one_process_at_a_time_is_in_it(kind: str, tmp_path: Path) -> None:
     words = [sys.executable, "-c", BUSY, str(tmp_path), kind]

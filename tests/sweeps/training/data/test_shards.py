@@ -153,6 +153,7 @@ def test_two_pages_are_never_taken_for_one(tmp_path: Path) -> None:
         shards.MappedShard(tmp_path, shard, columns).read_group(0)
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_gone_while_it_trains_is_named_without_a_workers_traceback(tmp_path: Path) -> None:
     data_set(tmp_path, 50)
     loader = ParquetDataModule(tmp_path, 7, loader_workers=1).train_dataloader()

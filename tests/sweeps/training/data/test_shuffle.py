@@ -37,6 +37,7 @@ def read(folder: Path, written: list[shards.Shard]) -> dict[str, Any]:
     return {name: np.concatenate([each[name] for each in arrays]) for name in columns}
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     sizes=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=4), min_size=1, max_size=6),

@@ -91,6 +91,7 @@ def test_a_worker_leaves_with_its_words_and_without_the_end_of_its_interpreter()
     assert (done.returncode, done.stdout, done.stderr) == (3, "done\n", "")
 
 
+@pytest.mark.slow
 def test_two_processes_of_torchrun_train_together(tmp_path: Path) -> None:
     """Of their interpreters, only the first worker's comes to its end."""
     (tmp_path / "sitecustomize.py").write_text(
@@ -107,7 +108,7 @@ def test_two_processes_of_torchrun_train_together(tmp_path: Path) -> None:
     assert len((tmp_path / "results/it/epochs.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_tasks_as_slurm_starts_them_train_together(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 
 QUICK = ("deepspeed_stage_3", "whole")
-"""The one that is part of `make test`; the others are slow together."""
+"""The one that is part of `make check`; the others take minutes together."""
 STRATEGIES = (
     "single", "ddp", "fsdp", "fsdp_full", "deepspeed_stage_1", "deepspeed_stage_2",
     "deepspeed_stage_2_offload", "deepspeed_stage_3", "deepspeed_stage_3_offload",
@@ -74,7 +74,7 @@ print("all is free")
 @pytest.mark.parametrize(
     ("strategy", "ends"),
     [
-        pytest.param(*each, marks=() if each == QUICK else pytest.mark.slow)
+        pytest.param(*each, marks=() if each == QUICK else pytest.mark.long)
         for each in itertools.product(STRATEGIES, ("whole", "forward", "backward"))
     ],
 )

@@ -23,8 +23,8 @@ SHARING = [
     "deepspeed_stage_3",
 ]
 QUICK = "deepspeed_stage_2"
-"""The one that is part of `make test`; the others are slow together."""
-EACH = [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SHARING]
+"""The one that is part of `make check`; the others take minutes together."""
+EACH = [name if name == QUICK else pytest.param(name, marks=pytest.mark.long) for name in SHARING]
 METRICS = ("epoch", "train_loss", "val_loss", "val_acc")
 TOLERANCE = 1e-5
 """Of a loss and of a weight: two halves of a batch are summed in another order than the whole."""
@@ -191,6 +191,7 @@ def assert_alike(run: Path, expected: Path) -> None:
         torch.testing.assert_close(weight, one_by_one[1][name], atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", EACH)
 def test_two_workers_train_as_one_and_leave_whole_weights(strategy: str, project: Path, alone: Path) -> None:
     done = train(project, strategy, f"two-{strategy}")
@@ -201,7 +202,7 @@ def test_two_workers_train_as_one_and_leave_whole_weights(strategy: str, project
     assert_alike(project / "results" / f"two-{strategy}", alone)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", EACH)
 def test_a_killed_run_goes_on_from_its_shards(strategy: str, project: Path, alone: Path) -> None:
     died = train(project, strategy, f"dead-{strategy}", DIE="1")
@@ -215,7 +216,7 @@ def test_a_killed_run_goes_on_from_its_shards(strategy: str, project: Path, alon
     assert_alike(run, alone)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_shards_of_two_are_not_read_by_one(project: Path) -> None:
     died = train(project, QUICK, "for-two", DIE="1")
     assert died.returncode == 9
@@ -229,6 +230,7 @@ def test_shards_of_two_are_not_read_by_one(project: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_batch_that_two_can_not_share_is_refused(project: Path) -> None:
     done = fit(project, "whole_batches", "--batch-size", "33", "--devices", "2", "--name", "odd")
     assert done.returncode == 2
@@ -236,7 +238,7 @@ def test_a_batch_that_two_can_not_share_is_refused(project: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_that_spares_weights_trains_by_the_strategy_that_the_error_names(project: Path) -> None:
     settings = ("unused", "--max-epochs", "2", "--devices", "2", "--threads", "1")
     failed = fit(project, *settings, "--strategy", "ddp")
@@ -246,7 +248,7 @@ def test_a_model_that_spares_weights_trains_by_the_strategy_that_the_error_names
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bf16_by_zero_exports_fp32(project: Path) -> None:
     done = train(project, QUICK, "bf16", "--precision", "bf16-mixed")
     assert done.returncode == 0, done.stderr
@@ -274,16 +276,17 @@ def assert_same_steps(found: Any, expected: Any, steps_per_epoch: int) -> None:
         assert one == pytest.approx(other, abs=TOLERANCE)
 
 
-ALONE = [*EACH, pytest.param(f"{QUICK}_offload", marks=pytest.mark.slow)]
+ALONE = [*EACH, pytest.param(f"{QUICK}_offload", marks=pytest.mark.long)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["single", *ALONE])
 def test_micro_batches_make_up_the_batch(strategy: str, project: Path) -> None:
     whole = take_steps(project, "single", batch=300, micro_batch=300)
     assert_same_steps(take_steps(project, strategy, batch=300, micro_batch=60), whole, steps_per_epoch=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["single", *ALONE])
 def test_the_last_step_of_an_epoch_may_have_fewer_micro_batches(strategy: str, project: Path) -> None:
     """12 of them, 5 to a step: two whole steps, and one of the last two, as of the last batch of 200 rows."""
@@ -292,7 +295,7 @@ def test_the_last_step_of_an_epoch_may_have_fewer_micro_batches(strategy: str, p
     assert_same_steps(found, alone, steps_per_epoch=3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", SHARING)
 def test_two_workers_share_micro_batches(strategy: str, project: Path) -> None:
     alone = take_steps(project, "single", batch=500, micro_batch=100)
@@ -300,7 +303,7 @@ def test_two_workers_share_micro_batches(strategy: str, project: Path) -> None:
     assert_same_steps(found, alone, steps_per_epoch=3)
 
 
-@pytest.mark.parametrize("strategy", ["fsdp", pytest.param("fsdp_full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("strategy", ["fsdp", pytest.param("fsdp_full", marks=pytest.mark.long)])
 def test_the_transformers_shards_decay_and_are_stepped_one_by_one(strategy: str, project: Path) -> None:
     sizes = ("--depth", "1", "--width", "8", "--batch-size", "16", "--warmup-steps", "0")
     # One step, of which all decays that may, and Adam moves each weight by 0.01.

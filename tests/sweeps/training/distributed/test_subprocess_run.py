@@ -47,6 +47,7 @@ def test_what_a_process_has_started_ends_with_it_and_holds_nobody_up() -> None:
     pytest.fail(f"process {stays} is still there")
 
 
+@pytest.mark.slow
 def test_a_process_that_waits_for_ever_is_ended() -> None:
     ended = run_python("import time; print('here', flush=True); time.sleep(600)", timeout_s=2)
     assert ended == Ended(-signal.SIGKILL, "here\n", timed_out=True)
@@ -69,6 +70,7 @@ sys.exit(status)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGTERM, signal.SIGTERM]])
 def test_what_stops_a_process_stops_its_child_too(stops: list[signal.Signals], tmp_path: Path) -> None:
     waits = subprocess.Popen(

@@ -90,6 +90,7 @@ def fit(tmp_path: Path) -> Iterator[Fit]:
     assert [each for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(tmp_path)] == []
 
 
+@pytest.mark.slow
 def test_two_workers_share_the_rows_and_the_first_tests_on_all_of_them(fit: Fit, tmp_path: Path) -> None:
     done = fit("--test")
     assert done.returncode == 0, done.stderr
@@ -98,6 +99,7 @@ def test_two_workers_share_the_rows_and_the_first_tests_on_all_of_them(fit: Fit,
     assert "test_rows 40" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_worker_that_breaks_waits_for_no_other_one(rank: int, fit: Fit) -> None:
     done = fit("--broken", str(rank))

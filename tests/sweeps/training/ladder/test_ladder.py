@@ -126,6 +126,7 @@ def build_model(params):
 """
 
 
+@pytest.mark.slow
 def test_a_first_rung_that_fails_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,6 +137,7 @@ def test_a_first_rung_that_fails_ends_it(
     assert "failed: ValueError: no such net" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     command = [
@@ -225,6 +227,7 @@ def test_a_preparation_that_fails_comes_once_below_the_head(
     assert captured.err == "error: the disk is full\n"
 
 
+@pytest.mark.slow
 def test_what_is_prepared_is_asked_for_once(
     speeds: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from sweeps.training.ladder.rungs import Setup
 from tests.conftest import ROOT
 
 
+@pytest.mark.slow
 def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
     found, reason = measure.measure("digits_mlp", {"hidden": 16}, Setup(batch_rows=100), 0.3)
     assert found is not None, reason
@@ -37,7 +38,7 @@ def test_the_clock_is_looked_at_seldom_and_the_time_is_filled(first_s: float) ->
     assert looks <= steps.bit_length() + 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_speed_of_two_workers_is_theirs_together() -> None:
     setup = Setup(batch_rows=100).with_fit(strategy="ddp", devices=2)
     found, reason = measure.measure("digits_mlp", {}, setup, 0.3)
@@ -82,7 +83,7 @@ def build_model(params):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("worker", ["0", "1"])
 def test_a_worker_out_of_memory_leaves_no_other_one_waiting(
     worker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -76,6 +76,7 @@ def build_model(params):
 """
 
 
+@pytest.mark.slow
 def test_a_model_that_leaks_is_named_on_the_screen(tmp_path: Path) -> None:
     (tmp_path / "leaky.py").write_text(LEAKY)
     command = [sys.executable, "-m", "sweeps.fit", "leaky", "--max-epochs", "9"]
@@ -100,6 +101,7 @@ def test_the_allocator_grows_its_segments(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # known to monkeypatch, so that it takes it back
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_snapshot_of_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sweeps.fit", "digits_mlp", "--memory-snapshot"]

@@ -72,7 +72,7 @@ def fit(
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=300)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("runs_out_by", ["gpu", "cpu", "kill"])
 def test_the_largest_micro_batch_that_fits_is_found_and_the_batch_stays(
     project: Path, runs_out_by: str
@@ -86,7 +86,7 @@ def test_the_largest_micro_batch_that_fits_is_found_and_the_batch_stays(
     assert (settings["micro_batch"], settings["params"]["batch_size"]) == (6, 12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_batch_that_fits_whole_takes_one_try(project: Path) -> None:
     done = fit(project, "--find-batch-size", "--batch-size", "64", most_rows=1000)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -94,7 +94,7 @@ def test_a_batch_that_fits_whole_takes_one_try(project: Path) -> None:
     assert "micro-batch of 64 rows\n" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_not_even_one_row_fits_it_says_so(project: Path) -> None:
     done = fit(project, "--find-batch-size", most_rows=0)
     assert done.returncode == 2
@@ -102,13 +102,14 @@ def test_where_not_even_one_row_fits_it_says_so(project: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_try_that_fails_for_another_reason_is_no_answer(project: Path) -> None:
     done = fit(project, "--find-batch-size", most_rows=0, runs_out_by="bug")
     assert done.returncode == 2
     assert "rows of another shape" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) -> None:
     done = fit(project, "--batch-size", "12", most_rows=7)
     assert done.returncode == 3
@@ -130,7 +131,7 @@ def test_a_run_that_does_not_fit_says_what_does_and_goes_on_so(project: Path) ->
     assert (project / "results/it/best/weights.pt").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_workers_of_a_strategy_try_together(project: Path) -> None:
     flags = ("--find-batch-size", "--batch-size", "12", "--devices", "2", "--threads", "1")
     done = fit(project, *flags, "--strategy", "deepspeed_stage_2", most_rows=4)
@@ -138,7 +139,7 @@ def test_all_workers_of_a_strategy_try_together(project: Path) -> None:
     assert "micro-batch of 3 rows x 2 x 2 workers" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_ends_the_try_too(project: Path) -> None:
     stays = "open('there', 'w').write(str(os.getpid())); import time; time.sleep(600)"
     text = MODEL.replace('if by == "bug":', f'if by == "stays":\n        {stays}\n    if by == "bug":')
@@ -184,7 +185,7 @@ def test_a_try_that_is_slow_says_nothing_of_memory() -> None:
         batch_size_finder.does_fit(subprocess_run.TIMED_OUT, 4, workers=1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bug_of_another_worker_is_no_lack_of_memory(project: Path) -> None:
     flags = ("--find-batch-size", "--batch-size", "12", "--devices", "2", "--threads", "1")
     done = fit(project, *flags, "--strategy", "ddp", most_rows=0, runs_out_by="bug", worker=1)
@@ -192,7 +193,7 @@ def test_a_bug_of_another_worker_is_no_lack_of_memory(project: Path) -> None:
     assert "rows of another shape" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_the_system_kills_another_worker_it_does_not_fit(project: Path) -> None:
     flags = ("--find-batch-size", "--batch-size", "12", "--devices", "2", "--threads", "1")
     done = fit(project, *flags, "--strategy", "ddp", most_rows=4, runs_out_by="kill", worker=1)
@@ -219,7 +220,7 @@ def test_a_lower_precision_is_a_hint_where_there_is_one(
     assert training_run.smaller_settings(run, device) == ["--find-batch-size", *hint]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_another_worker_that_runs_out_of_memory_says_so(project: Path) -> None:
     flags = ("--batch-size", "12", "--devices", "2", "--threads", "1", "--strategy", "ddp")
     done = fit(project, *flags, most_rows=2, worker=1)

@@ -87,7 +87,7 @@ def test_a_checkpoint_that_has_no_room_is_left_out(
     assert names(small_disk / "it") == ["best", "epochs.jsonl", "fit.yaml"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["ddp", "deepspeed_stage_2"])
 def test_a_checkpoint_of_several_workers_that_has_no_room_is_left_out(
     small_disk: Path, strategy: str
@@ -130,7 +130,7 @@ def test_weights_that_have_no_room_end_the_run_in_order_and_it_goes_on(
     assert (small_disk / "it/best/weights.pt").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["ddp", "deepspeed_stage_2"])
 def test_several_workers_end_together_where_an_epoch_can_not_be_written_down(
     crowded: Path, tmp_path: Path, strategy: str

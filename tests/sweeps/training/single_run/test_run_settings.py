@@ -150,6 +150,7 @@ def test_a_place_that_can_not_be_made_is_known_before_anything_is_loaded(tmp_pat
 # Whole runs.
 
 
+@pytest.mark.slow
 def test_raw_data_that_is_missing_is_a_mistake_in_the_words_of_a_sweep(tmp_path: Path) -> None:
     where = ("--data-dir", str(tmp_path), "--results-dir", str(tmp_path / "results"))
     done = fit("fashion_cnn", *where)
@@ -178,6 +179,7 @@ def test_help_names_the_hyperparameters_with_their_meaning() -> None:
     assert "NAME: digits_mlp, faces, fashion_cnn" in " ".join(fit("--help").stdout.split())
 
 
+@pytest.mark.slow
 def test_a_run_leaves_what_it_learned(tmp_path: Path) -> None:
     done = fit(
         "digits_mlp",
@@ -210,6 +212,7 @@ def test_a_run_leaves_what_it_learned(tmp_path: Path) -> None:
     assert not (folder / "checkpoints").exists()
 
 
+@pytest.mark.slow
 def test_a_mistake_has_status_2_and_no_traceback(tmp_path: Path) -> None:
     done = fit("digits_mlp", "--precision", "16-mixed", "--max-epochs", "1", "--results-dir", str(tmp_path))
     if torch.cuda.is_available():
@@ -232,7 +235,7 @@ def build_model(params):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     (tmp_path / "slow_model.py").write_text(SLOW)
     settings = ("--max-epochs", "5", "--checkpoint-epochs", "1", "--name", "mine")
@@ -283,6 +286,7 @@ def build_model(params):
 """
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(tmp_path: Path) -> None:
     (tmp_path / "varied.py").write_text(VARIED)
     here: dict[str, Any] = {"cwd": tmp_path, "PYTHONPATH": str(ROOT)}

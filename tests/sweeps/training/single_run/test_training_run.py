@@ -69,7 +69,7 @@ def best(folder: Path) -> dict[str, Any]:
     return state
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_resume_continues_at_the_very_step(stop: signal.Signals, tmp_path: Path) -> None:
     there = ("--results-dir", str(tmp_path), "--name")
     ended(started(tmp_path, *STEPWISE, *there, "whole"))
@@ -85,6 +85,7 @@ def test_a_resume_continues_at_the_very_step(stop: signal.Signals, tmp_path: Pat
         assert torch.equal(tensor, expected[name]), name
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) -> None:
     toy = ("tests.faulty.toy", "--epoch-s", "300", "--results-dir", str(tmp_path), "--name", "now")
     process = started(tmp_path, *toy)
@@ -102,10 +103,10 @@ def test_a_second_ctrl_c_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) 
     [
         (signal.SIGINT, "fork", True, 1),
         (signal.SIGTERM, "fork", False, 1),
-        pytest.param(signal.SIGINT, "forkserver", False, 1, marks=pytest.mark.slow),
-        pytest.param(signal.SIGTERM, "spawn", True, 1, marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, "forkserver", True, 1, marks=pytest.mark.slow),
-        pytest.param(signal.SIGINT, "fork", False, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "forkserver", False, 1, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, "spawn", True, 1, marks=pytest.mark.long),
+        pytest.param(signal.SIGHUP, "forkserver", True, 1, marks=pytest.mark.long),
+        pytest.param(signal.SIGINT, "fork", False, 2, marks=pytest.mark.long),
     ],
 )
 def test_a_stop_of_all_processes_spares_the_workers_of_loaders(
@@ -127,6 +128,7 @@ def test_a_stop_of_all_processes_spares_the_workers_of_loaders(
     assert "\nBest " in resumed
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_while_loaders_start_ends_the_run_in_order(tmp_path: Path) -> None:
     flags = ("--start-s", "3", "--results-dir", str(tmp_path), "--name", "run")
     process = started(tmp_path, "tests.faulty.loading", *flags)
@@ -135,6 +137,7 @@ def test_a_ctrl_c_while_loaders_start_ends_the_run_in_order(tmp_path: Path) -> N
     assert "\nStopped    the run starts again: " in ended(process, status=130)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_second_ctrl_c_ends_workers_of_loaders_that_hang(start: str, tmp_path: Path) -> None:
     flags = ("--start", start, "--hangs", "true", "--results-dir", str(tmp_path), "--name", "hangs")
