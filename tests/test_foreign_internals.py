@@ -15,7 +15,6 @@ OTHERS = {
     "sweeps/execution/driver/steering.py": {"_close"},  # of this program
     "sweeps/execution/driver/tune_state_stub.py": {"_open"},  # what a file system of fsspec defines
     "sweeps/execution/output/console.py": {"_first_columns"},  # of this program
-    "sweeps/loggers/_follower.py": {"_study_id"},
 }
 """Private names that stand elsewhere."""
 FILES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "sweeps").rglob("*.py"))]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,24 +74,39 @@ def test_what_was_taken_up_by_a_process_that_was_killed_is_taken_up_again(
     assert taken(again) == [("go",)]
 
 
-def test_a_request_that_nobody_takes_up_is_withdrawn_by_ctrl_c(
-    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(seconds: float) -> None:
-        assert len(waiting(tmp_path)) == 1
-        raise KeyboardInterrupt
+@contextlib.contextmanager
+def ctrl_c_once(is_time: Callable[[], bool]) -> Iterator[None]:
+    """Send SIGINT to this process as soon as it is time."""
 
-    monkeypatch.setattr(control_requests.time, "sleep", interrupted)
-    with pytest.raises(KeyboardInterrupt, match="Withdrawn: nothing has changed"):
+    def send() -> None:
+        while not is_time():
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        sender.join()
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_request_that_nobody_takes_up_is_withdrawn_by_ctrl_c(inbox: Inbox, tmp_path: Path) -> None:
+    with (
+        ctrl_c_once(lambda: len(waiting(tmp_path)) == 1),
+        pytest.raises(KeyboardInterrupt, match="Withdrawn: nothing has changed"),
+    ):
         ask(tmp_path, ["pause"])
     assert inbox.take() == ([], [])
 
-    def taken_up(seconds: float) -> None:
-        assert taken(inbox) == [("pause",)]
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(control_requests.time, "sleep", taken_up)
-    with pytest.raises(KeyboardInterrupt, match="has taken the command up already"):
+def test_one_that_was_taken_up_is_not_withdrawn_by_ctrl_c(inbox: Inbox, tmp_path: Path) -> None:
+    with (
+        ctrl_c_once(lambda: taken(inbox) == [("pause",)]),
+        pytest.raises(KeyboardInterrupt, match="has taken the command up already"),
+    ):
         ask(tmp_path, ["pause"])
 
 
