@@ -8,6 +8,7 @@ place of one per task).
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 Array = npt.NDArray[np.float64]
 TYPICAL_LENGTH, SPREAD_OF_LENGTHS = 0.6, 0.8
@@ -48,6 +50,7 @@ class GaussianProcess:
         from sklearn.gaussian_process import GaussianProcessRegressor  # a second, and only with this search
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
+        _limit_threads()
         lengths = np.full(inputs.shape[1], TYPICAL_LENGTH)
         kernel = ConstantKernel(1.0, (0.05, 20.0)) * Matern(lengths, (0.05, 20.0), nu=2.5)
         kernel += WhiteKernel(TYPICAL_NOISE, (1e-4, 1.0))
@@ -64,6 +67,12 @@ class GaussianProcess:
         """Mean and standard deviation of the score, [points] each."""
         mean, deviation = self._model.predict(inputs, return_std=True)
         return mean, deviation
+
+
+@functools.cache
+def _limit_threads() -> None:
+    """Beside trials that keep the cores busy, several threads took up to 500 ms a proposal; one takes 10."""
+    threadpool_limits(1, "blas")
 
 
 def clipped(scores: Array) -> Array:

@@ -17,13 +17,16 @@ range excludes the model's value is sampled again, independently.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import warnings
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Objectives
 from sweeps.record.trials import TrialRow
@@ -71,6 +74,14 @@ class Searcher(SearchMethod):
         return study
 
 
+class KnownTrial(FrozenTrial):
+    """A trial that its study only reads. Optuna copies each one deeply into a study, which takes 25 of the
+    40 ms of a proposal after 1,000 trials."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> KnownTrial:
+        return copy.copy(self)  # the study numbers it
+
+
 def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives: Objectives) -> FrozenTrial:
     """A trial for the model of one fidelity."""
     row = trial.epochs.get(fidelity)
@@ -87,10 +98,18 @@ def frozen_trial(trial: TrialRow, fidelity: int, point: OptunaPoint, objectives:
         state = TrialState.PRUNED
         if not objectives.are_several:  # Optuna orders pruned trials by one value
             below = {epoch: row.score for epoch, row in trial.epochs.items()}
-    return create_trial(
+    now = datetime.now()
+    return KnownTrial(
+        number=-1,
+        trial_id=-1,
         state=state,
+        value=None,
         values=values if state == TrialState.COMPLETE else None,
+        datetime_start=now,
+        datetime_complete=now if state.is_finished() else None,
         params=dict(point.params),
         distributions=dict(point.distributions),
+        user_attrs={},
+        system_attrs={},
         intermediate_values=below,
     )
