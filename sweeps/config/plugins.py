@@ -15,7 +15,8 @@ from sweeps.common.formatting import pip_install
 from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import SEARCH_SPACES
 from sweeps.config.sweep_config import SweepConfig, one_or_several
-from sweeps.kinds import hydra, lightning, lightning_cli, registry
+from sweeps.kinds import lightning, registry
+from sweeps.kinds.projects import hydra, lightning_cli
 from sweeps.kinds.trainable import SpaceFile, Trainable
 
 

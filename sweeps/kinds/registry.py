@@ -8,7 +8,8 @@ from typing import Protocol
 
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import UserError
-from sweeps.kinds import hydra, lightning, lightning_cli
+from sweeps.kinds import lightning
+from sweeps.kinds.projects import hydra, lightning_cli
 from sweeps.kinds.trainable import Description, LightningTrainable
 
 

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from sweeps.kinds import settings_tree
+from sweeps.kinds.projects import settings_tree
 
 TREE = {
     "model": {"class_path": "a.A", "init_args": {"lr": 0.1, "sizes": [8, 16], "drop": None, "bias": True}},

@@ -18,20 +18,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from sweeps.common import project
-from sweeps.common.errors import UserError
+from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import nearest
-from sweeps.kinds import settings_tree
-from sweeps.kinds.configured_project import Built, ConfiguredProject, spec_of
+from sweeps.kinds.projects import settings_tree
+from sweeps.kinds.projects.configured_project import ConfiguredProject, ProjectSettings
+from sweeps.kinds.projects.project_program import Built
 from sweeps.kinds.trainable import Description
 from sweeps.kinds.trainer_options import FREE
 
 KIND = "hydra"
 PACKAGE = "hydra"
-BEST_FILE = "best.yaml"
 OVERRIDE = re.compile(r"~|\+{0,2}[\w./@-]+=")
 VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
 TARGET = "_target_"
@@ -52,11 +50,10 @@ def find(name: str) -> HydraProject:
         UserError: the folder, a file or a package is missing, or Hydra can't compose the settings.
     """
     _, given, *parts = name.split(":")
-    overrides = _overrides(parts)
     flag = f"--hydra {given}"
     if importlib.util.find_spec(PACKAGE) is None:
         raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
-    found = _found(name, flag, given, overrides)
+    found = _found(name, flag, given, _overrides(parts))
     if faults := list(found.faults()):
         raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
     return found
@@ -64,18 +61,14 @@ def find(name: str) -> HydraProject:
 
 def load(description: Description) -> HydraProject:
     """The same in another process, whose PC may not have the files and the environment."""
-    content = json.loads(description.content)
-    for name, value in content.pop("variables").items():
-        os.environ.setdefault(name, value)
-    return HydraProject(description.name, **content)
+    return HydraProject.load(description)
 
 
 def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
     """The project of a folder with settings, or of a program."""
-    from sweeps.kinds import hydra_program
+    from sweeps.kinds.projects import hydra_program
 
-    here = str(project.folder())
-    hydra_program.set_hydra_config(here)
+    hydra_program.set_hydra_config(str(project.folder()))
     if given.endswith(".py"):
         if not (file := _in_project(given)).is_file():
             raise UserError(f"{flag}: no such file. Give a program, CONFIG_DIR or CONFIG_DIR/NAME")
@@ -91,33 +84,53 @@ def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraP
         listed = [_shown(program) for program in programs]
         why = f"not run, since there are several: {', '.join(listed)}; give one, as --hydra {listed[0]}"
     tree = hydra_program.plain(_composed(flag, *place, overrides))
-    return HydraProject(name, tree, (_primary_file(*place),), folder=here, why_no_program=why)
+    return HydraProject(name, _settings(tree), [_primary_file(*place)], why_no_program=why)
 
 
 def _of_program(
     name: str, flag: str, file: Path, overrides: Sequence[str], found: tuple[Path, str] | None = None
 ) -> HydraProject:
     """The project of a program, by default with the settings that it names itself."""
-    from sweeps.kinds import hydra_program
+    from sweeps.kinds.projects import hydra_program
 
-    files: tuple[str, ...] = ()
-    tree = dict[str, Any]()
+    files: list[str] = []
+    tree: dict[str, Any] = {}
 
     def settings(path: str | None, primary: str | None) -> Any:
         nonlocal files, tree
         place = found or _find_settings(flag, str(file.parent / (path or "") / (primary or "")))
         config = _composed(flag, *place, overrides)
-        files, tree = (_primary_file(*place),), hydra_program.plain(config)
+        files, tree = [_primary_file(*place)], hydra_program.plain(config)
         return config
 
     program = project.dotted(file)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            run = hydra_program.run(program, settings)
-    except hydra_program.ProgramFailed as error:
+            config, _ = hydra_program.run(program, settings)
+    except UserError:
+        raise
+    except CannotTrain as error:
         raise UserError(f"{flag}: {error}") from None
-    computed = _changed(tree, hydra_program.plain(run.config))
-    return HydraProject(name, tree, files, program, computed, str(project.folder()))
+    except (Exception, SystemExit) as error:
+        why = f"python -m {program} ends {hydra_program.SHORT_OF}: {reason_of(error)}"
+        raise UserError(f"{flag}: {why}") from None
+    before = dict(settings_tree.leaves(tree))
+    after = settings_tree.leaves(hydra_program.plain(config))
+    computed = {path: value for path, value in after if before.get(path, MISSING) != value}
+    return HydraProject(name, _settings(tree, program, computed), files)
+
+
+def _settings(
+    tree: Mapping[str, Any], program: str = "", computed: Mapping[str, Any] | None = None
+) -> ProjectSettings:
+    used = VARIABLE.findall(json.dumps(tree))
+    return ProjectSettings(
+        program=program,
+        tree=tree,
+        computed=computed or {},
+        folder=str(project.folder()),
+        variables={name: os.environ[name] for name in used if name in os.environ},
+    )
 
 
 def find_programs(folder: Path, name: str) -> list[Path]:
@@ -194,7 +207,7 @@ def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> A
     Raises:
         UserError: Hydra can't compose them, or a section is missing or no section.
     """
-    from sweeps.kinds import hydra_program
+    from sweeps.kinds.projects import hydra_program
 
     try:
         config = hydra_program.compose_settings(folder, name, overrides)
@@ -228,65 +241,30 @@ def _overrides(parts: Sequence[str]) -> list[str]:
     return found
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Path to value of what is another one, or new."""
-    known = dict(settings_tree.leaves(before))
-    return {path: value for path, value in settings_tree.leaves(after) if known.get(path, MISSING) != value}
-
-
 class HydraProject(ConfiguredProject):
     """A project whose settings Hydra composes.
 
     Args:
         name: as it was given to the command.
-        tree: settings, whose references to others are not resolved.
+        settings: of the project.
         files: the primary file; () in another process, which checks no values.
-        program: module of the project's own program; "" where the settings are all that is needed.
-        computed: settings that it has set before it instantiates anything, by path.
-        folder: in which the command was typed.
         why_no_program: for the plan, where one was found.
     """
 
-    what = "the settings"
+    kind = KIND
     class_key = TARGET
     callbacks_path = "callbacks"
     seed = "seed"
-    not_swept = ("hydra", "paths", "logger", "callbacks", "trainer", "ckpt_path", "defaults")
+    not_swept = ("hydra", "paths", "logger", "callbacks", "defaults")
+    best_file = "best.yaml"
 
     def __init__(
-        self,
-        name: str,
-        tree: Mapping[str, Any],
-        files: tuple[str, ...] = (),
-        program: str = "",
-        computed: Mapping[str, Any] | None = None,
-        folder: str = "",
-        why_no_program: str = "",
+        self, name: str, settings: ProjectSettings, files: Sequence[str] = (), why_no_program: str = ""
     ) -> None:
+        super().__init__(name, settings, files)
         self._why_no_program = why_no_program
-        self._program, self.computed, self._folder = program, computed or {}, folder
-        super().__init__(KIND, name, tree, files)
-
-    @property
-    def content(self) -> Mapping[str, Any]:
-        used = VARIABLE.findall(json.dumps(self.tree))
-        return {
-            "tree": self.tree,
-            "program": self._program,
-            "computed": self.computed,
-            "folder": self._folder,
-            "variables": {name: os.environ[name] for name in used if name in os.environ},
-        }
-
-    @property
-    def callbacks(self) -> dict[str, Mapping[str, Any]]:
-        given = self.tree.get("callbacks") or {}
-        return {name: each for name, each in given.items() if isinstance(each, Mapping) and TARGET in each}
-
-    @property
-    def own_trainer(self) -> str:
-        module, _, name = str(self.trainer.get(TARGET, "")).rpartition(".")
-        return "" if module.startswith(("lightning", "pytorch_lightning")) else name
+        module, _, trainer = str(self.trainer.get(TARGET, "")).rpartition(".")
+        self.own_trainer = "" if module.startswith(("lightning", "pytorch_lightning")) else trainer
 
     def check(self, values: Mapping[str, Any]) -> None:
         for path, value in values.items():
@@ -295,19 +273,17 @@ class HydraProject(ConfiguredProject):
             if is_number and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise ValueError(f"{path}: {value!r}: must be a number, as {own} in the settings")
 
-    def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return settings_tree.with_values(self.tree, {}, values)
+    def build(self, tree: dict[str, Any]) -> Built:
+        from sweeps.kinds.projects import hydra_program
 
-    def build(self, values: Mapping[str, Any]) -> Built:
-        from sweeps.kinds import hydra_program
-
-        config = hydra_program.config_of(self.settings(values))
-        hydra_program.set_hydra_config(self._folder)
+        for name, value in self.settings.variables.items():
+            os.environ.setdefault(name, value)
+        config = hydra_program.config_of(tree)
+        hydra_program.set_hydra_config(self.settings.folder)
         data = next(name for name in DATA if TARGET in (config.get(name) or {}))
         built: Mapping[str, Any] = {}
-        if self._program:
-            run = hydra_program.run(self._program, lambda *_: config, ("model", data))
-            config, built = run.config, run.built
+        if program := self.settings.program:
+            config, built = hydra_program.run(program, lambda *_: config, ("model", data))
         made = [
             built[name] if name in built else hydra_program.instantiated(config[name])
             for name in (data, "model")
@@ -316,22 +292,12 @@ class HydraProject(ConfiguredProject):
         callbacks = [hydra_program.instantiated(config.callbacks[name]) for name in self.taken_callbacks]
         return Built(made[1], made[0], {**of_trainer, "callbacks": callbacks})
 
-    def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
-        tree = self.exported(values, fit)
-        words = f"your program with --config-dir {folder} --config-name {Path(BEST_FILE).stem}"
-        return {BEST_FILE: f"# Train it again: {words}\n{yaml.safe_dump(tree, sort_keys=False)}"}
-
-    def modules(self) -> Iterator[str]:
-        if self._program:
-            yield self._program
-        for path, value in settings_tree.leaves(self.tree):
-            parts = str(value).split(".")
-            if path.rpartition(".")[2] == TARGET:  # a class, or a method of one
-                yield from (name for end in (1, 2) if spec_of(name := ".".join(parts[:-end])) is not None)
+    def words(self, folder: str) -> str:
+        return f"your program with --config-dir {folder} --config-name {Path(self.best_file).stem}"
 
     def faults(self) -> Iterator[str]:
         """Of what a trial is built of: classes that can't be imported, and values that can't be computed."""
-        from sweeps.kinds import hydra_program
+        from sweeps.kinds.projects import hydra_program
 
         built = {name: self.tree[name] for name in ("model", *DATA) if name in self.tree}
         for path, value in settings_tree.leaves({**built, "callbacks": self.taken_callbacks}):
@@ -340,29 +306,22 @@ class HydraProject(ConfiguredProject):
                 yield f"{path} {value}: {why}"
         paths = [*built, *(f"callbacks.{name}" for name in self.taken_callbacks)]
         paths += [f"trainer.{name}" for name in FREE if name in self.trainer]
-        for path, why in hydra_program.unresolved(self.tree, self.computed, paths, bool(self._program)):
+        own = self.settings
+        for path, why in hydra_program.unresolved(own.tree, own.computed, paths, bool(own.program)):
             no_program = f"The program is {self._why_no_program}" if self._why_no_program else ADVICE
             yield f"{path}: {why}. {no_program}"
 
     def notes(self) -> list[tuple[str, str]]:
-        said = f"{self._program}: run in each trial until it has built the model and its data"
-        return [("program", said if self._program else self._why_no_program or NOT_RUN), *super().notes()]
+        said = f"{self.settings.program}: run in each trial until it has built the model and its data"
+        said = said if self.settings.program else self._why_no_program or NOT_RUN
+        return [("program", said), *super().notes()]
 
-    def why_not_here(self, path: str) -> str:
-        if path in self.computed:
-            return f"{self._program} sets it"
-        if path == "ckpt_path":
-            return "the sweep sets it"
-        if choices := self._choices(path):
-            each = f"--hydra-overrides {path}={choices[0]}"
-            return f"a config group can't be swept; give each choice a sweep of its own, as {each}"
+    def why_not(self, path: str) -> str:
+        if why := super().why_not(path):
+            group = path.replace(".", "/")
+            folders = [(project.folder() / file).parent for file in self.files]
+            if choices := sorted(each.stem for folder in folders for each in folder.glob(f"{group}/*.yaml")):
+                each = f"--hydra-overrides {path}={choices[0]}"
+                return f"a config group can't be swept; give each choice a sweep of its own, as {each}"
+            return why
         return ""
-
-    def _choices(self, path: str) -> list[str]:
-        """The files of a config group beside the primary file; [] where there is no such group."""
-        group = path.replace(".", "/")
-        return sorted(
-            file.stem
-            for primary in self.files
-            for file in (project.folder() / primary).parent.joinpath(group).glob("*.yaml")
-        )

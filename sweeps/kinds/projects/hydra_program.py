@@ -1,9 +1,9 @@
 """What Hydra does for a project: it composes its settings, builds its objects, and runs its own program.
 
-The program runs up to a point, in this process. What it does before has its effect: resolvers that it
-registers, stored configs, values that it computes. Its `hydra.main` gets the settings from here, and writes
-no output folder. It is left at the first object that it builds, or where it has built those of a trial, or
-would make or use its Trainer. Public functions of Hydra and methods of Lightning are replaced meanwhile.
+What the program does before it is left has its effect: resolvers that it registers, stored configs, values
+that it computes. Its `hydra.main` gets the settings from here, and writes no output folder. It is left at the
+first object that it builds, or where it has built those of a trial, or would use its Trainer. Public
+functions of Hydra and methods of Lightning are replaced meanwhile.
 https://hydra.cc/docs/advanced/hydra-command-line-flags/
 """
 
@@ -14,8 +14,6 @@ import functools
 import importlib
 import logging
 import os
-import runpy
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,23 +25,17 @@ from lightning.pytorch import Trainer, seed_everything
 from omegaconf import OmegaConf, errors, open_dict, read_write
 
 from sweeps.common import local_dirs
-from sweeps.common.errors import causes, first_line, innermost, reason_of
+from sweeps.common.errors import causes, first_line, innermost
+from sweeps.kinds.projects.project_program import ProgramRun
 
 SEED = "PL_GLOBAL_SEED"
 """Lightning's variable of the seed of a run."""
 INSTANTIATE, REGISTER = hydra.utils.instantiate, OmegaConf.register_new_resolver
+SHORT_OF = "before it instantiates anything"
 
 
-class ProgramFailed(Exception):
-    """A program has ended before it has built anything."""
-
-
-class _Left(BaseException):
-    """Leaves the program of the project, which may catch an Exception."""
-
-
-class Run:
-    """A run of a program.
+class HydraRun(ProgramRun):
+    """A run of a program, which finds its settings and the objects that it has built of their sections.
 
     Args:
         settings: gives the settings for the path and the name in its `hydra.main`.
@@ -51,74 +43,65 @@ class Run:
     """
 
     def __init__(self, settings: Callable[[str | None, str | None], Any], sections: Sequence[str]) -> None:
+        super().__init__()
         self._settings, self._sections = settings, sections
-        self.config: Any = None
-        """The settings as the program has them."""
-        self.built: dict[str, Any] = {}
-        """Section to its object."""
-        self.error: BaseException | None = None
-        """Of the settings or of an object; the program may have caught it."""
-        self.has_left = False
+        self._config: Any = None
+        self._built: dict[str, Any] = {}
         self._seed = os.environ.get(SEED) if sections else None
 
     def start(self, task: Callable[[Any], Any], path: str | None, name: str | None) -> Any:
         """Call the function that is decorated with `hydra.main`."""
         try:
-            self.config = self._settings(path, name)
-        except Exception as error:  # `run` raises it: the program might catch it here
-            self.fail(error)
-        return task(self.config)
+            self._config = self._settings(path, name)
+        except Exception as error:
+            self.leave(error=error)
+        return task(self._config)
 
     def instantiate(self, config: Any, arguments: Sequence[Any], options: dict[str, Any]) -> Any:
         """Build an object, or leave."""
-        if not self._sections or self.config is None or config is self.config.get("trainer"):
-            self.leave()
+        if not self._sections or self._config is None or config is self._config.get("trainer"):
+            self.end()
         if self._seed is not None:  # the program may have seeded with that of its settings
             seed_everything(int(self._seed), workers=True, verbose=False)
             self._seed = None
         with _running(None):  # what it builds may build further objects
             try:
                 found = instantiated(config, *arguments, **options)
-            except Exception as error:  # of the user's code; `run` raises it, as above
-                self.fail(error)
-        self.built |= {name: found for name in self._sections if config is self.config.get(name)}
-        if len(self.built) == len(self._sections):
-            self.leave()
+            except Exception as error:
+                self.leave(error=error)
+        self._built |= {name: found for name in self._sections if config is self._config.get(name)}
+        if len(self._built) == len(self._sections):
+            self.end()
         return found
 
-    def fail(self, error: Exception) -> None:
-        self.error = error
-        self.leave()
-
-    def leave(self) -> None:
-        self.has_left = True
-        raise _Left
+    def end(self) -> None:
+        """Leave the program with what there is by now."""
+        self.leave((self._config, self._built))
 
 
-_current: Run | None = None
+_current: HydraRun | None = None
 
 
-def run(module: str, settings: Callable[[str | None, str | None], Any], sections: Sequence[str] = ()) -> Run:
-    """Run a program; the arguments are those of Run.
+def run(
+    module: str, settings: Callable[[str | None, str | None], Any], sections: Sequence[str] = ()
+) -> tuple[Any, dict[str, Any]]:
+    """Run a program; its settings by then, and section to object. The arguments are those of HydraRun.
 
     Raises:
-        ProgramFailed: it has ended by itself.
-        Exception: of the settings, or of the object that it builds.
+        CannotTrain: it has ended by itself.
+        Exception: of the settings, of the object that it builds, or of the program.
     """
-    found = Run(settings, sections)
-    why: BaseException | None = None
-    try:
-        with _running(found), _replaced():
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # sys.exit and worse
-        why = error
-    if found.error is not None:
-        raise found.error
-    if not found.has_left:
-        said = "" if why is None else f": {reason_of(why)}"
-        raise ProgramFailed(f"python -m {module} ends before it instantiates anything{said}") from why
+    replaced: list[tuple[Any, str, Any]] = [
+        (hydra, "main", _main),
+        (importlib.import_module("hydra.main"), "main", _main),
+        (hydra.utils, "instantiate", _instantiate),
+        (hydra.utils, "call", _instantiate),
+        (OmegaConf, "register_new_resolver", staticmethod(_register)),
+        (Trainer, "__init__", lambda self, *_, **__: None),
+        (Trainer, "fit", lambda *_, **__: None if _current is None else _current.end()),
+    ]
+    with _running(new := HydraRun(settings, sections)):
+        found: tuple[Any, dict[str, Any]] = new.run(module, replaced, SHORT_OF)
     return found
 
 
@@ -204,7 +187,7 @@ def set_hydra_config(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def _running(new: Run | None) -> Iterator[None]:
+def _running(new: HydraRun | None) -> Iterator[None]:
     global _current
     before, _current = _current, new
     try:
@@ -219,11 +202,12 @@ def _main(config_path: str | None = None, config_name: str | None = None, versio
     def decorate(task: Callable[[Any], Any]) -> Callable[..., Any]:
         @functools.wraps(task)
         def decorated(config: Any = None) -> Any:
-            return task(config) if _current is None or config is not None else _current.start(task, *where)
+            if _current is None or config is not None:
+                return task(config)
+            return _current.start(task, config_path, config_name)
 
         return decorated
 
-    where = config_path, config_name
     return decorate
 
 
@@ -237,33 +221,3 @@ def _instantiate(config: Any, *arguments: Any, **options: Any) -> Any:
 def _register(name: str, resolver: Any, *, replace: bool = False, use_cache: bool = False) -> None:
     """In the place of `OmegaConf.register_new_resolver`: this process may run the program again."""
     REGISTER(name, resolver, replace=True, use_cache=use_cache)
-
-
-def _use_trainer(*_: Any, **__: Any) -> None:
-    if _current is not None:
-        _current.leave()
-
-
-@contextlib.contextmanager
-def _replaced() -> Iterator[None]:
-    """Replace what a program calls, and hide the words of this command from it; it may change the folder."""
-    replaced: list[tuple[Any, str, Any]] = [
-        (hydra, "main", _main),
-        (importlib.import_module("hydra.main"), "main", _main),
-        (hydra.utils, "instantiate", _instantiate),
-        (hydra.utils, "call", _instantiate),
-        (OmegaConf, "register_new_resolver", staticmethod(_register)),
-        (Trainer, "__init__", lambda self, *_, **__: None),
-        (Trainer, "fit", _use_trainer),
-        (sys, "argv", sys.argv[:1]),
-    ]
-    before = [(owner, name, vars(owner)[name]) for owner, name, _ in replaced]
-    folder = Path.cwd()
-    try:
-        for owner, name, value in replaced:
-            setattr(owner, name, value)
-        yield
-    finally:
-        os.chdir(folder)
-        for owner, name, value in before:
-            setattr(owner, name, value)

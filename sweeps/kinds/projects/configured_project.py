@@ -1,4 +1,8 @@
-"""A project that is configured by files, as a trainable: what all kinds of projects have in common."""
+"""A project that is configured by files, as a trainable: what all kinds of projects have in common.
+
+Its own program is run until it has told its settings, as a tree. The paths of the tree are the
+hyperparameters. In a trial the program is run again, with other values, until it has built the model.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,20 @@ import importlib
 import importlib.util
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import yaml
 
 from sweeps.common import project
 from sweeps.common.formatting import short
 from sweeps.common.objective import Objective
-from sweeps.kinds import settings_tree, trainer_options
+from sweeps.kinds import trainer_options
+from sweeps.kinds.projects import settings_tree
+from sweeps.kinds.projects.project_program import Built
 from sweeps.kinds.source_files import Source
 from sweeps.kinds.trainable import IN_LIGHTNING, Description, LightningTrainable, Precision
 
@@ -29,6 +35,8 @@ SWEPT_OF_TRAINER = (
     "limit_val_batches",
 )
 """Settings of the Trainer that are hyperparameters."""
+RUN_SETTINGS = ("ckpt_path", "weights_only")
+"""Settings beside the seed and those of the Trainer that this program sets."""
 PRECISIONS: Mapping[str, Precision] = {
     **dict.fromkeys(("16", "16-mixed"), "auto"),
     **dict.fromkeys(("bf16", "bf16-mixed"), "bf16-mixed"),
@@ -40,141 +48,151 @@ MONITORS = ("ModelCheckpoint", "EarlyStopping")
 """Callbacks that name the metric of a project."""
 
 
-class Built(NamedTuple):
-    """What a project has built for a trial."""
+@dataclass(frozen=True, kw_only=True)
+class ProjectSettings:
+    """The settings of a project: all that another process, also on another PC, needs to build a trial."""
 
-    model: Any
-    data: Any
-    """None where the model has its own loaders."""
-    trainer: Mapping[str, Any]
-    """Arguments of Lightning's Trainer, as the project would make it."""
+    program: str
+    """Module of the project's own program; "" where the settings are all that is needed."""
+    tree: Mapping[str, Any]
+    """With all defaults; references to other settings are not resolved."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Without defaults: where a class is another one, it gets these arguments alone."""
+    computed: Mapping[str, Any] = field(default_factory=dict)
+    """What the program sets itself, by path."""
+    resolves: bool = False
+    """Whether references are to be resolved for the program."""
+    folder: str = ""
+    """In which the command was typed."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of the environment, to which the settings refer."""
 
 
 class ConfiguredProject(LightningTrainable):
     """A project that is configured by files, with its settings.
 
     Args:
-        kind: of trainable.
         name: as it was given to the command.
-        tree: settings, with all defaults.
-        files: of the settings, relative to the project's folder; () in another process.
+        settings: of the project.
+        files: of the settings, relative to the project's folder; () in another process, which checks nothing.
     """
 
-    what: str
-    """What the settings are of, for messages."""
+    kind: str
+    """One of `registry.KINDS`."""
     class_key: str
     """Key of the class of an object in the settings."""
-    arguments_key = ""
-    """Key of the arguments of an object; "" where they are beside its class."""
     callbacks_path: str
     """Where the settings have the callbacks."""
     seed: str
     """Key of the seed."""
     not_swept: tuple[str, ...]
-    """Sections that the sweep sets, that say where files are, or of which only a part is swept."""
-    computed: Mapping[str, Any] = MappingProxyType({})
-    """Settings that the project's program sets, by path."""
+    """Sections that say where files are, or of which only a part is swept."""
+    best_file: str
+    """Name of the file of settings in best/."""
+    own_trainer: str = ""
+    """Name of the project's own class of the Trainer; "" where it has Lightning's."""
 
-    def __init__(self, kind: str, name: str, tree: Mapping[str, Any], files: tuple[str, ...]) -> None:
-        self.tree, self.files = tree, files
+    def __init__(self, name: str, settings: ProjectSettings, files: Sequence[str] = ()) -> None:
+        self.settings, self.tree, self.files = settings, settings.tree, tuple(files)
         params_class = settings_tree.params_class(self.hyperparameters, self.check)
-        description = Description(kind, name, json.dumps(self.content))
+        description = Description(self.kind, name, json.dumps(asdict(settings)))
         super().__init__(description, params_class, self._monitored())
         self.precision = PRECISIONS.get(str(self.trainer.get("precision")), "auto")
         self.rest = f"the rest as {self._has_it}"
         self._last: tuple[Any, Any, dict[str, Any]] = (None, None, {})
         """Params of the last model, its data module and its options of the Trainer."""
 
-    @property
-    @abstractmethod
-    def content(self) -> Mapping[str, Any]:
-        """All that another process needs."""
-
-    @property
-    @abstractmethod
-    def callbacks(self) -> Mapping[str, Mapping[str, Any]]:
-        """Key to settings of each callback."""
-
-    @property
-    @abstractmethod
-    def own_trainer(self) -> str:
-        """Name of the project's own class of the Trainer; "" where it has Lightning's."""
+    @classmethod
+    def load(cls, description: Description) -> Self:
+        return cls(description.name, ProjectSettings(**json.loads(description.content)))
 
     @abstractmethod
     def check(self, values: Mapping[str, Any]) -> None:
         """Raise a ValueError where values do not fit."""
 
     @abstractmethod
-    def settings(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings with these hyperparameters."""
+    def build(self, tree: dict[str, Any]) -> Built:
+        """Build the objects of a trial with these settings."""
 
     @abstractmethod
-    def build(self, values: Mapping[str, Any]) -> Built:
-        """Build the objects of a trial.
+    def words(self, folder: str) -> str:
+        """The command with which the project's own program trains with the file in this folder."""
 
-        Args:
-            values: all hyperparameters.
-        """
+    def completed(self, tree: dict[str, Any]) -> Mapping[str, Any]:
+        """Settings as the project's own program takes them."""
+        return tree
 
-    @abstractmethod
-    def modules(self) -> Iterator[str]:
-        """Modules that train; those of installed packages are left out later."""
-
-    def why_not_here(self, path: str) -> str:
-        """Why a path of the settings is not to be swept in this kind of project; "" where it may be."""
-        return ""
+    def tree_with(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings with other hyperparameters."""
+        return settings_tree.with_values(self.tree, self.settings.given, values)
 
     @property
     def trainer(self) -> Mapping[str, Any]:
         """Settings of the Trainer."""
         return self.tree.get("trainer") or {}
 
-    @property
+    @cached_property
+    def callbacks(self) -> dict[str, Mapping[str, Any]]:
+        """Key to settings of each callback."""
+        try:
+            found = settings_tree.value_at(self.tree, self.callbacks_path) or {}
+        except KeyError:
+            return {}
+        items = enumerate(found) if isinstance(found, list) else found.items()
+        return {str(key): each for key, each in items if isinstance(each, Mapping) and self.class_key in each}
+
+    @cached_property
     def taken_callbacks(self) -> dict[str, Mapping[str, Any]]:
         """Those that a trial has."""
         return {key: each for key, each in self.callbacks.items() if not self._why_owned(each)}
 
+    def _why_owned(self, callback: Mapping[str, Any]) -> str:
+        """Why a trial does not have a callback; "" where it has it."""
+        module, _, name = str(callback.get(self.class_key)).rpartition(".")
+        try:
+            found = getattr(importlib.import_module(module), name) if module else None
+        except (ImportError, AttributeError):
+            return ""
+        return trainer_options.why_owned(found) if isinstance(found, type) else ""
+
     @cached_property
     def hyperparameters(self) -> dict[str, Any]:
         """Path to value."""
-        kept = {name: each for name, each in self.tree.items() if each is not None}
-        kept = {name: each for name, each in kept.items() if name not in (self.seed, *self.not_swept)}
+        left_out = (self.seed, "trainer", *RUN_SETTINGS, *self.not_swept)
+        kept = {name: each for name, each in self.tree.items() if each is not None and name not in left_out}
         kept["trainer"] = {name: self.trainer[name] for name in SWEPT_OF_TRAINER if name in self.trainer}
         places = settings_tree.leaves(self.taken_callbacks, tuple(self.callbacks_path.split(".")))
         return {
             path: value
             for path, value in (*settings_tree.leaves(kept), *places)
-            if not settings_tree.is_reference(value) and path not in self.computed
+            if not settings_tree.is_reference(value) and path not in self.settings.computed
         }
-
-    def _why_owned(self, callback: Mapping[str, Any]) -> str:
-        return why_owned(str(callback.get(self.class_key)))
 
     def _monitored(self) -> Objective | None:
         """What its callbacks monitor; None where nothing is."""
         for name in MONITORS:
             for each in self.callbacks.values():
-                own = (each.get(self.arguments_key) or {}) if self.arguments_key else each
-                if str(each.get(self.class_key)).endswith(f".{name}") and isinstance(own.get("monitor"), str):
+                own = each.get(settings_tree.ARGUMENTS) or each
+                if str(each[self.class_key]).endswith(f".{name}") and isinstance(own.get("monitor"), str):
                     return Objective(own["monitor"], "max" if own.get("mode") == "max" else "min")
         return None
 
-    def exported(self, values: Mapping[str, Any], fit: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings with which the project's own program trains as a trial does; the arguments of `export`."""
-        tree = self.settings(values)
+    def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
+        tree = self.tree_with(values)
         trainer: dict[str, Any] = {**(tree.get("trainer") or {}), "max_epochs": fit["max_epochs"]}
         if (precision := fit.get("precision", "auto")) != "auto":
             trainer["precision"] = IN_LIGHTNING.get(precision, precision)
         if steps := fit.get("epoch_steps"):
             trainer["limit_train_batches"] = steps * (trainer.get("accumulate_grad_batches") or 1)
         seed = {self.seed: fit["seed"]} if self.seed in tree else {}
-        return {**tree, "trainer": trainer, **seed}
+        text = yaml.safe_dump(self.completed({**tree, "trainer": trainer, **seed}), sort_keys=False)
+        return {self.best_file: f"# Train it again: {self.words(folder)}\n{text}"}
 
     def describe_data(self, params: Any) -> str:
         return f"as {self._has_it}"
 
     def build_model(self, params: Any) -> Any:
-        built = self.build({name: getattr(params, name) for name in self.hyperparameters})
+        built = self.build(self.tree_with({name: getattr(params, name) for name in self.hyperparameters}))
         options = {name: built.trainer[name] for name in trainer_options.FREE if name in built.trainer}
         listed = trainer_options.callbacks_of(options)
         options["callbacks"] = [each for each in listed if not trainer_options.why_owned(type(each))]
@@ -201,33 +219,32 @@ class ConfiguredProject(LightningTrainable):
 
         import lightning.pytorch as pl
 
-        defaults = {name: each.default for name, each in inspect.signature(pl.Trainer).parameters.items()}
-        given = {
-            name: value
-            for name, value in self.trainer.items()
-            if name != "callbacks" and name in defaults and value not in (None, defaults[name], [])
-        }
-        owned = {
-            name: why
-            for name, why in trainer_options.OWNED.items()
-            if name != "precision" or str(given.get(name)) not in PRECISIONS
-        }
-        kept = [
-            f"{name} {short(value)}{' unless --precision is given' if name == 'precision' else ''}"
-            for name, value in given.items()
-            if name not in owned
-        ]
-        overruled = [
-            f"{name} {self._in_short(given[name])}: {owned[name]}" for name in given if name in owned
-        ]
+        kept, overruled = [], []
+        for name, parameter in inspect.signature(pl.Trainer).parameters.items():
+            value = self.trainer.get(name)
+            if name == "callbacks" or value in (None, parameter.default, []):
+                continue
+            if name == "precision" and str(value) in PRECISIONS:
+                kept.append(f"{name} {short(value)} unless --precision is given")
+            elif why := trainer_options.OWNED.get(name):
+                is_object = isinstance(value, Mapping) and self.class_key in value
+                shown = str(value[self.class_key]).rpartition(".")[2] if is_object else short(value)
+                overruled.append(f"{name} {shown}: {why}")
+            else:
+                kept.append(f"{name} {short(value)}")
         for each in self.callbacks.values():
-            name, why = str(each.get(self.class_key)).rpartition(".")[2], self._why_owned(each)
-            overruled += [f"{name}: {why}"] if why else []
-            kept += [] if why else [name]
+            name, why = str(each[self.class_key]).rpartition(".")[2], self._why_owned(each)
+            if why:
+                overruled.append(f"{name}: {why}")
+            else:
+                kept.append(name)
         if own := self.own_trainer:
             overruled.append(f"{own}: a trial has Lightning's Trainer; give in the settings what {own} sets")
         lines = [("trainer", f"kept: {', '.join(kept)}")] if kept else []
-        return [*lines, *(("" if number else "overruled", line) for number, line in enumerate(overruled))]
+        lines += [("" if number else "overruled", line) for number, line in enumerate(overruled)]
+        if checkpoint := self.tree.get("ckpt_path"):
+            lines.append(("ckpt_path", f"{checkpoint}: left out; a trial starts from its own checkpoint"))
+        return lines
 
     def why_not(self, path: str) -> str:
         try:
@@ -236,8 +253,10 @@ class ConfiguredProject(LightningTrainable):
             return ""
         if settings_tree.is_reference(value):
             return f"it is computed from other settings, as {value}; give one of these"
-        if why := self.why_not_here(path):
-            return why
+        if path in self.settings.computed:
+            return f"{self.settings.program} sets it"
+        if path in RUN_SETTINGS:
+            return "the sweep sets it"
         first, _, name = path.partition(".")
         if first == self.seed:
             return "the sweep sets it: give --seed"
@@ -257,32 +276,25 @@ class ConfiguredProject(LightningTrainable):
     @property
     def _has_it(self) -> str:
         """Where the settings are, with the verb: `config.yaml has it`."""
-        return f"{' and '.join(self.files) or self.what} {'have' if len(self.files) > 1 else 'has'} it"
-
-    def _in_short(self, value: Any) -> str:
-        """A value, or the class of an object."""
-        if isinstance(value, Mapping) and self.class_key in value:
-            return str(value[self.class_key]).rpartition(".")[2]
-        return short(value)
+        where = " and ".join(self.files) or self.settings.program or "the project"
+        return f"{where} {'have' if len(self.files) > 1 else 'has'} it"
 
     def sources(self) -> list[Source]:
-        specs = {name: spec_of(name) for name in self.modules()}
-        files = {name: Path(spec.origin) for name, spec in specs.items() if spec is not None and spec.origin}
+        program = self.settings.program
+        specs = {program: spec_of(program)} if program else {}
+        if program and specs[program].submodule_search_locations:  # else Python would import it to look
+            specs[f"{program}.__main__"] = spec_of(f"{program}.__main__")
+        for path, value in settings_tree.leaves(self.tree):
+            # Of a class, or of a method of one. In `__main__` are those of the program itself.
+            if path.rpartition(".")[2] == self.class_key and not str(value).startswith("__main__."):
+                parts = str(value).split(".")
+                specs |= {name: spec_of(name) for end in (1, 2) if (name := ".".join(parts[:-end]))}
+        files = {name: Path(spec.origin) for name, spec in specs.items() if spec and spec.origin}
         return [(name, file) for name, file in files.items() if file.is_relative_to(project.folder())]
 
     def settings_files(self) -> dict[str, str]:
         whole = yaml.safe_dump(dict(self.tree), sort_keys=False)
         return {**dict.fromkeys(self.files, "{}\n"), **dict.fromkeys(self.files[:1], whole)}
-
-
-def why_owned(class_path: str) -> str:
-    """Why a trial does not have a callback; "" where it has it."""
-    module, _, name = class_path.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name) if module else None
-    except (ImportError, AttributeError):
-        return ""
-    return trainer_options.why_owned(found) if isinstance(found, type) else ""
 
 
 def spec_of(module: str) -> Any:
