@@ -8,9 +8,9 @@ al., 2021, https://arxiv.org/abs/2106.12639. With one objective this is the orde
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -93,16 +93,12 @@ def priorities(losses: Sequence[Losses]) -> Array:
 class BestFirst:
     """Numbers of trials, the best first, as trials are added."""
 
-    def __init__(self) -> None:
-        self._losses: dict[int, Losses] = {}
-        self._ranks: list[tuple[Losses, int]] = []
-        """By one objective, all in order."""
-        self._fronts: list[list[int]] | None = []
-        """By several objectives, as far as it is known: a new trial may move all others."""
+    def __init__(self, losses: Mapping[int, Losses] = MappingProxyType({})) -> None:
+        self._losses = dict(losses)
+        self._fronts: list[list[int]] | None = None
+        """As far as it is known: a new trial may move all others."""
 
     def __iter__(self) -> Iterator[int]:
-        if self._ranks:
-            return iter([number for _, number in self._ranks])
         return itertools.chain.from_iterable(self._known())
 
     def add(self, number: int, losses: Losses) -> None:
@@ -113,8 +109,10 @@ class BestFirst:
             losses: finite.
         """
         self._losses[number], self._fronts = losses, None
-        if len(losses) == 2:
-            bisect.insort(self._ranks, (losses, number))
+
+    def with_one(self, number: int, losses: Losses) -> BestFirst:
+        """The order with another trial."""
+        return BestFirst({**self._losses, number: losses})
 
     def first(self, count: int) -> list[int]:
         """So many of the best."""
@@ -122,32 +120,11 @@ class BestFirst:
 
     def front(self) -> list[int]:
         """Those that no other one dominates, the knee first; by one objective the best one alone."""
-        return self.first(1) if self._ranks else [number for front in self._known()[:1] for number in front]
-
-    def is_of_front(self, number: int, losses: Losses) -> bool:
-        """Whether a trial is in the front, or would be, if it were added."""
-        if len(losses) == 2 or losses[0]:
-            return self.place(number, losses) == 0
-        sound = [each[1:] for each in self._losses.values() if not each[0]]
-        return not sound or not _dominate(np.array(sound), np.array(losses[1:])).any()
-
-    def place(self, number: int, losses: Losses) -> int:
-        """How many are before a trial of the order, or would be, if it were added."""
-        if len(losses) == 2:
-            return bisect.bisect_left(self._ranks, (losses, number))
-        if number in self._losses:
-            return list(self).index(number)
-        with_it = _in_fronts({**self._losses, number: losses})
-        return list(itertools.chain.from_iterable(with_it)).index(number)
+        return next(iter(self._known()), [])
 
     def _known(self) -> list[list[int]]:
         if self._fronts is None:
-            self._fronts = _in_fronts(self._losses)
+            numbers = sorted(self._losses)
+            found = best_first(np.array([self._losses[number] for number in numbers])) if numbers else []
+            self._fronts = [[numbers[row] for row in front] for front in found]
         return self._fronts
-
-
-def _in_fronts(losses: Mapping[int, Losses]) -> list[list[int]]:
-    """Numbers by front, as `best_first`."""
-    numbers = sorted(losses)
-    found = best_first(np.array([losses[number] for number in numbers]))
-    return [[numbers[row] for row in front] for front in found]

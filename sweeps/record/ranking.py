@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from sweeps.common.objective import Losses, Objective, Objectives
 from sweeps.record.pareto import BestFirst
-from sweeps.record.reruns import Confirmed, Reruns, seeds
+from sweeps.record.reruns import Confirmed, confirmed_by, in_order, order_of, seeds
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import BAD, ENDED_WELL, TrialRow
 from sweeps.space.point import Point
 
-Kept = TypeVar("Kept")
 LEAST_COMPARED = 20
 """Trials that are compared at an epoch. Of fewer, the best quarter has fewer than 5, which is the least that
 Optuna's PED-ANOVA is said to need above its quantile."""
@@ -35,12 +33,10 @@ class RankedTrials:
         """The trials that the search has proposed: all but reruns."""
         self.pruning: dict[Any, Any] = {}
         """What a scheduler keeps of its decisions, which follow from these trials."""
-        self.reruns = Reruns(self.objectives)
         self._order = BestFirst()
         """Of trials that ended well, with a finite score."""
-        self._scores: dict[int, dict[int, float]] = {}
         self._losses: dict[int, dict[int, Losses]] = {}
-        """Of the epochs that were asked for."""
+        """Of each epoch, by the number of the trial."""
         self._live: dict[int, TrialRow] = {}
 
     @property
@@ -96,7 +92,7 @@ class RankedTrials:
 
     def scores_at(self, epoch: int) -> Mapping[int, float]:
         """Number to finite score of each searched trial that reported this epoch, in the order of reports."""
-        return self._scores.get(epoch, {})
+        return {number: self.trials[number].epochs[epoch].score for number in self.losses_at(epoch)}
 
     def compared_at(self, trainable: str | None = None) -> int:
         """The epoch at which trials are compared, in the report, its figures and its advice, and by a sweep
@@ -111,24 +107,15 @@ class RankedTrials:
         """
         trials = [trial for trial in self.searched if trainable in (None, trial.trainable)]
         numbers = {trial.number for trial in trials if trial.status not in BAD}
-        reached = {epoch: len(numbers & scores.keys()) for epoch, scores in self._scores.items()}
+        reached = {epoch: len(numbers & losses.keys()) for epoch, losses in self._losses.items()}
         most = max(reached.values(), default=0)
         enough = max(LEAST_COMPARED, COMPARED_SHARE * len(trials))
         enough = max(1, enough if most >= enough else SMALL_SHARE * most)
         return max((epoch for epoch, trials_there in reached.items() if trials_there >= enough), default=0)
 
-    def losses_at(self, epoch: int) -> dict[int, Losses]:
+    def losses_at(self, epoch: int) -> Mapping[int, Losses]:
         """The same with all objectives, by which schedulers and searchers order trials."""
-        known = self._losses.setdefault(epoch, {})
-        for number, _ in _after(self._scores.get(epoch, {}), len(known)):
-            row = self.trials[number].epochs[epoch]
-            known[number] = self.objectives.losses(row.score, row.metrics)
-        return known
-
-    def losses_since(self, epoch: int, count: int) -> list[tuple[int, Losses]]:
-        """Number and losses of those that came after the first `count`, in the order of reports. However many
-        came before, this takes no longer: it is asked for after each report."""
-        return _after(self.losses_at(epoch), count)
+        return self._losses.get(epoch, {})
 
     def front(self) -> list[int]:
         """Numbers of the best trials, whether they have ended or not: those that no other one dominates, the
@@ -136,7 +123,7 @@ class RankedTrials:
         reruns."""
         confirmed = self.confirmed()
         if confirmed and confirmed[0].scores:
-            return self.reruns.front(confirmed)
+            return order_of(confirmed, self.objectives).front()
         return self._with_live(1).front()
 
     def front_values(self) -> dict[int, tuple[float, ...]]:
@@ -152,23 +139,42 @@ class RankedTrials:
         front = self.front()
         return self.trials[front[0]] if front else None
 
+    @property
+    def rerun_trials(self) -> list[int]:
+        """Numbers of the trials that have reruns, in the order of their first ones."""
+        return list(dict.fromkeys(trial.confirms for trial in self.trials if trial.confirms is not None))
+
+    def reruns_of(self, number: int) -> list[TrialRow]:
+        """The reruns of a trial, without cancelled ones."""
+        return [trial for trial in self.trials if trial.confirms == number and trial.status != "pruned"]
+
     def confirmed(self) -> list[Confirmed]:
         """Trials rerun with new seeds, the best one first; [] while reruns of the top are to come."""
-        asked = self.info.confirm
-        return self.reruns.confirmed(asked.seeds, self._to_confirm(asked.top)) if asked else []
+        top, of_each = self.wanted_reruns()
+        settled = [trial for trial in self._confirmed() if trial.ended >= len(of_each)] if top else []
+        if not top or not set(top) <= {trial.number for trial in settled}:
+            return []
+        return in_order(settled, self.objectives)
+
+    def confirmed_so_far(self) -> list[Confirmed]:
+        """Trials of which a rerun has ended, the best one first; more reruns may be to come."""
+        return in_order((trial for trial in self._confirmed() if trial.ended), self.objectives)
+
+    def _confirmed(self) -> list[Confirmed]:
+        return [confirmed_by(number, self.reruns_of(number), self.objectives) for number in self.rerun_trials]
 
     def wanted_reruns(self) -> tuple[list[int], list[int]]:
         """The trials to be confirmed as of now, and the seeds of their reruns."""
-        asked = self.info.confirm
-        return (self._to_confirm(asked.top), seeds(self.info.seed, asked.seeds)) if asked else ([], [])
+        if (asked := self.info.confirm) is None:
+            return [], []
+        top = self._with_live(1).front() if self.objectives.are_several else self.leaders(asked.top)
+        return top, seeds(self.info.seed, asked.seeds)
 
     def reruns_to_come(self) -> list[tuple[int, int]]:
         """Trial and seed of each rerun that has not begun, seed by seed: a confirmation that is cut short has
         rerun all of the top about equally often."""
         top, each = self.wanted_reruns()
-        begun = {
-            (number, rerun.seed) for number in self.reruns.numbers for rerun in self.reruns.confirming(number)
-        }
+        begun = {(trial.confirms, trial.seed) for trial in self.trials if trial.status != "pruned"}
         return [(number, seed) for seed in each for number in top if (number, seed) not in begun]
 
     @property
@@ -191,44 +197,28 @@ class RankedTrials:
         order = self._with_live(count)
         return order.first(max(count, len(order.front())))
 
-    def ended_leaders(self, count: int) -> list[int]:
-        """The same of those that ended well: a trial that leads and has not ended may still fail."""
-        return self._order.first(max(count, len(self._order.front())))
+    def ended_leaders(
+        self, count: float, most_bytes: float = math.inf, if_ended: int | None = None
+    ) -> list[int]:
+        """The same of those that ended well (a trial that leads and has not ended may still fail), the front
+        always, and of the others as many as have checkpoints that fit together in so many bytes. The first
+        that does not fit ends them: so, with one objective, a trial that does not belong to them never will.
 
-    def would_lead(self, number: int, count: int = 1) -> bool:
-        """Whether a trial, if it ended well now, would be among the `count` best, or on the front."""
-        losses = self._losses_of(self.trials[number])
-        if losses is None:
-            return False
-        if self._order.is_of_front(number, losses):
-            return True
-        return count > len(self._order.front()) and self._order.place(number, losses) < count
-
-    def leaders_within(self, most_bytes: float) -> list[int]:
-        """The ended leaders whose checkpoints fit together in so many bytes, the front always. The first that
-        does not fit ends them: so, with one objective, a trial that does not belong to them never will."""
-        found: list[int] = []
-        of_front = len(self._order.front())
-        for number in self._order:
+        Args:
+            count: of trials.
+            most_bytes: of their checkpoints.
+            if_ended: a trial that is taken as if it had ended well.
+        """
+        order = self._order
+        if if_ended is not None and (losses := self._losses_of(self.trials[if_ended])) is not None:
+            order = order.with_one(if_ended, losses)
+        found, of_front = list[int](), len(order.front())
+        for number in order:
             most_bytes -= self.trials[number].checkpoint_bytes
-            if len(found) >= of_front and most_bytes < 0:
+            if len(found) >= of_front and (most_bytes < 0 or len(found) >= count):
                 break
             found.append(number)
         return found
-
-    def would_lead_within(self, number: int, most_bytes: float) -> bool:
-        """Whether a trial, if it ended well now, would be one of `leaders_within`. One without a checkpoint
-        would, wherever those before it fit: its size is known when it has one."""
-        if (losses := self._losses_of(self.trials[number])) is None:
-            return False
-        if self._order.is_of_front(number, losses):
-            return True
-        better = self._order.first(self._order.place(number, losses))
-        return sum(self.trials[n].checkpoint_bytes for n in (number, *better)) <= most_bytes
-
-    def _to_confirm(self, top: int) -> list[int]:
-        """The trials that reruns confirm: so many of the best, or the front of several objectives."""
-        return self._with_live(1).front() if self.objectives.are_several else self.leaders(top)
 
     def _with_live(self, count: int) -> BestFirst:
         """So many of the best trials that ended well, the whole front at least, and all that train."""
@@ -240,17 +230,15 @@ class RankedTrials:
 
     def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
         row = trial.epochs[epoch]
-        values = self.objectives.values(row.score, row.metrics)
-        if trial.confirms is None and all(map(math.isfinite, values)):
-            self._scores.setdefault(epoch, {})[trial.number] = row.score
+        losses = self.objectives.losses(row.score, row.metrics)
+        if trial.confirms is None and all(map(math.isfinite, losses[1:])):
+            self._losses.setdefault(epoch, {})[trial.number] = losses
 
     def _list(self, trial: TrialRow) -> None:
         self.trials.append(trial)
         self._live[trial.number] = trial
         if trial.confirms is None:
             self.searched.append(trial)
-        else:
-            self.reruns.add(trial)
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)
@@ -263,8 +251,3 @@ class RankedTrials:
         """Of its best epoch; None where no epoch has a finite score, or that one misses a constraint."""
         losses = trial.losses(self.objectives)
         return None if losses is None or losses[0] else losses
-
-
-def _after(known: dict[int, Kept], count: int) -> list[tuple[int, Kept]]:
-    """The items after the first `count`, in their order, found from the end."""
-    return list(itertools.islice(reversed(known.items()), len(known) - count))[::-1]

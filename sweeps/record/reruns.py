@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sweeps.common.objective import Losses, Objectives
-from sweeps.record import pareto
+from sweeps.common.objective import Objectives
+from sweeps.record.pareto import BestFirst
 from sweeps.record.trials import TrialRow
 
 
@@ -33,6 +33,11 @@ class Confirmed:
     """Of several objectives, the values of the others in these epochs: those of each rerun."""
 
     @property
+    def ended(self) -> int:
+        """Number of its reruns that have ended."""
+        return len(self.scores) + self.failures
+
+    @property
     def mean(self) -> float:
         """Of the scores; nan when no rerun ended well."""
         return statistics.fmean(self.scores) if self.scores else math.nan
@@ -48,73 +53,31 @@ class Confirmed:
         return statistics.stdev(self.scores) if len(self.scores) > 1 else None
 
 
-class Reruns:
-    """The reruns of a record, by the trial that they rerun."""
+def confirmed_by(number: int, reruns: Sequence[TrialRow], objectives: Objectives) -> Confirmed:
+    """What the reruns of a trial show that have ended."""
+    ended = [rerun for rerun in reruns if rerun.status != "unfinished"]
+    values = [rerun.values(objectives) for rerun in ended if rerun.status == "finished"]
+    found = [each for each in values if each is not None]
+    scores, others = tuple(score for score, *_ in found), tuple(tuple(rest) for _, *rest in found)
+    return Confirmed(number, scores, len(ended) - len(found), others)
 
-    def __init__(self, objectives: Objectives) -> None:
-        self._objectives = objectives
-        self._of: dict[int, list[TrialRow]] = {}
 
-    def add(self, rerun: TrialRow) -> None:
-        assert rerun.confirms is not None
-        self._of.setdefault(rerun.confirms, []).append(rerun)
+def order_of(trials: Iterable[Confirmed], objectives: Objectives) -> BestFirst:
+    """Those with scores by their means; a rerun that failed counts as a constraint that was missed."""
+    order = BestFirst()
+    for trial in trials:
+        if trial.scores:
+            means = zip(objectives.every, trial.means, strict=True)
+            order.add(trial.number, (float(trial.failures), *(-each.sign * mean for each, mean in means)))
+    return order
 
-    def confirming(self, number: int) -> Sequence[TrialRow]:
-        """The reruns of a trial, without cancelled ones."""
-        return [rerun for rerun in self._of.get(number, ()) if rerun.status != "pruned"]
 
-    @property
-    def numbers(self) -> Sequence[int]:
-        """Trials that have reruns."""
-        return list(self._of)
-
-    def so_far(self) -> list[Confirmed]:
-        """Trials of which a rerun has ended, the best one first; more reruns may be to come."""
-        found = [self._confirmed(number) for number in self._of]
-        return self._in_order([trial for trial in found if trial.scores or trial.failures])
-
-    def confirmed(self, seeds: int, top: Sequence[int]) -> list[Confirmed]:
-        """Confirmed trials, the best one first; [] while reruns of a top trial are to come.
-
-        Args:
-            seeds: reruns that a trial needs to be confirmed.
-            top: the trials to be confirmed.
-        """
-        settled = [number for number in self._of if len(self._ended(number)) >= seeds]
-        if not top or not set(top) <= set(settled):
-            return []
-        return self._in_order([self._confirmed(number) for number in settled])
-
-    def front(self, confirmed: Sequence[Confirmed]) -> list[int]:
-        """Numbers of the confirmed trials that no other one dominates by its means, in their order."""
-        scored = [trial for trial in confirmed if trial.scores]
-        first = pareto.best_first(np.array([self._losses(trial) for trial in scored]))[0]
-        return [trial.number for place, trial in enumerate(scored) if place in first]
-
-    def _ended(self, number: int) -> list[TrialRow]:
-        return [rerun for rerun in self.confirming(number) if rerun.status != "unfinished"]
-
-    def _confirmed(self, number: int) -> Confirmed:
-        ended = self._ended(number)
-        values = [rerun.values(self._objectives) for rerun in ended if rerun.status == "finished"]
-        found = [each for each in values if each is not None]
-        scores, others = tuple(score for score, *_ in found), tuple(tuple(rest) for _, *rest in found)
-        return Confirmed(number, scores, len(ended) - len(found), others)
-
-    def _in_order(self, trials: Sequence[Confirmed]) -> list[Confirmed]:
-        """The best one first: those with scores, with few failures, by their means."""
-        scored = sorted((trial for trial in trials if trial.scores), key=lambda trial: trial.number)
-        order: list[Confirmed] = []
-        if scored:
-            fronts = pareto.best_first(np.array([self._losses(trial) for trial in scored]))
-            order = [scored[place] for front in fronts for place in front]
-        without = sorted((trial for trial in trials if not trial.scores), key=lambda trial: trial.number)
-        return [*order, *sorted(without, key=lambda trial: trial.failures)]
-
-    def _losses(self, trial: Confirmed) -> Losses:
-        """Of the means; a rerun that failed counts as a constraint that was missed."""
-        every = zip(self._objectives.every, trial.means, strict=True)
-        return float(trial.failures), *(-each.sign * mean for each, mean in every)
+def in_order(trials: Iterable[Confirmed], objectives: Objectives) -> list[Confirmed]:
+    """The best one first; those without a score come last."""
+    by_number = {trial.number: trial for trial in trials}
+    without = sorted(number for number, trial in by_number.items() if not trial.scores)
+    without.sort(key=lambda number: by_number[number].failures)
+    return [by_number[number] for number in (*order_of(by_number.values(), objectives), *without)]
 
 
 def seeds(sweep_seed: int, count: int) -> list[int]:

@@ -51,10 +51,7 @@ class Rung:
 
     def in_turn(self) -> Iterator[tuple[int, int]]:
         """Position among all that reached it, and number, of each that waits, the best first."""
-        if any(len(losses) > 2 for losses in self.waiting.values()):  # the order within a front is kept there
-            return ((place, number) for place, number in enumerate(self.ranked) if number in self.waiting)
-        order = sorted((losses, number) for number, losses in self.waiting.items())
-        return ((self.ranked.place(number, losses), number) for losses, number in order)
+        return ((place, number) for place, number in enumerate(self.ranked) if number in self.waiting)
 
 
 class Scheduler(PruningMethod):
@@ -132,7 +129,7 @@ class Scheduler(PruningMethod):
 
     def _read(self, rung: Rung) -> None:
         """Add the scores that the record has got since."""
-        new = self.record.losses_since(rung.epoch, rung.read)
+        new = list(self.record.losses_at(rung.epoch).items())[rung.read :]
         rung.read += len(new)
         for number, losses in new:
             self._add(rung, number, losses)

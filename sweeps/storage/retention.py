@@ -3,6 +3,7 @@ winner's; and whose `best/` holds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from pathlib import Path
 
@@ -22,23 +23,23 @@ def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
     --keep-checkpoints says or as fit in it, of several objectives the whole front; and the best rerun of the
     winner, or of each trial of the front (of each rerun trial, until all reruns have ended)."""
     is_confirmed = any(trial.scores for trial in record.confirmed())
-    candidates = record.front() if is_confirmed else record.reruns.numbers
+    candidates = record.front() if is_confirmed else record.rerun_trials
     best = (best_rerun(record, storage, number) for number in candidates)
+    return {*_leaders(config, record), *(rerun.number for rerun in best if rerun)}
+
+
+def _leaders(config: SweepConfig, record: Record, if_ended: int | None = None) -> list[int]:
     keep = config.keep_checkpoints
-    leaders = (
-        record.ended_leaders(keep) if isinstance(keep, int) else record.leaders_within(bytes_of(keep) or 0)
-    )
-    return {*leaders, *(rerun.number for rerun in best if rerun)}
+    if isinstance(keep, int):
+        return record.ended_leaders(keep, if_ended=if_ended)
+    return record.ended_leaders(math.inf, bytes_of(keep) or 0, if_ended)
 
 
 def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
     """Whether the weights of a trial would be kept if it finished now."""
     trial = record.trials[number]
     if trial.confirms is None:
-        keep = config.keep_checkpoints
-        if isinstance(keep, int):
-            return record.would_lead(number, keep)
-        return record.would_lead_within(number, bytes_of(keep) or 0)
+        return number in _leaders(config, record, if_ended=number)
     best, score = best_rerun(record, storage, trial.confirms), trial.best_score(record.objective)
     if best is None or best is trial:
         return score is not None
@@ -79,7 +80,7 @@ def best_rerun(record: Record, storage: Storage, number: int, kept: Collection[i
     objective = record.objective
     scores = {
         rerun.number: score
-        for rerun in record.reruns.confirming(number)
+        for rerun in record.reruns_of(number)
         if rerun.status == "finished" and (score := rerun.best_score(objective)) is not None
     }
     best_first = sorted(scores, key=lambda rerun: -objective.sign * scores[rerun])

@@ -56,7 +56,7 @@ def add(
 def rerun(record: Record, number: int, score: float, status: Status = "finished") -> int:
     """A trial again with its next new seed, an epoch long; the number of the rerun."""
     original = record.trials[number]
-    seed = seeds(0, 1 + len(record.reruns.confirming(number)))[-1]
+    seed = seeds(0, 1 + len(record.reruns_of(number)))[-1]
     again = record.begin(original.point, original.optuna, seed, confirms=number)
     record.report(again.number, 1, score, {"acc": score}, 1.0, COSTS)
     if status != "unfinished":

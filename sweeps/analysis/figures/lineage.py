@@ -24,15 +24,13 @@ MOST_GENERATIONS = 8
 def seeds(sweep: Sweep) -> go.Figure:
     """How much the score depends on the seed: trials that were rerun, a point per seed."""
     title, record = "Spread over seeds", sweep.record
-    found = record.confirmed() or record.reruns.so_far()
+    found = record.confirmed() or record.confirmed_so_far()
     shown = [trial for trial in found if trial.scores]
     if not shown:
-        why = "No rerun has ended well." if record.reruns.numbers else "No trial was rerun with another seed."
+        why = "No rerun has ended well." if record.rerun_trials else "No trial was rerun with another seed."
         return style.blank(title, why)
     names = {trial.number: f"trial {trial.number}" for trial in shown}
-    reruns = [
-        rerun for number in names for rerun in record.reruns.confirming(number) if rerun.status == "finished"
-    ]
+    reruns = [rerun for number in names for rerun in record.reruns_of(number) if rerun.status == "finished"]
     ring = {"color": style.SKY, "symbol": "circle-open", "size": 10, "line": {"width": 2}}
     points = go.Scatter(
         x=[names[rerun.confirms] for rerun in reruns if rerun.confirms is not None],

@@ -26,7 +26,7 @@ def confidence(sweep: Sweep) -> list[str]:
         said = _lead(found[0], found[1], record.objective)
     elif found:
         said = _only_one(record)
-    elif record.reruns.so_far():
+    elif record.confirmed_so_far():
         said = _without_result(record)
     else:
         seed = "Each trial was trained with one seed, so it is not known how much of a lead is chance."
@@ -61,7 +61,7 @@ def over_seeds(trial: Confirmed) -> str:
 
 def _without_result(record: Record) -> str:
     """Of a sweep whose reruns decide nothing (yet)."""
-    scores = "; ".join(f"trial {trial.number}: {over_seeds(trial)}" for trial in record.reruns.so_far())
+    scores = "; ".join(f"trial {trial.number}: {over_seeds(trial)}" for trial in record.confirmed_so_far())
     lead = " ".join(["It is not known how much of the lead is chance.", *_lead_in_search(record)])
     if record.confirmed():
         return f"No rerun of the best trials ended well ({scores}). {lead}"
@@ -73,7 +73,7 @@ def _lead_in_search(record: Record) -> Iterator[str]:
     scores = [score for score in leaders if score is not None]
     if len(scores) == 2:
         lead = short(abs(scores[0] - scores[1]))
-        where = "In the search the" if record.reruns.numbers else "The"
+        where = "In the search the" if record.rerun_trials else "The"
         same = "The second best trial has the same score."
         yield same if scores[0] == scores[1] else f"{where} best trial leads the second best by {lead}."
 

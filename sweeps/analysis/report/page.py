@@ -164,7 +164,7 @@ def _result(sweep: Sweep) -> Section:
         figures=_figures(
             sweep,
             *(["front"] if sweep.record.objectives.are_several else []),
-            *(["seeds"] if sweep.record.reruns.numbers else []),
+            *(["seeds"] if sweep.record.rerun_trials else []),
         ),
     )
 

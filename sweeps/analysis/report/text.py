@@ -48,7 +48,7 @@ def result(sweep: Sweep) -> str:
             f"Trial {best.number}{model} {leads}: {over_seeds}. In the search it had {score}, {epoch}."
         )
     else:
-        of_search = " of the search" if record.reruns.numbers else ""
+        of_search = " of the search" if record.rerun_trials else ""
         best_trial = f"Trial {best.number}{model} {leads}{of_search}: {score} {epoch}."
     return best_trial + _on_test(record, best)
 
@@ -104,7 +104,7 @@ def front(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
 def _on_test(record: Record, best: TrialRow) -> str:
     """What the weights of the best trial, or of one of its reruns, scored on the test rows."""
     test = record.info.test
-    reruns = {rerun.number: rerun for rerun in record.reruns.confirming(best.number)}
+    reruns = {rerun.number: rerun for rerun in record.reruns_of(best.number)}
     if test is None or (test.run != best.number and test.run not in reruns):
         return ""
     run, scores = test.run, ", ".join(f"{name} {short(score)}" for name, score in test.scores.items())

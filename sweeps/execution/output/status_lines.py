@@ -72,14 +72,12 @@ def _best(record: Record) -> str:
 
 def summary_of_reruns(record: Record, config: SweepConfig, left: str = "") -> str:
     """Two lines on the reruns of the best trials."""
-    reruns = {number: record.reruns.confirming(number) for number in record.reruns.numbers}
-    begun = [rerun for of_trial in reruns.values() for rerun in of_trial]
+    order = record.rerun_trials
+    begun = [rerun for number in order for rerun in record.reruns_of(number)]
     over, to_come = sum(rerun.status != "unfinished" for rerun in begun), len(record.reruns_to_come())
     means = [
         f"trial {trial.number} {' / '.join(map(short, trial.means))} ({count(len(trial.scores), 'rerun')})"
-        for trial in sorted(
-            record.reruns.so_far(), key=lambda trial: record.reruns.numbers.index(trial.number)
-        )
+        for trial in sorted(record.confirmed_so_far(), key=lambda trial: order.index(trial.number))
         if trial.scores
     ]
     epochs = sum(len(rerun.epochs) for rerun in begun)

@@ -133,7 +133,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
             f" (those of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""
         )
         of_held, held = "", retention.run_of_best_folder(plan.folder / BEST_FOLDER)
-        own = (best.number, *(rerun.number for rerun in record.reruns.confirming(best.number)))
+        own = (best.number, *(rerun.number for rerun in record.reruns_of(best.number)))
         if held is not None and held not in own:
             best = record.trials[held]
             others, of_held = f" (of trial {held})", f"of trial {held}: "

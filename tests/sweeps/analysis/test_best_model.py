@@ -133,7 +133,7 @@ def test_of_a_confirmed_front_each_trial_has_its_rerun_whose_weights_best_holds(
             record.end(run.number, "finished")
     first, *others = record.front()
     assert {first, *others} == {0, 1, 2}
-    held = {number: record.reruns.confirming(number)[1].number for number in (0, 1, 2)}
+    held = {number: record.reruns_of(number)[1].number for number in (0, 1, 2)}
     folders = {first: tmp_path / "best", **{n: tmp_path / "best" / f"trial_{n:04d}" for n in others}}
     for number, folder in folders.items():
         folder.mkdir()

@@ -222,7 +222,7 @@ def test_best_holds_the_winners_best_rerun_and_all_that_trains_it_again(
     at, record = results / "sure", Record.read(results / "sure")
     best = record.confirmed()[0]
     run = max(
-        record.reruns.confirming(best.number),
+        record.reruns_of(best.number),
         key=lambda rerun: rerun.best_score(Objective("m", "max")) or 0.0,
     )
     about = yaml.safe_load((at / "best" / "params.yaml").read_text())
@@ -306,7 +306,7 @@ def test_a_confirmation_that_is_stopped_goes_on_where_it_was(
     done = sweep("--resume", str(at), timeout_s=300)
     assert done.returncode == 0, done.stdout + done.stderr
     after = Record.read(at)
-    assert after.reruns.numbers == before.leaders(2)
+    assert after.rerun_trials == before.leaders(2)
     assert len(after.trials) == 4 + 4
     for old, new in zip(before.trials, after.trials, strict=False):
         assert new.status == "finished"
@@ -336,7 +336,7 @@ def test_a_confirmed_sweep_searches_on_and_confirms_what_is_then_the_top(
     assert len(after.searched) == 12
     assert after.searched[4].number == 8
     top = after.leaders(2)
-    assert all(len(after.reruns.confirming(number)) == 2 for number in top)
+    assert all(len(after.reruns_of(number)) == 2 for number in top)
     assert len(after.trials) == 12 + 2 * len({*top, *before.leaders(2)}), "none was rerun twice"
     assert [t.end for t in after.trials[:8]] == [t.end for t in before.trials]
     assert {trial.number for trial in after.confirmed()} == {*top, *before.leaders(2)}

@@ -28,27 +28,24 @@ def test_trials_that_come_in_any_order_are_in_the_order_of_all_at_once(
     order, losses = BestFirst(), dict[int, Losses]()
     for number in generator.permutation(40).tolist():
         own = generator.choice(missed), *generator.integers(0, 5, objectives).astype(float).tolist()
-        place, is_of_front = order.place(number, own), order.is_of_front(number, own)
+        with_it = list(order.with_one(number, own))
         order.add(number, own)
         losses[number] = own
         fronts = order_of(losses)
         expected = [other for front in fronts for other in front]
         assert list(order) == expected
+        assert with_it == expected
         assert order.first(3) == expected[:3]
         assert order.front() == fronts[0]
-        assert (expected[place], is_of_front) == (number, number in fronts[0])
-    assert [order.place(number, losses[number]) for number in expected] == list(range(40))
-    assert [number for number in expected if order.is_of_front(number, losses[number])] == fronts[0]
 
 
-def test_the_place_of_a_trial_is_known_before_it_is_added() -> None:
+def test_a_trial_that_is_not_added_changes_nothing() -> None:
     order = BestFirst()
     for number, losses in enumerate([(0.0, 0.1, 0.9), (0.0, 0.9, 0.1), (0.0, 0.9, 0.9)]):
         order.add(number, losses)
     assert order.front() == [0, 1]
-    assert order.place(3, (0.0, 0.2, 0.2)) == 0
-    assert order.place(3, (0.0, 1.0, 1.0)) == 3
-    assert order.place(3, (0.1, 0.0, 0.0)) == 3, "it misses a constraint"
+    assert order.with_one(3, (0.0, 0.2, 0.2)).front()[0] == 3
+    assert list(order.with_one(3, (0.1, 0.0, 0.0)))[-1] == 3, "it misses a constraint"
     assert list(order) == [0, 1, 2]
 
 

@@ -67,7 +67,7 @@ def test_a_trial_that_misses_one_is_infeasible_and_never_leads(tmp_path: Path) -
     assert record.trials[1].reason == "size_m 6 misses the constraint size_m<=5 in epoch 1"
     propose(record, {"width": 3})
     record.report(3, 1, 0.99, {"acc": 0.99, "size_m": 9.0, "ms": 3.0}, 1.0)
-    assert not record.would_lead(3, 9)
+    assert 3 not in record.ended_leaders(9, if_ended=3)
     assert record.losses_at(1)[3][0] == pytest.approx(0.8)
 
 

@@ -146,18 +146,18 @@ def test_a_trial_would_lead_exactly_when_it_leads_once_it_has_ended(
         record.report(number, 1, other, {}, 1.0)
         record.end(number, "finished")
     record.report(1, 1, score, {}, 1.0)
-    expected = record.would_lead(1, count)
+    expected = 1 in record.ended_leaders(count, if_ended=1)
     record.end(1, "pruned")
     assert (1 in record.leaders(count)) is expected
 
 
 def test_a_trial_without_a_finite_score_would_never_lead(tmp_path: Path) -> None:
     record = new_record(tmp_path, trials=2)
-    assert not record.would_lead(0)
+    assert 0 not in record.ended_leaders(1, if_ended=0)
     record.report(0, 1, math.nan, {}, 1.0)
-    assert not record.would_lead(0)
+    assert 0 not in record.ended_leaders(1, if_ended=0)
     record.report(1, 1, -1e9, {}, 1.0)
-    assert record.would_lead(1)
+    assert 1 in record.ended_leaders(1, if_ended=1)
 
 
 def test_with_several_objectives_the_best_are_the_front_and_its_knee_is_first(tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_a_trial_would_lead_where_no_trial_of_the_front_is_better_than_it(tmp_pa
         begin(record, number)
         report(record, number, 1, values)
         record.note_checkpoint(number, 10)
-        assert record.would_lead(number) is leads
-        assert record.would_lead_within(number, 1) is leads
+        assert (number in record.ended_leaders(1, if_ended=number)) is leads
+        assert (number in record.ended_leaders(math.inf, 1, number)) is leads
     record.end(4, "finished")
     assert record.front()[0] == 4
     assert 1 not in record.front(), "trial 4 is better in both"
@@ -191,20 +191,15 @@ def test_the_checkpoints_of_a_front_are_kept_whatever_their_size(tmp_path: Path)
         report(record, number, 1, values)
         record.note_checkpoint(number, 10)
         record.end(number, "finished")
-    assert record.leaders_within(1) == record.front() == [1, 2, 0]
-    assert record.leaders_within(40) == [1, 2, 0, 3]
+    assert record.ended_leaders(math.inf, 1) == record.front() == [1, 2, 0]
+    assert record.ended_leaders(math.inf, 40) == [1, 2, 0, 3]
 
 
-def test_those_that_came_since_are_given_in_the_order_of_their_reports(tmp_path: Path) -> None:
+def test_scores_are_given_in_the_order_of_their_reports(tmp_path: Path) -> None:
     record = new(tmp_path, 4)
-    assert record.losses_since(1, 0) == []
-    for number in (2, 0, 3):
+    for number in (2, 0, 3, 1):
         report(record, number, 1, (0.1 * number, 9.0))
-    assert record.losses_since(1, 0) == list(record.losses_at(1).items())
-    assert [number for number, _ in record.losses_since(1, 1)] == [0, 3]
-    assert record.losses_since(1, 3) == []
-    report(record, 1, 1, (0.1, 9.0))
-    assert record.losses_since(1, 3) == [(1, record.losses_at(1)[1])]
+    assert list(record.losses_at(1)) == list(record.scores_at(1)) == [2, 0, 3, 1]
 
 
 def test_trials_without_a_finite_value_of_each_objective_are_not_ranked(tmp_path: Path) -> None:
@@ -218,7 +213,7 @@ def test_a_trial_whose_best_epoch_lacks_a_finite_value_neither_leads_nor_would_l
     record = new(tmp_path, 4)
     for number, values in enumerate([(0.9, math.nan), (0.1, 9.0), (0.99, math.inf), (0.95, math.nan)]):
         report(record, number, 1, values)
-        assert record.would_lead(number, 4) is (number == 1)
+        assert (number in record.ended_leaders(4, if_ended=number)) is (number == 1)
         if number != 3:  # it still trains
             record.end(number, "stopped")
     assert record.leaders(9) == record.front() == [1]
