@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from ray.tune import Callback, PlacementGroupFactory
 from rich.console import Console
 
 from sweeps.common.cli import screen
+from sweeps.common.kept_here import KeptHere
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import data_delivery
 from sweeps.execution.run_end import RunEnd
@@ -87,11 +87,8 @@ class RunContext:
         )
 
 
-class DriverCallback(Callback):
-    """A callback of Tune that is used in this process alone: Tuner pickles it, but uses no copy."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Callback, ()
+class DriverCallback(KeptHere, Callback):
+    """A callback of Tune in the process of the sweep."""
 
 
 def job_of(plan: Plan) -> Job:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ray.tune import Stopper
-from ray.tune.stopper import NoopStopper
 
 from sweeps.common import stop_signals
+from sweeps.common.kept_here import KeptHere
 from sweeps.record.sweep_info import Outcome
 
 SAVING = (Outcome.PAUSED, Outcome.INTERRUPTED, Outcome.OUT_OF_TIME)
 """Outcomes before which the trials save what they have trained."""
 
 
-class RunEnd(Stopper):
+class RunEnd(KeptHere, Stopper):
     """The outcome of a run of a sweep.
 
     Args:
@@ -35,10 +35,6 @@ class RunEnd(Stopper):
         self.error = ""
         """A user's mistake that showed only in training, or why the outcome is lost."""
         self._can_save = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Tune pickles it, but uses no copy."""
-        return NoopStopper, ()
 
     def stop(self, outcome: Outcome, error: str = "", *, can_save: bool = False) -> None:
         """Stop all trials at the next turn of Tune's loop, or once they have saved what they have trained.

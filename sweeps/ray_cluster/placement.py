@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -12,39 +10,26 @@ from ray.util.placement_group import PlacementGroup, placement_group
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
+from sweeps.common.kept_here import KeptHere
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster.nodes import PC
 
-_COUNTER = itertools.count()
-_HERE: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
 
-
-class Place(PlacementGroupFactory):
+class Place(KeptHere, PlacementGroupFactory):
     """The resources of a trial, never on the PCs whose ids `away` returns.
 
-    Tune compares resources, and reuses a warm process only for equal ones: `away` is no part of that. Tune
-    also pickles them with the class of the trial; unpickled in this process they are the same object, with
-    the `away` of now.
+    Tune compares resources, and reuses a warm process only for equal ones: `away` is no part of that.
     """
 
     def __init__(self, bundles: Sequence[Mapping[str, float]], away: Callable[[], Collection[str]]) -> None:
         super().__init__([dict(bundle) for bundle in bundles])
-        self._key = next(_COUNTER)
         self._away = away
-        _HERE[self._key] = self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self._key, self.bundles)
 
     def to_placement_group(self) -> PlacementGroup:
         away = self._away()
         where = [_not_on(away)] * len(self.bundles) if away else None
         group: PlacementGroup = placement_group(self.bundles, bundle_label_selector=where)
         return group
-
-
-def _unpickled(key: int, bundles: list[dict[str, float]]) -> PlacementGroupFactory:
-    return _HERE.get(key) or PlacementGroupFactory(bundles)
 
 
 def _not_on(away: Collection[str]) -> dict[str, str]:

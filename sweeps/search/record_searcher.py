@@ -9,6 +9,7 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
+from sweeps.common.kept_here import KeptHere
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import Ending, TrialRow, Waits
@@ -24,7 +25,7 @@ MOST_REFUSED = 10
 """Points that are refused without a look at what else there is to do: results, commands, Ctrl-C."""
 
 
-class RecordSearcher(Searcher):
+class RecordSearcher(KeptHere, Searcher):
     """A Tune searcher that reads the record and keeps no results of its own.
 
     Unfinished trials of an interrupted run come first; then the points that the user has chosen, and the
@@ -166,10 +167,6 @@ class RecordSearcher(Searcher):
         """Nothing to do: a resume builds a new searcher from the record."""
 
     restore = save
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Tune pickles it, but uses no copy."""
-        return Searcher, ()
 
 
 class RerunSearcher(RecordSearcher):

@@ -14,11 +14,10 @@ them.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from ray.tune import Callback, PlacementGroupFactory
+from ray.tune import PlacementGroupFactory
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import GB, count, size
@@ -31,7 +30,6 @@ HEADROOM = 1.2
 """An allocator holds more memory than the tensors of the peak: it rounds up, and keeps what is freed."""
 ALONE = "ran out of memory where several share a GPU: it began again with one of its own"
 """The notice of a trial that has a GPU of its own from then on. Records hold it, so it must not change."""
-_HERE: weakref.WeakValueDictionary[int, Sharing] = weakref.WeakValueDictionary()
 
 
 class Sharing(DriverCallback):
@@ -60,11 +58,6 @@ class Sharing(DriverCallback):
                 self._measure(trial.number, epoch.costs)
         self.trials_per_gpu = self._best()
         """How many trials share a GPU now; 1 while too few were measured."""
-        _HERE[id(self)] = self
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Tune pickles it with the resources of a trial. Unpickled in this process it is the same object."""
-        return _unpickled, (id(self),)
 
     @property
     def gpus(self) -> float:
@@ -137,7 +130,3 @@ class Sharing(DriverCallback):
     def _measure(self, number: int, costs: Mapping[str, float]) -> None:
         if (took_gb := costs.get("gpu_memory_gb")) is not None:
             self._peaks_gb[number] = max(took_gb, self._peaks_gb.get(number, 0.0))
-
-
-def _unpickled(key: int) -> Callback:
-    return _HERE.get(key) or Callback()

@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.common.formatting import cell, count, short
+from sweeps.common.kept_here import KeptHere
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.time_left import TimeLeftTeller
 from sweeps.execution.run_context import RunContext
@@ -44,7 +45,7 @@ Column = tuple[str, Callable[[TrialRow], str | Text]]
 """Title, and the cell of a trial."""
 
 
-class SweepReporter(CLIReporter):
+class SweepReporter(KeptHere, CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, the time elapsed and the time left."""
 
     def __init__(
@@ -64,10 +65,6 @@ class SweepReporter(CLIReporter):
         self.console = context.console
         self._live: Live | None = None
         super().__init__(max_report_frequency=1)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Tuner pickles its reporter; a terminal can't be pickled."""
-        return CLIReporter, ()
 
     def report(self, trials: list[Any], done: bool, *sys_info: str) -> None:
         """Redraw, or print where there is nothing to redraw; a closed pipe or terminal ends no sweep."""

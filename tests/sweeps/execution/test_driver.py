@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ray.tune import Callback
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.run_context import DriverCallback
 from sweeps.ray_cluster.nodes import PC
 from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
@@ -33,11 +29,3 @@ def test_a_terminal_that_is_gone_ends_no_sweep(tmp_path: Path) -> None:
     context.say("nobody reads this")
     with pytest.raises(OSError, match="No space left"):
         full.close()
-
-
-def test_tune_pickles_a_callback_as_one_that_does_nothing() -> None:
-    class Ours(DriverCallback):
-        held: Any = open  # what can't be pickled
-
-    copy = pickle.loads(pickle.dumps(Ours()))
-    assert type(copy) is Callback

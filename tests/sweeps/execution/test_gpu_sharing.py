@@ -6,9 +6,7 @@ test, are real, and give out the shares.
 
 from __future__ import annotations
 
-import gc
 import os
-import pickle
 import subprocess
 import sys
 from collections import defaultdict
@@ -210,15 +208,6 @@ def test_a_sweep_that_goes_on_knows_what_was_measured_and_who_is_to_be_alone(rec
     shares = sharing(record, first=1)
     assert gpus(shares, 0) == 4
     assert gpus(shares, 1) == 1
-
-
-def test_tune_may_pickle_it_and_has_the_same_one_again(record: Record) -> None:
-    shares = sharing(record)
-    packed = pickle.dumps(shares)
-    assert pickle.loads(packed) is shares
-    del shares
-    gc.collect()
-    assert not isinstance(pickle.loads(packed), Sharing), "elsewhere it is nobody"
 
 
 @pytest.mark.parametrize(

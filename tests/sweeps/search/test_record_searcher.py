@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 
 import pytest
 from ray import tune
-from ray.tune.search import Searcher
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
@@ -224,9 +222,3 @@ def test_what_is_refused_at_once_is_synced_at_once(tmp_path: Path, monkeypatch: 
     assert not searcher.has_work()
     assert len(record.trials) == 30
     assert len(synced) <= 4, "three times ten, and how many there are"
-
-
-def test_tune_may_pickle_it_whatever_it_asks_for_more(tmp_path: Path) -> None:
-    _, searcher = refusing(tmp_path, 3, lambda nth: False)
-    searcher.is_to_end = lambda: False  # itself it can't be pickled
-    assert type(pickle.loads(pickle.dumps(searcher))) is Searcher
