@@ -83,7 +83,7 @@ class RunContext:
         """The resources of a trial with so many GPUs, never on a PC where nothing may begin."""
         membership = self.cluster.membership
         return placement.trial_resources(
-            self.config, gpus, frozenset if membership is None else lambda: membership.closed
+            self.config, gpus, frozenset if membership is None else lambda: membership.away
         )
 
 

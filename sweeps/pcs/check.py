@@ -32,7 +32,6 @@ MIN_DISK_GB = 5
 """Free, for Ray's logs and spilled objects and for the packages."""
 MIN_MEMORY_GB = 2
 """Free, for Ray's own processes (under 1 GB) and a trial."""
-OF_RAY = ("gcs_server", "raylet")
 OPEN = "allow all traffic between the PCs in their firewalls (on both: ufw allow from ADDRESS)"
 
 
@@ -166,10 +165,9 @@ def faults_of(
         yield Fault("memory", reason, "end the programs that use it")
     if reason := environment.clock_fault(skew_s):
         yield Fault("clock", reason, "timedatectl set-ntp true, on both")
-    for port, holder in found["ports"].items():
-        if holder and holder not in OF_RAY:
-            remedy = "end that program, or change the port in the cluster file"
-            yield Fault("ports", f"port {port} is taken by {holder}", remedy)
+    for port in found["taken"] if not found["has_ray"] else ():
+        remedy = f"end its program (sudo ss -ltnp 'sport = {port}'), or change the port in the cluster file"
+        yield Fault("ports", f"port {port} is taken", remedy)
     if found["storage"]:
         remedy = f"mount it there, writable for that user (ssh {file.user}@{address})"
         yield Fault("storage", found["storage"], remedy)
@@ -192,6 +190,6 @@ def _cells(found: Mapping[str, Any], skew_s: float) -> dict[str, str]:
         "disk": size(min(found["disks"].values())),
         "memory": size(found["memory"]),
         "clock": f"{skew_s:+.1f} s",
-        "ports": "used by Ray" if any(found["ports"].values()) else "ok",
+        "ports": "used by Ray" if found["taken"] else "ok",
         "storage": "ok",
     }

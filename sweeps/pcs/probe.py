@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -43,9 +42,9 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         `clock` (seconds since 1970), `versions` (or None with `why_no_versions`), `gpus` (a line each)
-        and `gpu_fault`, `disks` (free bytes by path), `memory` (free bytes), `ports` (the program at each
-        port, or ""), `silent` ("address:port" of peers from which no answer comes back), `storage` (what
-        is wrong, or "").
+        and `gpu_fault`, `disks` (free bytes by path), `memory` (free bytes), `has_ray` (whether Ray runs),
+        `taken` (the ports that are not free), `silent` ("address:port" of peers from which no answer comes
+        back), `storage` (what is wrong, or "").
     """
     clock, python = time.time(), str(Path(asked["python"]).expanduser())
     versions, why_no_versions = _versions(python, asked["packages"])
@@ -60,7 +59,8 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
         "gpu_fault": gpu_fault,
         "disks": {path: _free(path) for path in asked["disks"]},
         "memory": _memory(),
-        "ports": {str(port): _holder(port) for port in asked["ports"]},
+        "has_ray": _has_ray(),
+        "taken": [port for port in asked["ports"] if _is_taken(port)],
         "silent": silent,
         "storage": _storage(**asked["storage"]) if asked["storage"] else "",
     }
@@ -114,8 +114,8 @@ def _output(command: list[str]) -> tuple[int, str]:
     return done.returncode, done.stdout.strip() if done.returncode == 0 else lines[-1]
 
 
-def _holder(port: int) -> str:
-    """The name of the program that listens on a port; "" where the port is free."""
+def _is_taken(port: int) -> bool:
+    """Whether a program listens on a port."""
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -123,22 +123,17 @@ def _holder(port: int) -> str:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-            return _listener(port) or "another user's program"
-    return ""
+            return True
+    return False
 
 
-def _listener(port: int) -> str:
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError):
-            rows = [line.split() for line in Path(table).read_text().splitlines()[1:]]
-            inodes |= {row[9] for row in rows if row[3] == "0A" and int(row[1].split(":")[1], 16) == port}
-    sockets = {f"socket:[{inode}]" for inode in inodes}
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):  # the process has ended, or is another user's
-            if str(link.readlink()) in sockets:
-                return (link.parents[1] / "comm").read_text().strip()
-    return ""
+def _has_ray() -> bool:
+    """Whether Ray runs here, which takes these ports itself."""
+    for file in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # the process has ended
+            if file.read_text().strip() in ("gcs_server", "raylet"):
+                return True
+    return False
 
 
 def _silent(peer: list[Any]) -> str:
@@ -154,15 +149,10 @@ def _silent(peer: list[Any]) -> str:
 
 
 def _storage(folder: str, mark: str, own: str) -> str:
-    """Look for the file of the asking PC; write one, and read it back."""
+    """Write a file, and look for the one of the asking PC."""
     place = Path(folder).expanduser()
     try:
-        with (place / own).open("w") as file:
-            file.write(own)
-            file.flush()
-            os.fsync(file.fileno())
-        if (place / own).read_text() != own:
-            return "a file that was written there has other content when read back"
+        (place / own).write_text(own)
     except OSError as error:
         return error.strerror or str(error)
     return "" if (place / mark).exists() else "that path is a different folder on that PC"

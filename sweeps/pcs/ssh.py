@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,20 +15,6 @@ CONNECT_S = 10
 OF_SSH = 255
 """Exit status of `ssh` where `ssh` itself failed."""
 Result = TypeVar("Result")
-WHY = (
-    ("HOST IDENTIFICATION HAS CHANGED", "its host key has changed",
-     "if it was reinstalled: ssh-keygen -R {address}, then ssh {user}@{address}; "
-     "if not, another machine answers"),
-    ("Host key verification failed", "its host key is not known here",
-     "ssh {user}@{address} once, and compare the key that it shows"),
-    ("Permission denied", "your SSH keys are not authorised there", "ssh-copy-id {key}{user}@{address}"),
-    ("Connection refused", "no SSH server runs there", "on that PC: apt-get install openssh-server"),
-    ("Could not resolve", "no PC has this name", "give its address in the cluster file"),
-    ("No route to host", "it is off, or its cable is unplugged",
-     "switch it on, or remove it from worker_ips"),
-    ("timed out", "it does not answer", "switch it on, or let its firewall pass SSH"),
-)  # fmt: skip
-"""In the output of `ssh`; what it means; what to do."""
 
 
 class CannotReach(Exception):
@@ -68,13 +55,11 @@ def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_
         CannotReach: the command could not be started, or took too long.
     """
     options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={CONNECT_S}"]
-    words = ["ssh", *(word for option in options for word in ("-o", option))]
-    words += ["-i", file.key] if file.key else []
+    key = ["-i", file.key] if file.key else []
+    login = f"{file.user}@{address}"
+    words = ["ssh", *(word for option in options for word in ("-o", option)), *key, "--", login, command]
     try:
-        done = subprocess.run(
-            [*words, "--", f"{file.user}@{address}", command],
-            input=given, capture_output=True, text=True, timeout=timeout_s,
-        )  # fmt: skip
+        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=timeout_s)
     except FileNotFoundError:
         raise CannotReach("ssh is not installed on this PC", "here: apt-get install openssh-client") from None
     except subprocess.TimeoutExpired:
@@ -83,7 +68,9 @@ def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_
         ) from None
     answer = Answer(done.returncode, done.stdout, done.stderr)
     if done.returncode == OF_SSH:
-        raise _why(file, address, answer)
+        typed = shlex.join(["ssh", *key, login])
+        remedy = f"switch it on, or remove it from worker_ips; this must work without a question: {typed}"
+        raise CannotReach(answer.last_line, remedy)
     return answer
 
 
@@ -91,11 +78,3 @@ def on_each(addresses: Sequence[str], ask: Callable[[str], Result]) -> dict[str,
     """The result of a function for each address, at the same time."""
     with ThreadPoolExecutor(max_workers=max(1, len(addresses))) as threads:
         return dict(zip(addresses, threads.map(ask, addresses), strict=True))
-
-
-def _why(file: ClusterFile, address: str, answer: Answer) -> CannotReach:
-    key = f"-i {file.key} " if file.key else ""
-    for sign, reason, remedy in WHY:
-        if sign in answer.errors:
-            return CannotReach(reason, remedy.format(address=address, user=file.user, key=key))
-    return CannotReach(answer.last_line, f"make this work first: ssh {key}{file.user}@{address}")

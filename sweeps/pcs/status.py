@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,18 +59,6 @@ class Use:
             self.taken[name] = self.taken.get(name, 0.0) + amount
 
 
-@dataclass(frozen=True)
-class Snapshot:
-    """A cluster at a moment."""
-
-    pcs: Sequence[Use]
-    """The head first."""
-    lost: Sequence[str]
-    """Addresses of PCs that were part of it."""
-    waits: Sequence[Sequence[Resources]]
-    """The needs of what waits, a bundle for each process."""
-
-
 def run(address: str, folder: Path | None) -> int:
     """The command; its exit status.
 
@@ -77,13 +66,12 @@ def run(address: str, folder: Path | None) -> int:
         UserError: no cluster answers, or the sweep can't be read.
     """
     trials = {} if folder is None else _trials(folder)
-    snapshot = look(address)
-    screen.console().print(_table(snapshot.pcs, trials))
-    for lost in snapshot.lost:
-        print(f"{lost} is lost: it is off or unplugged, or Ray has stopped there")
-    reasons = [why_waiting(bundles, snapshot.pcs) for bundles in snapshot.waits]
-    for reason in sorted(set(reasons)):
-        many = reasons.count(reason)
+    pcs, lost, waiting = look(address)
+    screen.console().print(_table(pcs, trials))
+    for pc in lost:
+        print(f"{pc} is lost: it is off or unplugged, or Ray has stopped there")
+    reasons = Counter(why_waiting(bundles, pcs) for bundles in waiting)
+    for reason, many in sorted(reasons.items()):
         print(f"{count(many, 'trial')} {'waits' if many == 1 else 'wait'} for {reason}")
     return 0
 
@@ -135,40 +123,39 @@ def _in_words(name: str, amount: float) -> str:
     return f"{amount / GB:.3g} GB {name}" if "memory" in name else f"{amount:g} {name}"
 
 
-def look(address: str) -> Snapshot:
-    """The state of a cluster.
+def look(address: str) -> tuple[list[Use], list[str], list[Sequence[Resources]]]:
+    """The PCs of a cluster, the head first; the addresses of those that are lost; and what each trial that
+    waits needs, a bundle for each of its processes.
 
     Raises:
         UserError: no cluster answers, or its dashboard does not.
     """
-    not_of_actors: Any = [("state", "=", "RUNNING"), ("type", "=", "NORMAL_TASK")]
+    running_tasks: Any = [("state", "=", "RUNNING"), ("type", "=", "NORMAL_TASK")]
     with joined(address) as gcs:
         listed = nodes.listed()
         try:
             actors = state.list_actors(gcs, filters=[("state", "=", "ALIVE")], limit=MOST, detail=True)
-            tasks = state.list_tasks(gcs, filters=not_of_actors, limit=MOST, detail=True)
+            tasks = state.list_tasks(gcs, filters=running_tasks, limit=MOST, detail=True)
             groups = state.list_placement_groups(gcs, limit=MOST, detail=True)
         except RayStateApiException:
             where = "it answers on the head alone, so type the command there"
             raise UserError(f"--address {address}: Ray's dashboard does not answer; {where}") from None
     pcs = {node.id: Use(node) for node in listed if node.is_alive}
-    elsewhere = Use(listed[0])  # collects what is on PCs that are lost
     for group in groups:
         for bundle in group.bundles or () if group.state == "CREATED" else ():
-            pcs.get(bundle["node_id"], elsewhere).take(bundle["unit_resources"])
-    processes: list[Any] = [*actors, *tasks]
-    for running in processes:
-        pc = pcs.get(running.node_id, elsewhere)
-        if running.placement_group_id is None:  # else its group has taken them
-            if not running.required_resources:
-                continue  # it takes nothing, as what a sweep has beside its trials
-            pc.take(running.required_resources)
-        if pid := getattr(running, "pid", None) or getattr(running, "worker_pid", None):
-            name = getattr(running, "class_name", None) or running.name
+            if (pc := pcs.get(bundle["node_id"])) is not None:
+                pc.take(bundle["unit_resources"])
+    processes: list[tuple[Any, Any, Any]] = [(each, each.class_name, each.pid) for each in actors]
+    processes += [(each, each.name, each.worker_pid) for each in tasks]
+    for process, name, pid in processes:
+        # One that takes nothing is what a sweep has beside its trials.
+        if (pc := pcs.get(process.node_id)) and (process.placement_group_id or process.required_resources):
+            if process.placement_group_id is None:  # else its group has taken them
+                pc.take(process.required_resources)
             pc.processes.append((name.rpartition(".")[2], pid))
     lost = {node.address for node in listed} - {pc.node.address for pc in pcs.values()}
     waiting = [group for group in groups if group.state in ("PENDING", "RESCHEDULING")]
-    return Snapshot(
+    return (
         sorted(pcs.values(), key=lambda pc: (not pc.node.is_head, pc.node.address)),
         sorted(lost),
         [[bundle["unit_resources"] for bundle in group.bundles] for group in waiting if group.bundles],
@@ -191,11 +178,8 @@ def _trials(folder: Path) -> dict[tuple[str, int], str]:
         record = Record.read(folder)
     except (OSError, RecordUnreadable) as error:
         raise UserError(str(error)) from None
+    training = [trial for trial in record.trials if trial.status == "unfinished" and trial.place]
     return {
-        (
-            trial.place["pc"],
-            trial.place["pid"],
-        ): f"trial {trial.number} (epoch {max(trial.epochs, default=0)})"
-        for trial in record.trials
-        if trial.status == "unfinished" and trial.place
+        (each.place["pc"], each.place["pid"]): f"trial {each.number} (epoch {max(each.epochs, default=0)})"
+        for each in training
     }

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml
-import ray
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import broadcast, ray_internals
-from sweeps.ray_cluster.broadcast import ANSWER_S, Answer
+from sweeps.ray_cluster.broadcast import Answer
 from sweeps.ray_cluster.nodes import Node
 
 LEAST_BYTES = 1
@@ -122,32 +120,17 @@ def list_gpus_of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
     return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
-class GpuCheck:
-    """Checks each PC that joins while a sweep runs.
+def fault_of_joining(needed: float, node: Node) -> str | None:
+    """Why no trial may be placed on a PC that joins; "" where trials may; None where it has left meanwhile.
 
     Args:
         needed: bytes of memory that a GPU must have; 0: no trial takes a GPU.
+        node: the PC.
     """
-
-    def __init__(self, needed: float) -> None:
-        self._needed = needed
-        self._begun: dict[str, tuple[float, dict[Any, Node]]] = {}
-
-    def __call__(self, node: Node) -> str | None:
-        """Why no trial may be placed on a PC; "" where trials may; None where it has not answered yet."""
-        if not self._needed:
-            return ""
-        if node.id not in self._begun:
-            self._begun[node.id] = time.monotonic(), broadcast.begin([node], list_gpus)
-        since, tasks = self._begun[node.id]
-        if ray.wait(list(tasks), timeout=0)[0]:
-            answer = broadcast.answers(tasks)[node]
-            if not answer.is_there:  # it is asked again when it is back
-                del self._begun[node.id]
-                return None
-            return _fault(self._needed, answer)
-        is_late = time.monotonic() > since + ANSWER_S
-        return _fault(self._needed, Answer(fault=f"no answer within {ANSWER_S:g} s")) if is_late else None
+    if not needed:
+        return ""
+    answer = list_gpus_of_every_pc([node]).get(node)
+    return None if answer is None else _fault(needed, answer)
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:

@@ -25,7 +25,7 @@ class Membership:
         left_out: address of each PC that can't train, and why.
         leaving: ids of the PCs that are being drained, and when each must be gone.
         clock: seconds.
-        check: why a PC that joins can't train, "" where it can, None while that is not known.
+        check: why a PC that joins can't train, "" where it can, None where it has left meanwhile.
     """
 
     def __init__(
@@ -40,7 +40,6 @@ class Membership:
         self._living, self._leaving, self._clock, self._check = living, leaving, clock, check
         self._there = {node.id: node for node in there}
         self._admitted = {node.address for node in self._there.values()}
-        self._unchecked: frozenset[str] = frozenset()
         self._news: list[str] = []
         self._looked: float | None = None
         self.deadlines: dict[str, float] = {}
@@ -49,11 +48,6 @@ class Membership:
         self.away: frozenset[str] = frozenset()
         """Ray's ids of the PCs on which nothing may run: those that leave, and those that are left out."""
         self.look()
-
-    @property
-    def closed(self) -> frozenset[str]:
-        """Ray's ids of the PCs on which nothing may begin: `away`, and PCs that are not checked yet."""
-        return self.away | self._unchecked
 
     def look(self) -> None:
         """Ask the cluster, at most every `LOOK_EVERY_S`."""
@@ -80,7 +74,7 @@ class Membership:
     @property
     def nodes(self) -> list[Node]:
         """The PCs that train."""
-        return [node for node in self._there.values() if node.id not in self.closed]
+        return [node for node in self._there.values() if node.id not in self.away]
 
     @property
     def pcs(self) -> list[PC]:
@@ -124,20 +118,17 @@ class Membership:
 
     def _joined(self, there: Mapping[str, Node]) -> Iterator[str]:
         """Admit PCs, or leave them out. A PC that was admitted before is not checked again."""
-        waiting = set()
         for id_, node in self._there.items():
-            if id_ in there and id_ not in self._unchecked:
+            if id_ in there:
                 continue
             is_known = node.address in self._admitted
             fault = self.left_out.get(node.address) or ("" if is_known else self._check(node))
             if fault is None:
-                waiting.add(id_)
                 continue
             if fault:
                 self.left_out[node.address] = fault
             self._admitted.add(node.address)
             yield f"{node.name} has joined" + (f", and gets no trials in this run: {fault}" if fault else "")
-        self._unchecked = frozenset(waiting)
 
     def _update_away(self) -> None:
         out = {id_ for id_, node in self._there.items() if node.address in self.left_out}

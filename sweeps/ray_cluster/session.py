@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -113,7 +114,8 @@ def _joined(config: SweepConfig, code: Sequence[Path], dashboard_url: str | None
     if config.trials_per_gpu == "auto":  # a share is measured on the GPUs that are there now
         needed = max(needed, card_bytes)
     left_out = {node.address: why for node, why in small.items()}
-    membership = Membership(there, cluster_nodes.living, left_out, check=cluster_gpus.GpuCheck(needed))
+    check = functools.partial(cluster_gpus.fault_of_joining, needed)
+    membership = Membership(there, cluster_nodes.living, left_out, check=check)
     return Cluster(pcs, dashboard_url, tuple(path.name for path in code), small, card_bytes, membership)
 
 

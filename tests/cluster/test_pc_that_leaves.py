@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import storage_check
 from sweeps.plan.build import make_plan
 from sweeps.ray_cluster import gpus, nodes
-from sweeps.ray_cluster.gpus import GpuCheck
 from sweeps.ray_cluster.nodes import Node
 
 LEFT = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 8, "GPU": 1})
@@ -35,10 +33,7 @@ def test_its_cards_are_not_too_small(there: list[Node]) -> None:
 
 
 def test_it_is_let_in_by_nobody_and_left_out_by_nobody(there: list[Node]) -> None:
-    gate, ends = GpuCheck(8e9), time.monotonic() + 3
-    while time.monotonic() < ends:
-        assert gate(LEFT) is None
-        time.sleep(0.1)
+    assert gpus.fault_of_joining(8e9, LEFT) is None
 
 
 def test_it_needs_no_storage(there: list[Node], tmp_path: Path) -> None:

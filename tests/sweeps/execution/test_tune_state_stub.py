@@ -10,18 +10,17 @@ from ray.tune import Checkpoint
 from sweeps.execution.driver import tune_state_stub
 
 
-def test_it_knows_the_names_of_what_was_written_and_a_copy_finds_all() -> None:
+def test_what_is_written_is_not_there_and_a_copy_has_the_marker_that_tune_looks_for() -> None:
     system = tune_state_stub.file_system()
     system.create_dir("/sweep")
-    with system.open_output_stream("/sweep/marker") as file:
-        file.write(b"content")
-    (info,) = system.get_file_info(["/sweep/marker"])
-    assert (info.type, info.size) == (FileType.File, 0)
-    assert system.get_file_info(["/sweep/other"])[0].type == FileType.NotFound
-    assert [found.path for found in system.get_file_info(FileSelector("/sweep"))] == ["/sweep/marker"]
-    copy = pickle.loads(pickle.dumps(system))
-    assert copy.get_file_info(["/sweep/marker"])[0].type == FileType.File
-    assert tune_state_stub.file_system().get_file_info(["/sweep/marker"])[0].type == FileType.NotFound
+    for name in (tune_state_stub.MARKER, "error.pkl"):
+        with system.open_output_stream(f"/sweep/{name}") as file:
+            file.write(b"content")
+    for each in (system, pickle.loads(pickle.dumps(system))):
+        marker, other = each.get_file_info([f"/sweep/{tune_state_stub.MARKER}", "/sweep/error.pkl"])
+        assert (marker.type, marker.size) == (FileType.File, 0)
+        assert other.type == FileType.NotFound
+    assert not system.get_file_info(FileSelector("/sweep"))
 
 
 def test_a_checkpoint_is_an_empty_folder_for_another_process() -> None:

@@ -71,12 +71,12 @@ def test_a_key_that_it_does_not_take(three: list[PC]) -> None:
     status, said = check(head)
     keys.write_text(kept)
     assert (status, faulty(said)) == (1, [(worker.address, "reach")])
-    remedy = f"ssh-copy-id -i {HOME}/.ssh/id_ed25519 root@{worker.address}"
-    assert f"your SSH keys are not authorised there\n    {remedy}" in said
+    assert "Permission denied" in said
+    assert f"this must work without a question: ssh -i {HOME}/.ssh/id_ed25519 root@{worker.address}" in said
 
 
-@pytest.mark.parametrize(("is_another", "reason"), [(False, "is not known here"), (True, "has changed")])
-def test_a_host_key_that_is_unknown_or_another_one(is_another: bool, reason: str, three: list[PC]) -> None:
+@pytest.mark.parametrize("is_another", [False, True])
+def test_a_host_key_that_is_unknown_or_another_one(is_another: bool, three: list[PC]) -> None:
     head, worker, third = three
     known = head.path("~/.ssh/known_hosts")
     kept = known.read_text()
@@ -87,7 +87,7 @@ def test_a_host_key_that_is_unknown_or_another_one(is_another: bool, reason: str
     status, said = check(head)
     known.write_text(kept)
     assert (status, faulty(said)) == (1, [(worker.address, "reach")])
-    assert reason in said
+    assert "Host key verification failed" in said
 
 
 def test_another_version_of_a_package(three: list[PC]) -> None:
@@ -180,7 +180,7 @@ def test_a_taken_port(three: list[PC]) -> None:
         status, said = check(head)
         worker.signal(process, 9)
     assert (status, faulty(said)) == (1, [(worker.address, "ports")])
-    assert "port 6381 is taken by python" in said
+    assert "port 6381 is taken\n" in said
 
 
 @pytest.mark.slow

@@ -25,4 +25,4 @@ def test_a_pc_where_ray_can_not_be_ended_is_named(lab_of: Callable[..., Lab]) ->
     first, second = ended.stdout.splitlines()[-2:]
     assert first.startswith(f"{bare.address}: ~/sweeps/.venv/bin/ray stop: ")
     assert "No such file" in first
-    assert re.match(rf"{off.address}: (it is off, or its cable is unplugged|it does not answer)", second)
+    assert re.match(rf"{off.address}: ssh: .*(No route to host|timed out)", second)

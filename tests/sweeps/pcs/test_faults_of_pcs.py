@@ -17,7 +17,8 @@ SOUND: dict[str, Any] = {
     "gpu_fault": "",
     "disks": {"~": 50e9},
     "memory": 8e9,
-    "ports": {"6380": "", "6381": "raylet"},
+    "has_ray": False,
+    "taken": [],
     "storage": "",
 }
 
@@ -30,6 +31,7 @@ def faults(skew_s: float = 0.0, **more: Any) -> list[tuple[str, str]]:
 def test_a_pc_that_is_sound_has_none() -> None:
     """Another build of one release, and a Ray that runs, are none."""
     assert faults() == []
+    assert faults(taken=[6380], has_ray=True) == []
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_a_pc_that_is_sound_has_none() -> None:
         ({"gpu_fault": "no driver"}, ("gpu", "no driver")),
         ({"disks": {"~": 50e9, "/tmp": 1e9}}, ("disk", "1 GB free at /tmp, 5 GB are needed")),
         ({"memory": 1e9}, ("memory", "1 GB free, 2 GB are needed")),
-        ({"ports": {"6380": "python"}}, ("ports", "port 6380 is taken by python")),
+        ({"taken": [6380]}, ("ports", "port 6380 is taken")),
         ({"storage": "Read-only file system"}, ("storage", "Read-only file system")),
     ],
 )

@@ -92,6 +92,7 @@ def test_what_is_free_and_who_waits_for_what(
     process = program(PYTHON, "-c", RESERVES)
     assert process.stdout is not None
     assert next(line for line in process.stdout if line == "up\n")
+    wait_until(lambda: " wait for " in status(head), "the groups to be listed")
     lines = status(head).splitlines()
     rows = [re.split("  +", line.rstrip()) for line in lines]
     table = next(place for place, row in enumerate(rows) if row[0] == "pc")

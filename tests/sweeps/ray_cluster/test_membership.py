@@ -67,33 +67,36 @@ def test_a_pc_that_is_left_out_stays_out_when_it_joins_again() -> None:
     assert len(cluster.membership.staying()) == 2
 
 
-def test_a_pc_that_joins_gets_trials_when_it_is_known_that_it_can_train() -> None:
+def test_a_pc_that_joins_gets_trials_where_it_can_train() -> None:
     cluster = Cluster()
     cluster.faults = {"id3": None, "id4": "its card is too small"}
-    cluster.nodes += [node(3), node(4)]
+    cluster.nodes += [node(3), node(4), node(5)]
     assert cluster.look() == [
-        "pc4 (10.0.0.4) has joined, and gets no trials in this run: its card is too small"
+        "pc4 (10.0.0.4) has joined, and gets no trials in this run: its card is too small",
+        "pc5 (10.0.0.5) has joined",
     ]
-    assert (cluster.membership.closed, cluster.membership.away) == ({"id3", "id4"}, {"id4"})
-    assert not cluster.look()
-    cluster.faults["id3"] = ""
-    assert cluster.look() == ["pc3 (10.0.0.3) has joined"]
-    assert cluster.membership.closed == {"id4"}
-    assert len(cluster.membership.pcs) == 4
+    assert cluster.membership.away == {"id4"}
+    del cluster.nodes[3]
+    cluster.look()
+    cluster.nodes.append(node(3, id="again"))
+    cluster.faults["again"] = "its card is too small, too"
+    assert cluster.look() == [
+        "pc3 (10.0.0.3) has joined, and gets no trials in this run: its card is too small, too"
+    ], "it had left while it was asked"
 
 
 def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:
     cluster = Cluster()
-    cluster.faults = {"new": None}
+    cluster.faults = {"new": "its card is too small"}
     cluster.nodes[2] = node(2, id="new")
     assert cluster.look() == ["pc2 (10.0.0.2) is lost", "pc2 (10.0.0.2) has joined"]
-    assert not cluster.membership.closed
+    assert not cluster.membership.away
 
 
 def test_a_pc_that_joins_while_the_others_are_asked_is_checked_too() -> None:
     there = [node(0, is_head=True)]
     membership = Membership(there, lambda: [*there, node(1)], leaving=dict, check=lambda _: "too small")
-    assert membership.closed == {"id1"}
+    assert membership.away == {"id1"}
     assert membership.news() == ["pc1 (10.0.0.1) has joined, and gets no trials in this run: too small"]
 
 
