@@ -11,7 +11,7 @@ import io
 from pathlib import PurePosixPath
 from typing import Any
 
-from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from pyarrow.fs import FileSystem, FSSpecHandler, PyFileSystem
 
 MARKER = ".validate_storage_marker"
@@ -19,7 +19,7 @@ MARKER = ".validate_storage_marker"
 
 
 class EmptyFiles(MemoryFileSystem):
-    """Has what a worker of Tune looks for, without any content."""
+    """Has what Tune looks for, without any content: in its own process also what it has written."""
 
     cachable = False
 
@@ -27,6 +27,7 @@ class EmptyFiles(MemoryFileSystem):
         super().__init__()
         self.store: dict[str, Any] = {}  # its own: the class has one for all of a process
         self.pseudo_dirs = [""]
+        self._empty = MemoryFile(self, "")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EmptyFiles, ()
@@ -40,7 +41,10 @@ class EmptyFiles(MemoryFileSystem):
         return super().info(path, **options)
 
     def _open(self, path: str, mode: str = "rb", *arguments: Any, **options: Any) -> Any:
-        return io.BytesIO() if "w" in mode else super()._open(path, mode, *arguments, **options)
+        if "w" not in mode:
+            return super()._open(path, mode, *arguments, **options)
+        self.store[self._strip_protocol(path)] = self._empty  # Tune lists its own snapshots at the end
+        return io.BytesIO()  # what is written is dropped with it
 
 
 def file_system() -> FileSystem:
