@@ -60,10 +60,7 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     reach = "Head of the cluster to which the sweep was submitted, as for --submit; the folder is there"
     reach += " (default: the sweep is on this PC)"
     cli_parser.add(parser, "address", str | None, reach, None, metavar="HOST:PORT")
-    # argparse takes no positional words behind a flag that follows others of them.
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
-    addresses, others = cli_parser.take_all(tokens, "--address", "HOST:PORT")
-    values = parser.values_of([*others, *(word for each in addresses for word in ("--address", each))])
+    values = parser.values_of(arguments)
     if values.folder in control_commands.NAMES:
         raise UserError(f"{values.folder}: give the folder first, as in {_example(values.folder)}")
     if values.folder is None:

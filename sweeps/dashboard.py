@@ -29,7 +29,6 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
     Raises:
         UserError: what is wrong.
     """
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
     parser = cli_parser.Parser(
         prog="sweeps dashboard",
         usage="%(prog)s results/NAME [--port N] [--host HOST]",
@@ -39,7 +38,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
     cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; any other if that is in use).", None)
     reach = "Name or address to listen at. Everyone who can reach it can see the dashboard."
     cli_parser.add(parser, "host", str, reach, THIS_PC[0], "HOST")
-    values = parser.values_of(tokens, "; give one sweep, as results/NAME")
+    values = parser.values_of(arguments, "; give one sweep, as results/NAME")
     if values.folder is None:
         raise UserError("give the folder of a sweep, as results/NAME")
     if values.port is not None and not 0 <= values.port <= 65535:

@@ -35,14 +35,13 @@ def parse(arguments: Sequence[str] | None = None) -> Path:
         UserError: there is no such flag, or no folder was given.
         SystemExit: after `--help` (status 0).
     """
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
     parser = cli_parser.Parser(
         prog="sweeps init",
         usage="%(prog)s FOLDER",
         description="Write a small project that runs: a model with its search space, its data and its test.",
     )
     parser.add_argument("folder", nargs="?", metavar="FOLDER", help="A new or empty folder.")
-    values = parser.values_of(tokens, "; give one folder")
+    values = parser.values_of(arguments, "; give one folder")
     if values.folder is None:
         raise UserError(f"give a folder: {command('init', 'FOLDER')}")
     return Path(values.folder).expanduser()

@@ -29,7 +29,6 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
         UserError: there is no such flag, or no folder was given.
         SystemExit: after `--help` (status 0).
     """
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
     parser = cli_parser.Parser(
         prog="sweeps report",
         usage="%(prog)s results/NAME [flags]",
@@ -38,7 +37,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
     parser.add_argument("folder", nargs="?", metavar="FOLDER", help="Folder of the sweep, as results/NAME.")
     help_ = f"File to write (default: {REPORT_FILE} in that folder)."
     cli_parser.add(parser, "output", str | None, help_, None, metavar="FILE")
-    values = parser.values_of(tokens, "; a report is of one sweep")
+    values = parser.values_of(arguments, "; a report is of one sweep")
     if values.folder is None:
         raise UserError(f"give the folder of a sweep first: {command('report')} results/NAME")
     output = None if values.output is None else Path(values.output).expanduser()

@@ -57,7 +57,6 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
         UserError: there is no such flag, or no folder.
         SystemExit: after `--help` (status 0).
     """
-    tokens = list(sys.argv[1:] if arguments is None else arguments)
     parser = cli_parser.Parser(
         prog="sweeps results",
         usage="%(prog)s [FOLDER ...] [--json]",
@@ -68,7 +67,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
         "folders", nargs="*", metavar="FOLDER", help=f"Of a sweep, or of sweeps (default: {RESULTS}/*)."
     )
     parser.add_argument("--json", action="store_true", help="Print a JSON list, with more columns.")
-    asked = parser.values_of(tokens)
+    asked = parser.values_of(arguments)
     given = [Path(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
     folders = [each for folder in given for each in _sweeps_of(folder)]
     if not folders:

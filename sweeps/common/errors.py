@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,6 +77,21 @@ class DiskIsFull(CannotContinue):
 
 class UserError(Exception):
     """The user's mistake: printed without a traceback, exit status 2."""
+
+
+def refuse(faults: Sequence[str]) -> None:
+    """Raise a UserError of all faults, one a line, if there are any."""
+    if faults:
+        raise UserError("\n".join(faults))
+
+
+@contextlib.contextmanager
+def collecting(faults: list[str], where: str = "") -> Iterator[None]:
+    """Add the lines of a UserError of the block to the faults, each behind `where`, and go on."""
+    try:
+        yield
+    except UserError as error:
+        faults += [f"{where}{line}" for line in str(error).splitlines()]
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -9,7 +9,6 @@ import errno
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import UserError
@@ -29,16 +28,22 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps"
 
 
-def use_machine(values: Any) -> None:
-    """Set the folders of these flags for this process and its children."""
-    use_folder(DATA_DIR_VARIABLE, values.data_dir)
-    use_folder(PREPARED_DIR_VARIABLE, values.prepared_dir)
+typed: dict[str, str] = {}
+"""The flags of this command among OF_THE_MACHINE, and their folders as they were typed."""
 
 
-def use_folder(variable: str, folder: str | None) -> None:
-    """Set a folder in the environment, if one was given."""
-    if folder:
-        os.environ[variable] = str(Path(folder).expanduser().resolve())
+def use_typed(data_dir: str | None, prepared_dir: str | None) -> None:
+    """Set the folders of the flags, where they were typed, for this process and its children."""
+    typed.clear()
+    for (name, variable), folder in zip(OF_THE_MACHINE.items(), (data_dir, prepared_dir), strict=True):
+        if folder:
+            typed[name] = folder
+            os.environ[variable] = str(Path(folder).expanduser().resolve())
+
+
+def typed_again() -> list[str]:
+    """The same flags as words for another command on this machine."""
+    return [word for name in typed for word in (name, os.environ[OF_THE_MACHINE[name]])]
 
 
 def data_dir() -> Path | None:

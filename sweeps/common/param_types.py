@@ -178,7 +178,7 @@ def typed(value: Any, hint: Any) -> Any:
             wrong = str(error)
         except (ValueError, TypeError):
             continue
-    raise ValueError(wrong or _requirement(found, hint))
+    raise ValueError(wrong or requirement(found, hint))
 
 
 def type_fault(value: Any, hint: Any) -> str:
@@ -296,7 +296,7 @@ def _as_tuples(content: Any) -> Any:
     return tuple(map(_as_tuples, content)) if isinstance(content, list) else content
 
 
-def _requirement(found: Any, hint: Any) -> str:
+def requirement(found: Any, hint: Any) -> str:
     """What a field takes."""
     each_of = members(hint)
     listed = [plain(choice) for member in each_of for _, choice in _choices(member)]

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import math
+import textwrap
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Self, get_type_hints
+from types import NoneType
+from typing import Any, ClassVar, Self, Union, get_type_hints
 
-from sweeps.common.yaml_values import field_docs
+from sweeps.common import param_types
+from sweeps.common.errors import UserError
+from sweeps.common.param_types import literals, members, requirement, type_fault
+from sweeps.common.yaml_values import hyperparameter
 
 
 def setting(
@@ -139,4 +148,52 @@ def grouped(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
     found: dict[str, list[Setting]] = {}
     for each in settings:
         found.setdefault(each.group, []).append(each)
+    return found
+
+
+def typed(where: str, kind: Any, value: Any) -> Any:
+    """A value of a flag or a file in the type of its setting.
+
+    Args:
+        where: begins the message.
+        kind: the type; Any for a hyperparameter, whose type is checked later.
+        value: of YAML, or the text of a flag.
+
+    Raises:
+        UserError: it does not fit, and what would.
+    """
+    kinds = members(kind)
+    if kind is Any:
+        return hyperparameter(value)
+    if isinstance(value, list) and list[str] in kinds:
+        return [typed(where, str, each) for each in value]
+    if value in (None, "null") and NoneType in kinds:
+        return None
+    if str(value) in literals(kind):  # YAML has a number for `precision: 32`
+        return str(value)
+    wanted: Any = Union[tuple(each for each in kinds if each not in (NoneType, list[str]))]  # noqa: UP007
+    for found in [hyperparameter(value), value] if isinstance(value, str) else [value]:
+        if not type_fault(found, wanted) and (isinstance(found, str) or math.isfinite(found)):
+            return param_types.typed(found, wanted)
+    raise UserError(f"{where} {value}: {requirement(value, wanted)}")
+
+
+def field_docs(config_class: type) -> dict[str, str]:
+    """Field name to the docstring under it, or ""; of inherited fields, too."""
+    found: dict[str, str] = {}
+    for each in reversed(config_class.__mro__):
+        with suppress(OSError, TypeError):  # a class that no file holds
+            found |= _own_docs(each)
+    return found
+
+
+def _own_docs(config_class: type) -> dict[str, str]:
+    body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for statement, following in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            is_doc = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+            text = str(following.value.value) if is_doc else ""  # type: ignore[attr-defined]
+            found[statement.target.id] = " ".join(text.split())
     return found

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
-import inspect
 import re
-import textwrap
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,24 +95,3 @@ def nearest(word: str, choices: Iterable[str]) -> str:
 def closest(word: str, choices: Iterable[str]) -> str | None:
     """The choice nearest to a word; None when none is near."""
     return next(iter(difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)), None)
-
-
-def field_docs(config_class: type) -> dict[str, str]:
-    """Field name to the docstring under it, or ""; of inherited fields, too."""
-    found: dict[str, str] = {}
-    for each in reversed(config_class.__mro__):
-        with suppress(OSError, TypeError):  # a class that no file holds
-            found |= _own_docs(each)
-    return found
-
-
-def _own_docs(config_class: type) -> dict[str, str]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for statement, following in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            is_doc = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-            text = str(following.value.value) if is_doc else ""  # type: ignore[attr-defined]
-            found[statement.target.id] = " ".join(text.split())
-    return found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweeps.common import local_dirs, project
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.config.sweep_config import SweepConfig, flag, one_or_several, to_yaml
 from sweeps.config.validation import check
 from sweeps.config.yaml_files import (
@@ -33,16 +32,14 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         UserError: every fault, one a line.
         SystemExit: after `--help` and `--print-config` (status 0).
     """
-    values = _parser().values_of(sys.argv[1:] if arguments is None else arguments)
+    values = _parser().values_of(arguments)
     typed = {name: value for name, value in vars(values).items() if name in SweepConfig.settings()}
-    typed |= {name: dict(typed[name]) for name in PAIRS if name in typed}
-    typed |= {name: [dict(point) for point in typed[name]] for name in POINTS if name in typed}
     contents = _contents(typed, values.config)
     given: dict[str, Any] = {}
     for content in [*contents, typed]:
         merged = {name: {**given.get(name, {}), **content.get(name, {})} for name in PAIRS}
         given |= {**content, **merged}
-    local_dirs.use_machine(values)
+    local_dirs.use_typed(values.data_dir, values.prepared_dir)
     config = SweepConfig.from_settings(
         **{
             name: one_or_several(value) if isinstance(value, list) and name not in POINTS else value
@@ -53,8 +50,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         refuse_other(config.flat(), contents[0])
         folder = Path(config.resume).expanduser().resolve()  # it may have been moved
         config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
-    if faults := check(config, typed):
-        raise UserError("\n".join(faults))
+    refuse(check(config, typed))
     if values.print_config:
         print(to_yaml(config), end="")
         raise SystemExit(0)

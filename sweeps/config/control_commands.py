@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sweeps.common.cli.parser import Fault, typed
-from sweeps.common.errors import UserError
-from sweeps.common.yaml_values import ParamValue, hyperparameter, nearest
+from sweeps.common.cli.parser import PAIRS_EXAMPLES, named_texts
+from sweeps.common.errors import UserError, collecting, refuse
+from sweeps.common.settings import typed
+from sweeps.common.yaml_values import hyperparameter, nearest
 from sweeps.config.sweep_config import SweepConfig
 
 COMMANDS = {
@@ -53,28 +54,12 @@ def parse(words: Sequence[str]) -> Command:
     if name == "stop":
         return Command(name, trial=_trial(rest))
     if name == "try":
-        return Command(name, values=point(rest, "try"))
+        return Command(name, values={key: hyperparameter(text) for key, text in _pairs(name, rest).items()})
     if name == "set":
-        return Command(name, values=_settings(rest))
+        return Command(name, values=_settings(_pairs(name, rest)))
     if rest:
         raise UserError(f"{name} {' '.join(rest)}: {name} takes nothing else")
     return Command(name)
-
-
-def point(words: Sequence[str], where: str) -> dict[str, ParamValue]:
-    """The hyperparameters of a trial of one's own choosing.
-
-    Args:
-        words: each as `lr=0.1`.
-        where: what takes them, for messages.
-
-    Raises:
-        UserError: a word is none; every fault, one a line.
-    """
-    pairs, faults = _pairs(words, where, "lr=0.1 batch_size=64")
-    if faults:
-        raise UserError("\n".join(faults))
-    return {name: hyperparameter(text) for name, text in pairs.items()}
 
 
 def _trial(words: Sequence[str]) -> int:
@@ -84,41 +69,29 @@ def _trial(words: Sequence[str]) -> int:
     return int(found[1])
 
 
-def _settings(words: Sequence[str]) -> dict[str, Any]:
-    pairs, faults = _pairs(words, "set", "num-trials=48 max-concurrent=3")
+def _pairs(name: str, words: Sequence[str]) -> dict[str, str]:
+    """Name to value as text, of the words of `try` or `set`."""
+    faults = [] if words else [f"{name}: give name=value, as in {name} {PAIRS_EXAMPLES[name]}"]
+    pairs = named_texts(words, name, faults)
+    refuse(faults)
+    return pairs
+
+
+def _settings(pairs: Mapping[str, str]) -> dict[str, Any]:
     choices = [name.replace("_", "-") for name in SETTABLE]
-    values = {}
+    values, faults = dict[str, Any](), list[str]()
     for name, text in pairs.items():
         shown, key = name.replace("_", "-"), name.replace("-", "_")
-        if key not in SETTABLE:
-            hint = f"{nearest(shown, choices)} Choices: {', '.join(choices)}"
-            is_one = key in SweepConfig.settings()
-            what = "can't change while a sweep runs" if is_one else "no such setting"
-            faults.append(f"set {name}: {what}.{hint}")
+        setting = SweepConfig.settings().get(key)
+        if setting is None or key not in SETTABLE:
+            what = "no such setting" if setting is None else "can't change while a sweep runs"
+            faults.append(f"set {name}: {what}.{nearest(shown, choices)} Choices: {', '.join(choices)}")
             continue
-        setting = SweepConfig.settings()[key]
-        value = None if text in ("null", "none") else typed(f"set {shown}", setting.kind, text)
-        if key == "num_trials" and value is None:
-            value = Fault(f"set {shown} {text}: must be a whole number")
-        if value is not None and not isinstance(value, Fault) and (fault := setting.fault(value)):
-            value = Fault(fault.replace(f"--{shown}", f"set {shown}", 1))
-        faults += [value] if isinstance(value, Fault) else []
-        values[key] = value
-    if faults:
-        raise UserError("\n".join(faults))
+        kind = int if key == "num_trials" else setting.kind  # which null would leave to the default
+        with collecting(faults):
+            is_none = text == "none" and kind is not int
+            values[key] = typed(f"set {shown}", kind, None if is_none else text)
+            if fault := setting.fault(values[key]):
+                faults.append(fault.replace(f"--{shown}", f"set {shown}", 1))
+    refuse(faults)
     return values
-
-
-def _pairs(words: Sequence[str], where: str, example: str) -> tuple[dict[str, str], list[str]]:
-    """Names and values as text, and a fault for each word that has none, or a name twice."""
-    pairs: dict[str, str] = {}
-    faults = [] if words else [f"{where}: give NAME=VALUE, as in {where} {example}"]
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            faults.append(f"{where} {word}: give NAME=VALUE, as in {where} {example}")
-        elif name in pairs:
-            faults.append(f"{where} {word}: {name} is given twice")
-        else:
-            pairs[name] = value
-    return pairs, faults

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.common.cli import parser
+from sweeps.common import local_dirs
 from sweeps.common.formatting import command, shown_path
 from sweeps.config.sweep_folder import SWEEP_FILE
 
 
 def resume_command(folder: Path, *flags: str) -> str:
     """To resume a sweep, with more flags."""
-    return command("run", "--resume", shown_path(folder.resolve()), *parser.machine_given(), *flags)
+    return command("run", "--resume", shown_path(folder.resolve()), *local_dirs.typed_again(), *flags)
 
 
 def control_command(folder: Path, *words: str) -> str:
@@ -22,4 +22,4 @@ def control_command(folder: Path, *words: str) -> str:
 def repeat_command(folder: Path, name: str) -> str:
     """To begin a new sweep with the same settings."""
     again = ("--config", shown_path(folder / SWEEP_FILE), "--name", f"{name}-again")
-    return command("run", *again, *parser.machine_given())
+    return command("run", *again, *local_dirs.typed_again())

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.common.cli.parser import Fault, typed
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import short, shown_path
+from sweeps.common.settings import typed
 from sweeps.common.yaml_values import nearest, read_lines
 from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag
 from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep
@@ -50,13 +50,13 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
             faults += [each for point in points for each in _faults_of_lines(path, key, point)]
             values[key] = points
         else:
-            values[key] = typed(f"{path}: {key}", settings[key].kind, value)
-            if isinstance(values[key], Fault):
-                faults.append(values[key] + (", as in val_acc:max" if key == "metric" else ""))
+            try:
+                values[key] = typed(f"{path}: {key}", settings[key].kind, value)
+            except UserError as error:
+                faults.append(f"{error}{', as in val_acc:max' if key == 'metric' else ''}")
     if faults and name == "--resume":
         faults.append("Another version of sweeps may have made this sweep: to resume it, use that version.")
-    if faults:
-        raise UserError("\n".join(faults))
+    refuse(faults)
     return values
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from sweeps.common import local_dirs, param_types, project, ray_auth
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import command
-from sweeps.common.settings import flag
-from sweeps.common.yaml_values import ParamValue, field_docs, hyperparameter
+from sweeps.common.settings import field_docs, flag, typed
+from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.params_file import Recipe
 from sweeps.kinds.trainable import LightningTrainable
@@ -97,9 +97,8 @@ class Command:
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"
         values = self._parser(name, trainable).values_of(tokens, hint)
-        given = getattr(values, "params", [])
-        recipes = [params_file.read(path, self.fit_settings) for path in given if isinstance(path, str)]
-        typed = dict(pair for pair in given if not isinstance(pair, str))
+        recipes = [params_file.read(path, self.fit_settings) for path in getattr(values, "files", [])]
+        pairs = getattr(values, "params", {})
         own = {
             key.removeprefix(HYPERPARAMETER_PREFIX): v
             for key, v in vars(values).items()
@@ -108,10 +107,10 @@ class Command:
         _refuse_types(trainable, own)
         for recipe in recipes:
             _refuse_other(recipe, trainable)
-        local_dirs.use_machine(values)
+        local_dirs.use_typed(values.data_dir, values.prepared_dir)
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
         settings = argparse.Namespace(**{**self._fit_settings(recipes), **vars(values)})
-        return Typed(trainable, settings, typed | own, of_files)
+        return Typed(trainable, settings, pairs | own, of_files)
 
     @staticmethod
     def _use_project_of_files(tokens: Sequence[str]) -> None:
@@ -124,13 +123,13 @@ class Command:
 
     def _fit_settings(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
         """Settings of the training in the files of `--params`."""
-        found = {
-            name: cli_parser.typed(f"--params {recipe.path}: fit.{name}", self.settings[name], value)
-            for recipe in recipes
-            for name, value in recipe.fit.items()
-            if name in self.settings and value is not None
-        }
-        cli_parser.refuse_faults(found.values())
+        found, faults = dict[str, Any](), list[str]()
+        for recipe in recipes:
+            for name, value in recipe.fit.items():
+                if name in self.settings and value is not None:
+                    with collecting(faults):
+                        found[name] = typed(f"--params {recipe.path}: fit.{name}", self.settings[name], value)
+        refuse(faults)
         return found
 
     def _parser(self, name: str | None, trainable: LightningTrainable | None) -> cli_parser.Parser:
@@ -157,12 +156,8 @@ class Command:
         for each in names:
             if each.isidentifier() and flag(each) not in taken:
                 doc = docs.get(each) or "A hyperparameter."
-                added = cli_parser.add(group, each, str, doc, defaults.get(each), "VALUE")
-                added.dest, added.type, added.default = (
-                    HYPERPARAMETER_PREFIX + each,
-                    hyperparameter,
-                    argparse.SUPPRESS,
-                )
+                added = cli_parser.add(group, each, Any, doc, defaults.get(each), "VALUE")
+                added.dest, added.default = HYPERPARAMETER_PREFIX + each, argparse.SUPPRESS
 
 
 def _refuse_types(trainable: LightningTrainable, own: Mapping[str, ParamValue]) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from ray.job_submission import JobSubmissionClient
 
 from sweeps.common import local_dirs, ray_auth, ray_connection
-from sweeps.common.cli import parser
+from sweeps.common.cli.parser import take_all
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
 from sweeps.config import plugins
@@ -188,14 +188,14 @@ def _copy(code: Sequence[Path], folder: Path) -> None:
 def _entrypoint(config: SweepConfig) -> str:
     """The command line of the job. A relative folder is below the head's home, not in Ray's copy of ours."""
     words = ["python", "-m", "sweeps.run", "--address", "auto"]
-    folders = parser.machine_typed()
+    folders = dict(local_dirs.typed)
     if config.resume is None:
         words += ["--config", SWEEP_FILE]
         folders["--results-dir"] = config.results_dir
     else:  # all that was typed beside it is checked on the head, where the settings of the sweep are
-        others = [word for word in sys.argv[1:] if not parser.is_flag(word, "--submit")]
+        others = [word for word in sys.argv[1:] if word != "--submit"]
         for name in ("--address", "--resume", *local_dirs.OF_THE_MACHINE):
-            _, others = parser.take_all(others, name, "a value")
+            _, others = take_all(others, name, "a value")
         words += others
         folders["--resume"] = config.resume
     where = " ".join(f"{name} {_on_the_head(folder)}" for name, folder in folders.items())

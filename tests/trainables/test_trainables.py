@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sweeps.common.errors import CannotTrain
-from sweeps.common.yaml_values import field_docs
+from sweeps.common.settings import field_docs
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry

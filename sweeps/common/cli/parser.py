@@ -7,37 +7,30 @@ the types of the fields, and all mistakes at once, one a line, with the nearest 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import math
-import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from types import NoneType
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, NoReturn, get_origin
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import command
-from sweeps.common.local_dirs import DATA_DIR_VARIABLE, OF_THE_MACHINE, PREPARED_DIR_VARIABLE
-from sweeps.common.param_types import WORDS, literals, members
-from sweeps.common.settings import Setting, flag, grouped
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
+from sweeps.common.param_types import literals, members
+from sweeps.common.settings import Setting, flag, grouped, typed
 from sweeps.common.yaml_values import hyperparameter, nearest
 
 MOST_METAVAR = 50
 """Characters of choices shown beside a flag; longer lists follow its help."""
-PAIRS_EXAMPLE = {
-    "params": "rows=0 width=16",
-    "ranges": "lr=1e-4..1e-1:log width=16,32",
+PAIRS_EXAMPLES = {
+    "--params": "rows=0 width=16",
+    "--ranges": "lr=1e-4..1e-1:log width=16,32",
+    "--try": "lr=0.1 batch_size=64",
     "try": "lr=0.1 batch_size=64",
+    "set": "num-trials=48 max-concurrent=3",
 }
 
 
-class Fault(str):
-    """The error of a value, in its place."""
-
-
 class Parser(argparse.ArgumentParser):
-    """Raises a UserError for a mistake; argparse would end the process."""
+    """Raises a UserError for mistakes; argparse would end the process."""
 
     def __init__(self, prog: str, usage: str, description: str) -> None:
         super().__init__(
@@ -47,6 +40,8 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             exit_on_error=False,
         )
+        self.faults: list[str] = []
+        """Of the values that are read."""
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message)
@@ -56,112 +51,134 @@ class Parser(argparse.ArgumentParser):
         """All flags by now."""
         return set(self._option_string_actions)
 
-    def values_of(self, tokens: Sequence[str], hint: str = "") -> argparse.Namespace:
+    def values_of(self, arguments: Sequence[str] | None = None, hint: str = "") -> argparse.Namespace:
         """The values of all flags.
 
         Args:
-            tokens: the words of the command line.
+            arguments: the words of the command line; None: those that the process was started with.
             hint: ends the message about a word that is no flag.
 
         Raises:
             UserError: every fault, one a line.
             SystemExit: after `--help` (status 0).
         """
+        tokens = sys.argv[1:] if arguments is None else arguments
         known = self._option_string_actions
         names = [token.partition("=")[0] for token in tokens if token.startswith("--")]
         if faults := [f"{name}: no such flag.{nearest(name, known)}" for name in names if name not in known]:
-            raise UserError("\n".join([*faults, f"All flags: {self.prog} --help"]))
+            refuse([*faults, f"All flags: {self.prog} --help"])
         words = []
         for token in tokens:
             name, equals, value = token.partition("=")
             takes_several = equals and name in known and known[name].nargs == "+"
             words += [name, value] if takes_several else [token]
         try:
-            values, strays = self.parse_known_args(words)
+            values, strays = self.parse_known_intermixed_args(words)
         except argparse.ArgumentError as error:
             raise UserError(f"{str(error.argument_name).partition('/')[0]}: {error.message}") from None
-        refuse_faults(vars(values).values(), [f"{stray}: not a flag{hint}" for stray in strays])
+        refuse([*(f"{stray}: not a flag{hint}" for stray in strays), *self.faults])
         return values
 
 
-def refuse_faults(values: Iterable[Any], others: Sequence[str] = ()) -> None:
-    """Raise a UserError for the faults among values and `others`, one a line."""
-    if faults := [*others, *(one for value in values for one in _each(value) if isinstance(one, Fault))]:
-        raise UserError("\n".join(faults))
+class _Value(argparse.Action):
+    """Sets a value, or a list of several, in the type of the setting."""
+
+    kind: Any = str
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        with collecting(parser.faults):
+            setattr(namespace, self.dest, typed(str(option_string), self.kind, values))
 
 
-def _each(value: Any) -> Iterator[Any]:
-    """What a list and the lists in it hold, or the value itself."""
-    if isinstance(value, list):
-        for one in value:
-            yield from _each(one)
-    else:
-        yield value
+class _Pairs(argparse.Action):
+    """Adds `name=value` pairs to those that were given before, or each time as a point of their own."""
+
+    are_points = takes_files = False
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before: Any = getattr(namespace, self.dest, [] if self.are_points else {})
+        files = [word for word in values if self.takes_files and _is_file(word)]
+        words = [word for word in values if word not in files]
+        texts = named_texts(words, str(option_string), parser.faults, [] if self.are_points else before)
+        pairs = {name: hyperparameter(text) for name, text in texts.items()}
+        setattr(namespace, self.dest, [*before, pairs] if self.are_points else before | pairs)
+        if self.takes_files:
+            namespace.files = [*getattr(namespace, "files", []), *files]
+
+
+def _is_file(word: str) -> bool:
+    return "=" not in word and word.endswith((".yaml", ".yml"))
+
+
+def named_texts(
+    words: Iterable[str], where: str, faults: list[str], before: Container[str] = ()
+) -> dict[str, str]:
+    """Name to value, as text, of words such as `lr=0.1`.
+
+    Args:
+        words: that were typed.
+        where: what takes them: a flag, or a command to a running sweep.
+        faults: gets those of the words, and of names that are given twice.
+        before: names that were given before.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        parts = name.replace("-", "_").split(".")
+        if not equals or not all(part.isidentifier() or part.isdecimal() for part in parts):
+            faults.append(f"{where} {word}: give name=value, as in {where} {PAIRS_EXAMPLES[where]}")
+        elif name in found or name in before:
+            faults.append(f"{where} {name} is given twice")
+        else:
+            found[name] = text
+    return found
 
 
 def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str = "") -> argparse.Action:
     """A flag for a field; its help is the doc line, with the default."""
-    added: argparse.Action
     if kind is bool:
         text = f"{doc.rstrip('.')} (default: {'on' if default else 'off'})."
-        added = group.add_argument(
+        switch: argparse.Action = group.add_argument(
             flag(name), action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=_escaped(text)
         )
-        added.default = default  # not above: argparse would print it too
-        return added
+        switch.default = default  # not above: argparse would print it too
+        return switch
     shown = f"{default:g}" if isinstance(default, float) else default
     text = doc.rstrip(".") + ("" if "(default:" in doc else f" (default: {shown})") + "."
     metavar = metavar or _metavar(kind)
     if len(metavar) > MOST_METAVAR:
         text, metavar = f"{text} One of {metavar.strip('{}').replace(',', ', ')}.", "NAME"
-    added = group.add_argument(
-        flag(name),
-        type=partial(_of_text, name, kind),
-        default=default,
-        metavar=metavar,
-        nargs="+" if list[str] in members(kind) else None,
-        help=_escaped(text),
+    nargs = "+" if list[str] in members(kind) else None
+    added: _Value = group.add_argument(
+        flag(name), action=_Value, default=default, metavar=metavar, nargs=nargs, help=_escaped(text)
     )
+    added.kind = kind
     return added
 
 
-def add_pairs(group: Any, name: str, doc: str, takes_files: bool = False) -> None:
-    """A flag of `name=value` pairs, a list of (name, value), and of paths of YAML files if it takes them."""
-    group.add_argument(
+def add_pairs(
+    group: Any, name: str, doc: str, dest: str = "", *, are_points: bool = False, takes_files: bool = False
+) -> None:
+    """A flag of `name=value` pairs: a dict of them.
+
+    Args:
+        group: of the flag.
+        name: of the flag, as a setting.
+        doc: its help.
+        dest: the setting, if that has another name.
+        are_points: whether each use of the flag is a dict of its own, in a list.
+        takes_files: whether it takes paths of YAML files, too, which are then in `files`.
+    """
+    added: _Pairs = group.add_argument(
         flag(name),
         action=_Pairs,
+        dest=dest or name,
         nargs="+",
-        type=partial(_pair, name, takes_files),
         default=argparse.SUPPRESS,
         metavar="NAME=VALUE",
         help=_escaped(doc),
     )
-
-
-class _Pairs(argparse.Action):
-    """Adds to the pairs that were given before; a name that was given before is a Fault."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        found = list(getattr(namespace, self.dest, []))
-        for each in values:
-            names = {other[0] for other in found if isinstance(other, tuple)}
-            is_again = isinstance(each, tuple) and each[0] in names
-            found.append(Fault(f"{option_string} {each[0]} is given twice") if is_again else each)
-        setattr(namespace, self.dest, found)
-
-
-def add_points(group: Any, name: str, dest: str, doc: str) -> None:
-    """A flag that may be repeated, each time of `name=value` pairs: a list of lists of (name, value)."""
-    group.add_argument(
-        flag(name),
-        dest=dest,
-        action="append",
-        nargs="+",
-        type=partial(_pair, name, False),
-        default=argparse.SUPPRESS,
-        metavar="NAME=VALUE",
-        help=_escaped(doc),
-    )
+    added.are_points, added.takes_files = are_points, takes_files
 
 
 def add_settings(parser: Parser, settings: Iterable[Setting]) -> None:
@@ -172,47 +189,10 @@ def add_settings(parser: Parser, settings: Iterable[Setting]) -> None:
             if get_origin(each.kind) is dict:
                 add_pairs(group, each.name, each.doc)
             elif each.name == "tries":
-                add_points(group, "try", each.name, each.doc)
+                add_pairs(group, "try", each.doc, each.name, are_points=True)
             else:
                 added = add(group, each.name, each.kind, each.doc, each.default, each.metavar)
                 added.default = argparse.SUPPRESS
-
-
-def typed(where: str, kind: Any, value: Any) -> Any:
-    """A value of a flag or a file in the type of its field; a Fault where it does not fit."""
-    kinds, choices = members(kind), literals(kind)
-    if value is None and NoneType in kinds:
-        return None
-    if str(value) in choices:  # YAML has a number for `precision: 32`
-        return str(value)
-    for number in (int, float):
-        if number in kinds and isinstance(value, int | number | str) and not isinstance(value, bool):
-            with contextlib.suppress(ValueError):
-                if math.isfinite(converted := number(value)):
-                    return converted
-    if isinstance(value, list) and list[str] in kinds:
-        value = next((one for one in value if not isinstance(one, str)), value)
-    as_it_is = {bool: bool, str: str, list[str]: list}
-    if any(isinstance(value, as_it_is[one]) for one in kinds if one in as_it_is):
-        return value
-    words = " or ".join(text for one, text in WORDS.items() if one in kinds) or "one of"
-    if choices:
-        words += f"{', or' if int in kinds else ''} {', '.join(choices)}.{nearest(str(value), choices)}"
-    return Fault(f"{where} {value}: must be {words}")
-
-
-def _of_text(name: str, kind: Any, text: str) -> Any:
-    return None if text == "null" and NoneType in members(kind) else typed(flag(name), kind, text)
-
-
-def _pair(flag_name: str, takes_files: bool, text: str) -> Any:
-    name, equals, value = text.partition("=")
-    if takes_files and not equals and text.endswith((".yaml", ".yml")):
-        return text
-    if not equals or not all(part.isidentifier() or part.isdecimal() for part in name.split(".")):
-        example = PAIRS_EXAMPLE[flag_name]
-        return Fault(f"{flag(flag_name)} {text}: give name=value, as in {flag(flag_name)} {example}")
-    return name, hyperparameter(value)
 
 
 def add_machine(parser: Parser) -> None:
@@ -230,35 +210,19 @@ def add_machine(parser: Parser) -> None:
     )
 
 
-def machine_typed() -> dict[str, str]:
-    """The machine's flags on this command line, and their folders as typed."""
-    typed = {name: take_all(sys.argv[1:], name, "a folder")[0] for name in OF_THE_MACHINE}
-    return {name: folders[-1] for name, folders in typed.items() if folders}
-
-
-def machine_given() -> list[str]:
-    """The same as words for another command on this machine."""
-    return [word for name in machine_typed() for word in (name, os.environ[OF_THE_MACHINE[name]])]
-
-
 def take_all(tokens: Sequence[str], name: str, wanted: str) -> tuple[list[str], list[str]]:
     """The values of a flag, and the other tokens; `wanted` describes the value for the message."""
     values: list[str] = []
     others: list[str] = []
     rest = iter(tokens)
     for token in rest:
-        if not is_flag(token, name):
+        if token.partition("=")[0] != name:
             others.append(token)
         elif value := token.removeprefix(name).removeprefix("=") or next(rest, ""):
             values.append(value)
         else:
             raise UserError(f"{name}: give {wanted}")
     return values, others
-
-
-def is_flag(token: str, name: str) -> bool:
-    """Whether a token is this flag, with or without a value."""
-    return token.partition("=")[0] == name
 
 
 def _escaped(text: str) -> str:

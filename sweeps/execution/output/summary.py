@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from sweeps.analysis.sweep import Sweep
-from sweeps.common.cli import parser
+from sweeps.common import local_dirs
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, pairs, short, shown_path
 from sweeps.config.next_commands import repeat_command, resume_command
@@ -142,7 +142,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
             if retention.run_of_best_folder(plan.folder / BEST_FOLDER, best_epoch) is None:
                 others = " (of an earlier epoch)"
         yield "Weights", shown_path(plan.folder / BEST_FOLDER) + others
-        yield "Retrain", of_held + command("fit", *winner.again(plan, best), *parser.machine_given())
+        yield "Retrain", of_held + command("fit", *winner.again(plan, best), *local_dirs.typed_again())
     for status_ in BAD:
         if ended := [trial for trial in record.trials if trial.status == status_]:
             text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"

@@ -18,8 +18,7 @@ from types import TracebackType
 import lightning.pytorch as pl
 from tqdm import tqdm
 
-from sweeps.common import atomic_io
-from sweeps.common.cli import parser
+from sweeps.common import atomic_io, local_dirs
 from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command, count, duration, short, shown_path, size
 from sweeps.common.param_types import readable
@@ -276,7 +275,7 @@ class RunFolder:
 
     @property
     def _resume_command(self) -> str:
-        return command("fit", "--resume", shown_path(self._run.folder), *parser.machine_given())
+        return command("fit", "--resume", shown_path(self._run.folder), *local_dirs.typed_again())
 
     @property
     def _epochs(self) -> Path:

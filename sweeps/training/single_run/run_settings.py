@@ -156,9 +156,11 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, LightningTr
     path = Path(folder).expanduser().resolve()
     # The one setting that changes no result, and that a run without enough memory needs.
     rows, tokens = cli_parser.take_all(tokens, "--micro-batch", "a number of rows")
-    for name, variable in local_dirs.OF_THE_MACHINE.items():
+    folders = list[str | None]()
+    for name in local_dirs.OF_THE_MACHINE:
         values, tokens = cli_parser.take_all(tokens, name, "a folder")
-        local_dirs.use_folder(variable, values[-1] if values else None)
+        folders.append(values[-1] if values else None)
+    local_dirs.use_typed(*folders)
     if tokens:
         raise UserError(f"{tokens[0]}: a resumed run keeps its settings; give --resume without it")
     if not all(number.isdecimal() and int(number) for number in rows):

@@ -10,16 +10,18 @@ import pytest
 
 from sweeps.common import local_dirs
 from sweeps.common.errors import UserError
-from sweeps.common.local_dirs import DATA_DIR_VARIABLE, cache_dir, data_dir, use_folder
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE, cache_dir, data_dir, use_typed
 
 
 def test_a_folder_that_was_given_is_kept_whole_for_the_processes_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    use_folder(DATA_DIR_VARIABLE, "raw")
+    monkeypatch.setenv(DATA_DIR_VARIABLE, "")  # put back afterwards
+    use_typed("raw", None)
     assert data_dir() == tmp_path / "raw"
-    use_folder(DATA_DIR_VARIABLE, None)
+    assert local_dirs.typed_again() == ["--data-dir", str(tmp_path / "raw")]
+    use_typed(None, None)
     assert data_dir() == tmp_path / "raw", "one that was not given takes none back"
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 
 import pytest
 
-from sweeps.common.settings import Settings, grouped, setting
+from sweeps.common.settings import Settings, field_docs, grouped, setting
 
 
 @dataclass(frozen=True)
@@ -68,3 +68,34 @@ def test_a_setting_that_must_be_given_has_no_default() -> None:
         name: str
 
     assert Needs.settings()["name"].default is dataclasses.MISSING
+
+
+class Documented:
+    first: int = 1
+    """The first,
+    on two lines."""
+    second: int = 2
+    third: int = 3
+    """The third."""
+
+
+def test_a_field_without_a_doc_has_an_empty_one() -> None:
+    assert field_docs(Documented) == {
+        "first": "The first, on two lines.",
+        "second": "",
+        "third": "The third.",
+    }
+
+
+@dataclass
+class Inherited(Documented):
+    fourth: int = 4
+    """The fourth."""
+
+
+def test_a_field_has_the_doc_of_the_class_that_defines_it() -> None:
+    assert field_docs(Inherited) == {**field_docs(Documented), "fourth": "The fourth."}
+
+
+def test_a_class_without_source_has_no_docs() -> None:
+    assert field_docs(make_dataclass("Made", [("lr", float, 0.1)])) == {}

@@ -40,12 +40,12 @@ def test_a_command_is_read(typed: str, command: Command) -> None:
         ("stop 1 2", ["stop 1 2: give the number of one trial, as in stop 7"]),
         ("stop -1", ["stop -1: give the number of one trial, as in stop 7"]),
         ("pause now", ["pause now: pause takes nothing else"]),
-        ("try", ["try: give NAME=VALUE, as in try lr=0.1 batch_size=64"]),
+        ("try", ["try: give name=value, as in try lr=0.1 batch_size=64"]),
         (
             "try lr lr=1 lr=2",
             [
-                "try lr: give NAME=VALUE, as in try lr=0.1 batch_size=64",
-                "try lr=2: lr is given twice",
+                "try lr: give name=value, as in try lr=0.1 batch_size=64",
+                "try lr is given twice",
             ],
         ),
         (

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from sweeps.common.cli.parser import Fault, Parser, add, add_pairs, take_all, typed
+from sweeps.common.cli.parser import Parser, add, add_pairs, take_all
 from sweeps.common.errors import UserError
+from sweeps.common.settings import typed
 
 
 @pytest.mark.parametrize(
@@ -40,13 +41,17 @@ def test_a_value_that_fits_has_the_type_of_its_field(kind: Any, value: Any, expe
         (str, 3, "--flag 3: must be text"),
         (str | list[str], ["a", 3], "--flag 3: must be text"),
         (Literal["sgd", "adam"], "adan", "--flag adan: must be one of sgd, adam. Did you mean 'adam'?"),
-        (int | Literal["auto"], "aut", "--flag aut: must be a whole number, or auto. Did you mean 'auto'?"),
+        (
+            int | Literal["auto"],
+            "aut",
+            "--flag aut: must be a whole number or one of auto. Did you mean 'auto'?",
+        ),
     ],
 )
 def test_one_that_does_not_is_told_what_it_must_be(kind: Any, value: Any, words: str) -> None:
-    found = typed("--flag", kind, value)
-    assert isinstance(found, Fault)
-    assert found == words
+    with pytest.raises(UserError) as raised:
+        typed("--flag", kind, value)
+    assert str(raised.value) == words
 
 
 def parser() -> Parser:
@@ -64,7 +69,8 @@ def test_what_is_typed_is_there_and_all_else_by_default() -> None:
         "num_trials": 9,
         "trainable": ["a", "b"],
         "force": False,
-        "params": [("lr", 0.001), "best.yaml"],
+        "params": {"lr": 0.001},
+        "files": ["best.yaml"],
     }
 
 
