@@ -18,7 +18,7 @@ from sweeps.common.param_types import refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import Asked, TrialActor, TrialActors
-from sweeps.plan import disk
+from sweeps.plan.describe import describe_disk
 from sweeps.record.sweep_info import Outcome
 from sweeps.space import largest
 from sweeps.space.point import Point
@@ -105,7 +105,7 @@ def lines(context: RunContext, found: Sequence[Finding]) -> Iterator[str]:
             f"{count(at_a_time, 'trial')} at a time"
         )
     if largest_bytes := max((each.checkpoint_bytes for each in found), default=0):
-        yield f"            Disk: {disk.describe(context.plan, largest_bytes)}"
+        yield f"            Disk: {describe_disk(context.plan, largest_bytes)}"
 
 
 def _point_in_words(trainable: str, params: Mapping[str, ParamValue], several: bool) -> str:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from sweeps.common import atomic_io
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import GB, size
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
@@ -25,6 +25,7 @@ from sweeps.search.search_method import SearchMethod
 from sweeps.space.point import Point, Space
 from sweeps.space.user_points import user_point
 from sweeps.storage.open import check_setting
+from sweeps.training.config import precision_of
 
 DEFAULT_TRIALS = 24
 DEFAULT_SEARCHER, DEFAULT_OF_SEVERAL = "gp", "tpe"
@@ -90,7 +91,7 @@ def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[Pru
         search_space=one_or_several([model.space_name for model in found]),
         metric=config.metric if are_several else first.metric,
         mode=None if are_several else first.mode,
-        precision=plan_models.precision(config, found),
+        precision=precision_of(config.fit.precision, found[0].trainable),  # a project is the only one
         num_trials=max(_num_trials(config, space), len(tries)),
         storage=check_setting(config.storage),
     )
@@ -117,17 +118,13 @@ def _tries(config: SweepConfig, space: Space) -> tuple[Point, ...]:
     points: list[Point] = []
     faults: list[str] = []
     for values in config.tries:
-        typed = " ".join(f"{name}={value}" for name, value in values.items())
-        try:
+        with collecting(faults, "--try "):
             point = user_point(space, values)
-        except UserError as error:
-            faults += [f"--try {line}" for line in str(error).splitlines()]
-            continue
-        if point.key in [each.key for each in points]:
-            faults.append(f"--try {typed}: is given twice")
-        points.append(point)
-    if faults:
-        raise UserError("\n".join(faults))
+            if point.key in [each.key for each in points]:
+                typed = " ".join(f"{name}={value}" for name, value in values.items())
+                raise UserError(f"{typed}: is given twice")
+            points.append(point)
+    refuse(faults)
     return tuple(points)
 
 
@@ -160,8 +157,7 @@ def _check_several(config: SweepConfig, *used: type[SearchMethod | PruningMethod
             f"--{kind} {getattr(config, kind)}: it {does} by one metric, and --metric has "
             f"{len(config.metrics)}. {kind.capitalize()}s that take several objectives: {', '.join(able)}"
         )
-    if faults:
-        raise UserError("\n".join(faults))
+    refuse(faults)
 
 
 def _check_pair(name: str, searcher: type[SearchMethod], scheduler: str) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import textwrap
 
-from sweeps.common.formatting import count, pairs, shown_path
+from sweeps.common.formatting import bytes_of, count, pairs, shown_path, size
 from sweeps.common.param_types import shown
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.plan import disk
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement, session
-from sweeps.space.point import Point
 from sweeps.storage import datasets
+from sweeps.training import checkpoint_store
 
 
 def describe(plan: Plan) -> str:
@@ -21,11 +21,12 @@ def describe(plan: Plan) -> str:
     config = plan.config.changed(num_trials=int(min(plan.config.num_trials or 0, plan.space.size())))
     plan = dataclasses.replace(plan, config=config)  # a resume may ask for more trials than there are points
     names = ", ".join(config.trainables)
+    of_parents = plan.lineage.checkpoint_bytes if plan.lineage else 0
     lines = [
         ("sweep", f"{config.name}: {names}, {config.objectives}, seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),
         *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
-        *(("try" if not number else "", _words(point)) for number, point in enumerate(plan.tries)),
+        *(("try" if not number else "", pairs(point.params)) for number, point in enumerate(plan.tries)),
         ("searcher", str(config.searcher)),
         *_wrapped("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, each of at most {count(config.max_epochs, 'epoch')}"),
@@ -33,15 +34,10 @@ def describe(plan: Plan) -> str:
         *(_wrapped("confirm", describe_confirmation(config)) if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", shown_path(plan.folder)),
-        *(_wrapped("disk", _disk(plan)) if config.resume is None else []),
+        *(_wrapped("disk", describe_disk(plan, of_parents)) if config.resume is None else []),
         *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
-
-
-def _words(point: Point) -> str:
-    """`lr=0.1, hidden=32`, of a trial that the user has chosen."""
-    return pairs(point.params)
 
 
 def _wrapped(title: str, text: str, indent: str = "") -> list[tuple[str, str]]:
@@ -67,14 +63,10 @@ def _epochs(plan: Plan) -> str:
     return f"at most {most:,}; about {expected:,} expected with pruning"
 
 
-def _disk(plan: Plan) -> str:
-    return disk.describe(plan, plan.lineage.checkpoint_bytes if plan.lineage else 0)
-
-
 def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     """A model with its data and its space."""
-    size, hyperparameters = model.space.size(), model.space.describe()
-    points = "" if size == float("inf") else f", {int(size):,} points"
+    number, hyperparameters = model.space.size(), model.space.describe()
+    points = "" if number == float("inf") else f", {int(number):,} points"
     data = [model.data, datasets.describe(model.prepared) if model.prepared else ""]
     indent = min(max(17, *(len(name) + 4 for name in hyperparameters)), 40)
     return [
@@ -123,21 +115,58 @@ def _describe_trial(config: SweepConfig, gpus: float | None) -> str:
 
 def describe_confirmation(config: SweepConfig) -> str:
     """The reruns and their cost, for the plan."""
+    budget, epochs = config.time_budget_hours, config.max_epochs
+    in_budget = "" if budget is None else f"; --time-budget-hours {budget:g} includes them"
+    seeds = count(config.confirm, "new seed")
     if config.objectives.are_several:
-        seeds = count(config.confirm, "new seed")
-        text = f"train each trial of the front again with {seeds}, {config.max_epochs} epochs each"
-        return text + _in_budget(config)
-    top, epochs = min(config.confirm_top, config.num_trials or config.confirm_top), config.max_epochs
+        return f"train each trial of the front again with {seeds}, {epochs} epochs each{in_budget}"
+    top = min(config.confirm_top, config.num_trials or config.confirm_top)
     runs = top * config.confirm
-    which = f"the best {count(top, 'trial')}" if top > 1 else "the best trial"
-    each = " each" if top > 1 else ""
-    text = (
-        f"train {which} again with {count(config.confirm, 'new seed')}{each}: "
-        f"{runs} x {epochs} = {runs * epochs:,} more epochs"
+    again = (
+        f"the best {count(top, 'trial')} again with {seeds} each"
+        if top > 1
+        else f"the best trial again with {seeds}"
     )
-    return text + _in_budget(config)
+    return f"train {again}: {runs} x {epochs} = {runs * epochs:,} more epochs{in_budget}"
 
 
-def _in_budget(config: SweepConfig) -> str:
-    budget = config.time_budget_hours
-    return "" if budget is None else f"; --time-budget-hours {budget:g} includes them"
+def describe_disk(plan: Plan, checkpoint_bytes: int) -> str:
+    """What the checkpoints of a sweep will take.
+
+    Args:
+        plan: of the sweep.
+        checkpoint_bytes: size of the largest one; 0: it is not known yet.
+    """
+    config = plan.config
+    keep, trials = config.keep_checkpoints, config.num_trials or 0
+    running = placement.slots(config, [session.this_pc()]) if config.address is None else 0
+    running = min(running or config.max_concurrent or 0, trials)
+    waiting = min(plan.most_waiting(running), trials - running)
+    # All may be on the front, whose weights are kept; best/ holds weights, which are a part of a checkpoint.
+    best = trials if config.objectives.are_several else 1
+    reruns = 0 if not config.confirm else best if best > 1 else config.confirm_top
+    # Each trial that trains may be writing one more.
+    others = best + running * (checkpoint_store.KEPT + 1) + waiting * checkpoint_store.KEPT + reruns
+    at_end = best + min(reruns, best)
+    each = ""
+    if config.address is not None and config.max_concurrent is None:
+        each = f" (and {checkpoint_store.KEPT + 1} more checkpoints for each trial that trains)"
+    kept = trials if isinstance(keep, str) or best > 1 else min(keep, trials)
+    if not checkpoint_bytes:
+        unknown = "the size of one is not known yet"
+        if isinstance(keep, str):
+            return f"{keep} of kept checkpoints, and at most {others:,} others while it runs{each}; {unknown}"
+        most = count(kept + others, "checkpoint")
+        return f"at most {most} while it runs{each}, {kept + at_end:,} when it has ended; {unknown}"
+    kept_bytes = float(kept * checkpoint_bytes)
+    if isinstance(keep, str):  # the best one is always kept
+        kept_bytes = min(max(bytes_of(keep) or 0, checkpoint_bytes), kept_bytes)
+    most_bytes, few = kept_bytes + others * checkpoint_bytes, ""
+    there = next(parent for parent in (plan.folder, *plan.folder.parents) if parent.exists())
+    if config.storage is None and (free := shutil.disk_usage(there).free) < most_bytes:
+        few = f"; the disk has {size(free)} free"
+    end = size(kept_bytes + at_end * checkpoint_bytes)
+    return (
+        f"at most {size(most_bytes)} while it runs{each}, {end} when it has ended, "
+        f"with checkpoints of {size(checkpoint_bytes)}{few}"
+    )

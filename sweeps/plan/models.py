@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.common.errors import CannotTrain, UserError, reason_of
+from sweeps.common.errors import CannotTrain, UserError, collecting, reason_of, refuse
 from sweeps.common.objective import Objective, Objectives, split
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import nearest
@@ -16,13 +16,12 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry, trainer_options
 from sweeps.kinds.lightning import STATIC_METRICS
 from sweeps.kinds.registry import is_project
-from sweeps.kinds.trainable import LightningTrainable, Precision
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.search.search_method import SearchMethod
 from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import InvalidPoint, Space
 from sweeps.storage import datasets
-from sweeps.training.config import precision_of
 from sweeps.training.data.dataset import DataSet, describe_data
 
 
@@ -43,6 +42,19 @@ class Model:
         """As it was given to the sweep."""
         return self.trainable.name
 
+    def static_metrics(self, params: Mapping[str, Any]) -> Mapping[str, float]:
+        """What is known of a point before it is trained.
+
+        Raises:
+            CannotTrain: the user's function raises, or returns something else.
+        """
+        try:
+            return self.trainable.static_metrics(build_params(self.trainable.params_class, params))
+        except CannotTrain:
+            raise
+        except (Exception, SystemExit) as error:  # of the user's function
+            raise CannotTrain(f"{STATIC_METRICS} raises {reason_of(error)}") from None
+
 
 def find(config: SweepConfig, searcher: type[SearchMethod]) -> tuple[Model, ...]:
     """The models of a sweep, with checked spaces and their data.
@@ -62,13 +74,9 @@ def find(config: SweepConfig, searcher: type[SearchMethod]) -> tuple[Model, ...]
     found: list[Model] = []
     faults = _faults_of_params(config)
     for name, space_name in zip(names, config.search_spaces or names, strict=True):
-        try:
+        with collecting(faults, "" if len(names) == 1 else f"{name}: "):
             found.append(_model(config, name, space_name, searcher))
-        except UserError as error:
-            lines = str(error).splitlines()
-            faults += lines if len(names) == 1 else [f"{name}: {line}" for line in lines]
-    if faults:
-        raise UserError("\n".join(faults))
+    refuse(faults)
     return tuple(found)
 
 
@@ -96,53 +104,6 @@ def objectives(config: SweepConfig, models: Sequence[Model]) -> Objectives:
     """
     if len(config.metrics) > 1:
         return Objectives.parse(config.metrics)
-    return Objectives((_only_one(config, models),))
-
-
-def precision(config: SweepConfig, models: Sequence[Model]) -> Precision:
-    """The precision of all trials.
-
-    Raises:
-        UserError: those of the projects' settings differ.
-    """
-    found = {model.name: precision_of(config.fit.precision, model.trainable) for model in models}
-    if len(set(found.values())) > 1:
-        listed = ", ".join(f"{name} has {value}" for name, value in found.items())
-        raise UserError(f"--precision: give the one of all trials: {listed}")
-    return next(iter(found.values()))
-
-
-def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:
-    """Call each `static_metrics` once, at a point of the space.
-
-    Raises:
-        UserError: it raises, or does not return numbers; or the first objective is one of its metrics.
-    """
-    first = config.objective.metric
-    for model in models:
-        trainable = model.trainable
-        try:
-            known = trainable.static_metrics(build_params(trainable.params_class, _some_point(model)))
-        except CannotTrain as error:
-            raise UserError(f"--trainable {model.name}: {error}") from None
-        except (Exception, SystemExit) as error:  # of the user's function
-            raise UserError(f"--trainable {model.name}: {STATIC_METRICS} raises {reason_of(error)}") from None
-        if first in known:
-            raise UserError(
-                f"--metric {first}: {STATIC_METRICS} of {model.name} knows it, so it is the same in all "
-                "epochs of a trial. The first metric decides which epoch counts: name one that training "
-                "improves first"
-            )
-
-
-def _some_point(model: Model) -> dict[str, Any]:
-    with suppress(InvalidPoint):
-        point = model.space.draw((0, 0))
-        return {**point.fixed, **point.params}
-    return dict(model.space.fixed)
-
-
-def _only_one(config: SweepConfig, models: Sequence[Model]) -> Objective:
     own = {model.name: model.trainable.objective for model in models}
     metrics = {name: each.metric if each else "" for name, each in own.items()}
     modes: dict[str, str] = {name: each.mode if each else "" for name, each in own.items()}
@@ -156,7 +117,32 @@ def _only_one(config: SweepConfig, models: Sequence[Model]) -> Objective:
     mode = config.mode or mode
     if not mode and any(metric != each for each in metrics.values()):
         raise UserError(f"--metric {metric}: give --mode too: min if small values are good, max if large")
-    return Objective(metric, "min" if (mode or _agreed(modes, "MODE", "--mode")) == "min" else "max")
+    mode = mode or _agreed(modes, "MODE", "--mode")
+    return Objectives((Objective(metric, "min" if mode == "min" else "max"),))
+
+
+def check_static_metrics(config: SweepConfig, models: Sequence[Model]) -> None:
+    """Call each `static_metrics` once, at a point of the space.
+
+    Raises:
+        UserError: it raises, or does not return numbers; or the first objective is one of its metrics.
+    """
+    first = config.objective.metric
+    for model in models:
+        params: Mapping[str, Any] = model.space.fixed
+        with suppress(InvalidPoint):
+            point = model.space.draw((0, 0))
+            params = {**point.fixed, **point.params}
+        try:
+            known = model.static_metrics(params)
+        except CannotTrain as error:
+            raise UserError(f"--trainable {model.name}: {error}") from None
+        if first in known:
+            raise UserError(
+                f"--metric {first}: {STATIC_METRICS} of {model.name} knows it, so it is the same in all "
+                "epochs of a trial. The first metric decides which epoch counts: name one that training "
+                "improves first"
+            )
 
 
 def _agreed(values: Mapping[str, str], what: str, remedy: str) -> str:
@@ -167,11 +153,11 @@ def _agreed(values: Mapping[str, str], what: str, remedy: str) -> str:
 
 
 def _model(config: SweepConfig, name: str, space_name: str, searcher: type[SearchMethod]) -> Model:
-    trainable = registry.find(name)
-    ranges = own(config.ranges, name)
-    _refuse_no_hyperparameters(trainable, {"--params": own(config.params, name), "--ranges": ranges})
+    trainable, params, ranges = registry.find(name), own(config.params, name), own(config.ranges, name)
+    given = [("--params", each) for each in params] + [("--ranges", each) for each in ranges]
+    refuse([f"{flag} {each}: {why}" for flag, each in given if (why := trainable.why_not(each))])
     file = plugins.space_of(space_name, trainable, bool(ranges))
-    rest = (trainable.params_class, own(config.params, name), searcher.TAKES, str(config.searcher), name)
+    rest = (trainable.params_class, params, searcher.TAKES, str(config.searcher), name)
     space: OneSpace
     if file is None or file.suggest is None:
         space = flat.check({} if file is None else file.ranges, *rest, ranges)
@@ -182,23 +168,10 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: type[Searc
         )
     else:
         space = conditional.check(file.suggest, *rest)
-    prepared, fixed = (
-        datasets.find_data_sets(trainable, space),
-        build_params(trainable.params_class, space.fixed),
-    )
+    prepared = datasets.find_data_sets(trainable, space)
+    fixed = build_params(trainable.params_class, space.fixed)
     trainer_options.check_trainer_options(trainable, fixed)
     return Model(trainable, space_name, space, describe_data(trainable, fixed), prepared)
-
-
-def _refuse_no_hyperparameters(trainable: LightningTrainable, given: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse settings of a project that are no hyperparameters.
-
-    Raises:
-        UserError: every fault, one a line.
-    """
-    named = [(flag, name) for flag, values in given.items() for name in values]
-    if faults := [f"{flag} {name}: {why}" for flag, name in named if (why := trainable.why_not(name))]:
-        raise UserError("\n".join(faults))
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import count, shown_path
 from sweeps.common.objective import split
 from sweeps.common.param_types import held, hints_of
@@ -46,8 +46,7 @@ def read(config: SweepConfig) -> list[Record]:
             parents.append(Record.read(Path(given).expanduser().resolve()))
         except (OSError, RecordUnreadable) as error:
             raise UserError(f"--refine {given}: {error}") from None
-    if faults := [fault for parent in parents for fault in _faults(parent, config)]:
-        raise UserError("\n".join(faults))
+    refuse([fault for parent in parents for fault in _faults(parent, config)])
     return parents
 
 
@@ -56,16 +55,12 @@ def _faults(parent: Record, config: SweepConfig) -> Iterator[str]:
     if sorted(info.trainables) != sorted(config.trainables):
         trained, now = ", ".join(info.trainables), ", ".join(config.trainables)
         yield f"{what}: it trained {trained}, this sweep trains {now}"
-    if info.objectives.are_several or len(config.metrics) > 1:
+    has_several = info.objectives.are_several or len(config.metrics) > 1
+    if has_several or info.objectives.constraints or config.constraints:
+        takes = "takes one objective" if has_several else "takes no constraints"
         yield (
-            f"{what}: --refine takes one objective: its new ranges are those of the best trials by one "
-            "metric. Start a new sweep, with the --ranges that you have chosen"
-        )
-        return
-    if info.objectives.constraints or config.constraints:
-        yield (
-            f"{what}: --refine takes no constraints: a sweep takes over the scores of earlier trials, and no "
-            "other metric. Start a new sweep, with the --ranges that you have chosen"
+            f"{what}: --refine {takes}: it goes by the scores of earlier trials by one metric. Start a new "
+            "sweep, with the --ranges that you have chosen"
         )
         return
     metric, mode = split(config.metrics[0]) if config.metrics else (None, "")
@@ -110,13 +105,8 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
         if not known:
             retried.append(fit)
         lines += [("", f"  {line}") for line in _use(changed, fit, known)]
-    anchors, tried = _anchors(retried, trials)
-    for rows, what in (
-        (tried, "run again already, in a comparable sweep"),
-        (anchors, "run again first, as anchors"),
-    ):
-        if rows:
-            lines.append(("", f"  {what}: {', '.join(row.origin for row in rows)}"))
+    if anchors := _anchors(retried, trials):
+        lines.append(("", f"  run again first, as anchors: {', '.join(row.origin for row in anchors)}"))
     about = [{"name": p.name, "folder": str(p.folder), "started": p.info.started} for p in parents]
     lines += [("" if number else "ranges", text) for number, text in enumerate(ranges)]
     largest = max(parent.checkpoint_bytes for parent in parents)
@@ -138,19 +128,14 @@ def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialR
     return lines
 
 
-def _anchors(
-    retried: Sequence[Sequence[TrialRow]], known: Sequence[TrialRow]
-) -> tuple[list[TrialRow], list[TrialRow]]:
-    """The best trials of sweeps that are not comparable: those to run again, and those that a comparable
-    sweep has run again."""
+def _anchors(retried: Sequence[Sequence[TrialRow]], known: Sequence[TrialRow]) -> list[TrialRow]:
+    """The best trials of sweeps that are not comparable, but those that a comparable sweep has run again."""
     points: dict[tuple[Any, ...], TrialRow] = {}
     for row in itertools.chain.from_iterable(itertools.zip_longest(*retried)):
         if row is not None:
             points.setdefault(row.point.whole, row)
-    best = list(points.values())[:ANCHORS]
     there = {row.point.whole for row in known if row.status != "failed"}
-    tried = [row for row in best if row.point.whole in there]
-    return [row for row in best if row not in tried], tried
+    return [row for row in list(points.values())[:ANCHORS] if row.point.whole not in there]
 
 
 def _changed(plan: Plan, parent: Record) -> list[str]:

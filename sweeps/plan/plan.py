@@ -9,10 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sweeps.common.errors import CannotTrain, reason_of
-from sweeps.common.param_types import build_params
+from sweeps.common.errors import CannotTrain
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.kinds.lightning import STATIC_METRICS
 from sweeps.plan.models import Model
 from sweeps.record.constraints import why_missed
 from sweeps.record.record import Record
@@ -67,12 +65,9 @@ class Plan:
         if model is None or not self.config.constraints:
             return None
         try:
-            params = build_params(model.trainable.params_class, {**point.fixed, **point.params})
-            metrics = model.trainable.static_metrics(params)
+            metrics = model.static_metrics({**point.fixed, **point.params})
         except CannotTrain as error:
             return Ending("failed", str(error))
-        except (Exception, SystemExit) as error:  # of the user's function
-            return Ending("failed", f"{STATIC_METRICS} raises {reason_of(error)}")
         why = why_missed(self.config.objectives, metrics)
         return Ending("infeasible", why, metrics) if why else None
 

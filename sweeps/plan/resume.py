@@ -14,8 +14,7 @@ from sweeps.config.control_commands import SETTABLE
 from sweeps.config.next_commands import control_command, repeat_command, resume_command
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.yaml_files import refuse_other
-from sweeps.plan import disk
-from sweeps.plan.describe import describe_confirmation
+from sweeps.plan.describe import describe_confirmation, describe_disk
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.plan.run_start import decided_end
@@ -99,7 +98,7 @@ def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
     lines = [f"\nResuming {plan.config.name}: {ended} ended, {searched} unfinished, {to_come} to come"]
     if plan.config.confirm:
         lines.append(f"  then {describe_confirmation(plan.config)}")
-    lines.append(f"  disk: {disk.describe(plan, record.checkpoint_bytes)}")
+    lines.append(f"  disk: {describe_disk(plan, record.checkpoint_bytes)}")
     if record.cut_bytes:
         lines.append(f"  the last {record.cut_bytes:,} bytes of the record are incomplete and are removed")
     for trial in unfinished:

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from sweeps.plan import disk, folder, resume, run_start
+from sweeps.common.formatting import size
+from sweeps.plan import folder, resume, run_start
 from sweeps.plan.build import make_plan
-from sweeps.plan.describe import describe
-from sweeps.plan.disk import DiskUse, checkpoint_use
+from sweeps.plan.describe import describe, describe_disk
 from sweeps.plan.plan import Plan
-from sweeps.training import checkpoint_store
 from tests.sweeps.plan.planned import config
 
 MB = 10**6
@@ -26,46 +25,53 @@ def plan(results: Path, **changes: Any) -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("keep", "trials", "running", "waiting", "reruns", "most", "end"),
+    ("changes", "most", "end"),
     [
-        (1, 24, 2, 0, 0, 1 + 1 + 2 * 3, 1 + 1),  # the best, best/, two and one in writing of each
-        (1, 24, 2, 10, 0, 1 + 1 + 2 * 3 + 10 * 2, 1 + 1),
-        (5, 24, 2, 10, 3, 5 + 1 + 2 * 3 + 10 * 2 + 3, 5 + 1 + 1),
-        (99, 4, 2, 10, 0, 4 + 1 + 2 * 3 + 2 * 2, 4 + 1),  # never more than there are trials
-        ("50MB", 24, 2, 10, 0, 5 + 1 + 2 * 3 + 10 * 2, 5 + 1),
-        ("1MB", 24, 2, 0, 0, 1 + 1 + 2 * 3, 1 + 1),  # the best one is kept, whatever its size
-        ("1TB", 4, 1, 0, 0, 4 + 1 + 3, 4 + 1),
+        ({}, 1 + 1 + 2 * 3 + 4 * 2, 1 + 1),  # the best, best/, two and one in writing of each, two that wait
+        ({"keep_checkpoints": 5}, 5 + 1 + 2 * 3 + 4 * 2, 5 + 1),
+        ({"keep_checkpoints": 99}, 9 + 1 + 2 * 3 + 4 * 2, 9 + 1),  # never more than there are trials
+        ({"keep_checkpoints": "50MB"}, 5 + 1 + 2 * 3 + 4 * 2, 5 + 1),
+        ({"keep_checkpoints": "1MB"}, 1 + 1 + 2 * 3 + 4 * 2, 1 + 1),  # the best one, whatever its size
+        ({"keep_checkpoints": "1TB"}, 9 + 1 + 2 * 3 + 4 * 2, 9 + 1),
+        ({"confirm": 2}, 1 + 1 + 2 * 3 + 4 * 2 + 3, 1 + 1 + 1),
+        (
+            {"metric": ["val_acc:max", "val_loss:min"], "scheduler": "none", "confirm": 2},
+            9 * 3 + 2 * 3,
+            9 * 3,
+        ),
     ],
 )
 def test_checkpoints_are_kept_written_and_waited_with(
-    keep: int | str, trials: int, running: int, waiting: int, reruns: int, most: int, end: int
+    changes: dict[str, Any], most: int, end: int, tmp_path: Path
 ) -> None:
-    of = checkpoint_use(10 * MB, keep, trials, running, waiting, reruns)
-    assert of == DiskUse(most * 10 * MB, end * 10 * MB)
+    told = describe_disk(plan(tmp_path, **changes), 10 * MB)
+    assert told.startswith(f"at most {size(most * 10 * MB)} while it runs, {size(end * 10 * MB)} when it has")
 
 
 def test_as_long_as_no_size_is_known_the_plan_counts_checkpoints(tmp_path: Path) -> None:
     unknown = "the size of one is not known yet"
-    assert disk.describe(plan(tmp_path)) == (
+    assert describe_disk(plan(tmp_path), 0) == (
         f"at most 16 checkpoints while it runs, 2 when it has ended; {unknown}"
     )
-    assert disk.describe(plan(tmp_path, keep_checkpoints="20GB")) == (
+    assert describe_disk(plan(tmp_path, keep_checkpoints="20GB"), 0) == (
         f"20GB of kept checkpoints, and at most 15 others while it runs; {unknown}"
     )
     far = make_plan(config(tmp_path, address="10.0.0.1:6379", num_trials=9))
-    assert "while it runs (and 3 more checkpoints for each trial that trains), 2 when" in disk.describe(far)
+    assert "while it runs (and 3 more checkpoints for each trial that trains), 2 when" in describe_disk(
+        far, 0
+    )
 
 
 def test_with_a_size_it_tells_bytes(tmp_path: Path) -> None:
     """As many checkpoints as above."""
     text = "at most 160 MB while it runs, 20 MB when it has ended, with checkpoints of 10 MB"
-    assert disk.describe(plan(tmp_path), 10 * MB) == text
-    assert disk.describe(plan(tmp_path, storage=str(tmp_path / "far")), 10 * MB) == text
+    assert describe_disk(plan(tmp_path), 10 * MB) == text
+    assert describe_disk(plan(tmp_path, storage=str(tmp_path / "far")), 10 * MB) == text
 
 
 def test_a_disk_that_is_too_small_is_told(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
-    told = disk.describe(plan(tmp_path), free)
+    told = describe_disk(plan(tmp_path), free)
     assert re.search(r"with checkpoints of \S+ [GT]B; the disk has \S+ [GT]B free$", told)
 
 
@@ -86,9 +92,3 @@ def test_a_sweep_that_refines_others_knows_the_size_from_their_records(tmp_path:
     assert "\ndisk " not in describe(again), "its record is read later"
     with folder.opened(again) as record:
         assert "with checkpoints of 7 MB" in resume.check(again, record).text
-
-
-def test_with_several_objectives_all_trials_may_be_on_the_front() -> None:
-    of = checkpoint_use(1, 6, trials=6, running=2, waiting=0, reruns=6, front=6)
-    live = 2 * (checkpoint_store.KEPT + 1)
-    assert of == DiskUse(6 + 6 + live + 6, 18)
