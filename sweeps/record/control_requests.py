@@ -1,4 +1,4 @@
-"""Requests to the process that runs a sweep: files in the sweep's folder that only its owner can write.
+"""Requests to the process that runs a sweep: files in its folder, taken from the user who runs it alone.
 
 control/               mode 0700, made by the process that runs the sweep
   requests/ID.json     a request, mode 0600; the folder is there as long as requests are taken
@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import secrets
-import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ MOST_BYTES = 100_000
 LOOK_EVERY_S = 0.1
 WAIT_S = 10.0
 """For the answer of a process that may be starting, or be in the midst of a checkpoint."""
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,9 @@ class Inbox:
     def open(self) -> None:
         """Take requests from now on; what was taken up before a crash is left to be taken up again."""
         for folder in (self._control, self._requests):
-            with contextlib.suppress(FileExistsError):
-                folder.mkdir(mode=0o700)
-            if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid():
-                folder.chmod(0o700)  # a copy of a folder may have another mode
+            folder.mkdir(mode=0o700, exist_ok=True)
         for left_over in self._control.glob(f"*{ANSWER}"):
             left_over.unlink()
-
-    def fault(self) -> str:
-        """Why no request can be trusted; "" where they can."""
-        return fault_of(self._control) or fault_of(self._requests)
 
     def take(self) -> tuple[list[Request], list[str]]:
         """The requests that have come, the oldest first, and a line about each that can't be trusted."""
@@ -121,7 +112,7 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = WAIT_S) -> Answer | 
     A request that Ctrl-C interrupts is withdrawn, unless it was taken up before.
 
     Raises:
-        UserError: the folder, or the one of its requests, is not this user's alone.
+        UserError: the folder belongs to another user.
         NotRunning, NotTaken: see there.
         KeyboardInterrupt: its text says what has become of the request.
     """
@@ -133,8 +124,6 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = WAIT_S) -> Answer | 
         raise NotRunning
     if not requests.is_dir():
         raise NotTaken
-    if fault := fault_of(requests.parent) or fault_of(requests):
-        raise UserError(fault)
     name = f"{time.time_ns()}-{secrets.token_hex(4)}"
     sent = requests / f"{name}.json"
     try:
@@ -169,30 +158,15 @@ def _withdraw(sent: Path) -> bool:
     return True
 
 
-def fault_of(folder: Path) -> str:
-    """Why a folder of requests is not this user's alone; "" where it is."""
-    shown = shown_path(folder)
-    try:
-        found = folder.lstat()
-    except OSError as error:
-        return f"{shown}: {error.strerror}"
-    if not stat.S_ISDIR(found.st_mode):
-        return f"{shown}: must be a folder"
-    if found.st_uid != os.geteuid():
-        return f"{shown}: belongs to user {found.st_uid}; it must belong to the user that runs the sweep"
-    if found.st_mode & _OTHERS:
-        now = f"{stat.S_IMODE(found.st_mode):o}"
-        return f"{shown}: others can use it (mode {now}), so no command is taken: chmod 700 {shown}"
-    return ""
-
-
 def _refuse_others(folder: Path) -> None:
     if (owner := folder.stat().st_uid) != os.geteuid():
         raise UserError(f"{shown_path(folder)}: belongs to user {owner}; only its owner can steer the sweep")
 
 
 def _words(path: Path) -> tuple[str, ...]:
-    with path.open("rb") as file:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        if (owner := os.fstat(file.fileno()).st_uid) != os.geteuid():
+            raise ValueError(f"belongs to user {owner}; only the user who runs the sweep can steer it")
         content = json.loads(file.read(MOST_BYTES))
     words = content.get("words") if isinstance(content, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):

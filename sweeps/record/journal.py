@@ -18,9 +18,8 @@ from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 from optuna.trial import FrozenTrial, TrialState
 
 END_BYTES = 4096
-"""Compared at the end of the part of a journal that was read: more than a few lines."""
-Seen = tuple[int, int, bytes]
-"""A file up to a size: its inode, the size in bytes, its last bytes there."""
+"""Compared at the end of the part of a journal that was read: more than a few lines, each with the id of
+its process."""
 
 
 class RecordLost(Exception):
@@ -108,7 +107,9 @@ class ReadOnlyJournal(JournalFileBackend):
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self._path = path
-        self._seen = self._look(0)[1]
+        self._seen = 0, b""
+        """Where the last bytes begin that were read, and these."""
+        self.is_intact()
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         raise PermissionError(f"{self._path}: only its sweep writes it")
@@ -118,20 +119,14 @@ class ReadOnlyJournal(JournalFileBackend):
 
         A resume cuts off an incomplete end; a new sweep may have the name of a deleted one.
         """
-        before = self._seen
-        there, self._seen = self._look(before[1])
-        return there == before
-
-    def _look(self, size: int) -> tuple[Seen, Seen]:
-        """The file up to a size, and all of it."""
+        begin, end = self._seen
         with self._path.open("rb") as file:
-            now = os.fstat(file.fileno())
-
-            def seen(end: int) -> Seen:
-                file.seek(max(0, end - END_BYTES))
-                return now.st_ino, end, file.read(min(END_BYTES, end))
-
-            return seen(min(size, now.st_size)), seen(now.st_size)
+            file.seek(begin)
+            is_same = file.read(len(end)) == end
+            begin = max(0, file.seek(0, os.SEEK_END) - END_BYTES)
+            file.seek(begin)
+            self._seen = begin, file.read()
+        return is_same
 
 
 class DashboardStorage(JournalStorage):

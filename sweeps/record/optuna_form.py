@@ -36,12 +36,7 @@ def new_study(storage: BaseStorage, name: str, about: Mapping[str, Any]) -> int:
 
 def begun(trial: TrialRow) -> FrozenTrial:
     """A trial that begins."""
-    attributes = {
-        "trainable": trial.trainable,
-        "params": dict(trial.params),
-        "fixed": dict(trial.fixed),
-        "seed": trial.seed,
-    }
+    attributes = {name: getattr(trial, name) for name in ("trainable", "params", "fixed", "seed")}
     attributes |= {} if trial.confirms is None else {"confirms": trial.confirms}
     attributes |= {"origin": trial.origin} if trial.origin else {}
     return create_trial(

@@ -140,11 +140,11 @@ class SweepInfo:
     """Version of the record."""
     identity: Identity
     """What its results depend on."""
-    sampled_space: Mapping[str, Mapping[str, str]]
+    sampled_space: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By trainable, of each space that is a function: hyperparameter to the range of its samples, as text."""
     parents: tuple[ParentInfo, ...] = ()
     runs: tuple[Run, ...] = ()
-    planned: tuple[int, ...] = ()
+    planned: Sequence[int] = ()
     """Number of trials in all: at first, and each time that it was raised."""
     steered: tuple[Steered, ...] = ()
     confirm: Confirmation | None = None
@@ -156,7 +156,7 @@ class SweepInfo:
     """Of the winner."""
     tests: tuple[HeldOutScore, ...] = ()
     """Of every winner when a run of the sweep ended, in order."""
-    without_test: tuple[str, ...] = ()
+    without_test: Sequence[str] = ()
     """Trainables that can't be scored on test rows."""
 
     @property
@@ -212,28 +212,21 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
     trainable = about.get("trainable", ())
     several = isinstance(trainable, list)
     identity, test, confirm = about.get("identity", {}), about.get("test"), about.get("confirm")
-    return SweepInfo(
-        objectives=_objectives(about),
-        name=about.get("sweep", ""),
-        trainables=tuple(trainable) if several or not trainable else (trainable,),
-        is_of_several=several,
-        seed=int(about.get("seed", 0)),
-        max_epochs=about.get("max_epochs"),
-        started=about.get("started"),
-        format=about.get("format", 0),
-        identity={part: identity.get(part, {}) for part in _PARTS},
-        sampled_space=about.get("sampled_space", {}),
-        parents=tuple(ParentInfo(**_of(parent, ParentInfo)) for parent in about.get("parents", [])),
-        runs=tuple(Run(**_of(run, Run)) for run in about.get("runs", [])),
-        planned=tuple(about.get("planned", ())),
-        steered=tuple(Steered(**_of(each, Steered)) for each in about.get("steered", [])),
-        confirm=Confirmation(**_of(confirm, Confirmation)) if confirm else None,
-        outcome=_outcome(about.get("outcome")),
-        elapsed_s=about.get("elapsed_s", 0.0),
-        test=_test(test) if test else None,
-        tests=tuple(map(_test, about.get("tests", ()))),
-        without_test=tuple(about.get("without_test", ())),
-    )
+    typed = {
+        "objectives": _objectives(about),
+        "name": about.get("sweep", ""),
+        "trainables": tuple(trainable) if several or not trainable else (trainable,),
+        "is_of_several": several,
+        "identity": {part: identity.get(part, {}) for part in _PARTS},
+        "parents": tuple(ParentInfo(**_of(parent, ParentInfo)) for parent in about.get("parents", [])),
+        "runs": tuple(Run(**_of(run, Run)) for run in about.get("runs", [])),
+        "steered": tuple(Steered(**_of(each, Steered)) for each in about.get("steered", [])),
+        "confirm": Confirmation(**_of(confirm, Confirmation)) if confirm else None,
+        "outcome": _outcome(about.get("outcome")),
+        "test": _test(test) if test else None,
+        "tests": tuple(map(_test, about.get("tests", ()))),
+    }
+    return SweepInfo(**{**_of(about, SweepInfo), **typed})
 
 
 def _outcome(word: str | None) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -173,31 +174,21 @@ class TrialRow:
         return losses if all(map(math.isfinite, losses[1:])) else None
 
 
+_ATTRIBUTES = {each.name for each in dataclasses.fields(TrialRow)}
+"""Fields that are attributes of the user in Optuna's journal."""
+
+
 def row_of(frozen: FrozenTrial) -> TrialRow:
     """A trial of Optuna's journal."""
-    attributes = frozen.user_attrs
+    kept = {name: value for name, value in frozen.user_attrs.items() if name in _ATTRIBUTES}
+    if not frozen.state.is_finished():  # the status is written before the state
+        kept.pop("status", None)
     return TrialRow(
+        **kept,
         number=frozen.number,
-        params=attributes["params"],
-        fixed=attributes.get("fixed", {}),
-        trainable=attributes["trainable"],
-        seed=attributes["seed"],
-        confirms=attributes.get("confirms"),
         optuna=OptunaPoint(frozen.params, frozen.distributions),
         start=_seconds(frozen.datetime_start) or 0.0,
         end=_seconds(frozen.datetime_complete),
-        status=attributes.get("status", "unfinished") if frozen.state.is_finished() else "unfinished",
-        reason=attributes.get("reason", ""),
-        log=attributes.get("log"),
-        place=attributes.get("place", {}),
-        places=attributes.get("places", ()),
-        origin=attributes.get("origin", ""),
-        notices=attributes.get("notices", []),
-        micro_batches=attributes.get("micro_batches", []),
-        left=attributes.get("left", {}),
-        failures=attributes.get("failures", 0),
-        checkpoint_bytes=attributes.get("checkpoint_bytes", 0),
-        static_metrics=attributes.get("static_metrics", {}),
         epochs={
             int(key.removeprefix(EPOCH)): EpochRow(**content)
             for key, content in frozen.system_attrs.items()

@@ -55,16 +55,6 @@ def test_what_can_not_be_done_is_refused_with_the_reason(steered: RunningSweep) 
     assert steered.record().info.steered == before
 
 
-def test_a_folder_that_others_can_write_takes_no_command(steered: RunningSweep) -> None:
-    control = steered.folder / CONTROL_FOLDER
-    assert control.stat().st_mode & 0o777 == 0o700
-    control.chmod(0o770)
-    try:
-        assert "others can use it (mode 770), so no command is taken: chmod 700" in steered.refuses("pause")
-    finally:
-        control.chmod(0o700)
-
-
 def test_a_stopped_trial_counts_and_makes_room_for_the_next(steered: RunningSweep) -> None:
     steered.does("try", "slope=0.5")
     said = steered.does("stop", "1")

@@ -76,9 +76,11 @@ class Steering:
             return False
         self._look_next = self._clock() + LOOK_EVERY_S
         try:
-            return self._is_safe() and self._answer_all()
+            return self._answer_all()
         except OSError as error:  # the folder of commands is gone, say: the sweep goes on
-            self._say_once(f"No command can be taken up: {error}")
+            if (fault := f"No command can be taken up: {error}") != self._fault:
+                self._context.say(fault)
+            self._fault = fault
             return False
 
     def is_to_end(self) -> bool:
@@ -137,16 +139,6 @@ class Steering:
             return Answer(str(error), is_refused=True)
         context.say(f"{typed}: {text}")
         return Answer(text)
-
-    def _is_safe(self) -> bool:
-        if fault := self._inbox.fault():
-            self._say_once(fault)
-        return not fault
-
-    def _say_once(self, fault: str) -> None:
-        if fault != self._fault:
-            self._fault = fault
-            self._context.say(fault)
 
     def _close(self) -> None:
         """Refuse what comes when the trials have ended."""

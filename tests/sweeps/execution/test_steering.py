@@ -337,19 +337,6 @@ def test_a_command_is_not_carried_out_twice(sweep: Steered) -> None:
     assert Inbox(sweep.folder).take() == ([], [])
 
 
-def test_a_command_in_a_folder_that_others_can_write_is_not_carried_out(sweep: Steered) -> None:
-    sweep.begin(0.5)
-    ask(sweep.folder, ["pause"], wait_s=0)
-    (sweep.folder / "control").chmod(0o777)
-    for _ in range(2):
-        sweep.now += 1
-        assert not sweep.steering.take_up()
-    assert sweep.record.info.steered == ()
-    file = sweep.context.console.file
-    assert isinstance(file, io.StringIO)
-    assert file.getvalue().count("others can use it") == 1
-
-
 def test_what_comes_at_the_end_is_refused(sweep: Steered) -> None:
     ask(sweep.folder, ["pause"], wait_s=0)
     sweep.steering._close()
