@@ -32,7 +32,6 @@ ROLES = (
     ("fork_server", "fork server"),
     ("ray::", "trials"),
     ("default_worker.py", "trials"),
-    ("sweeps.trial.test_score", "test score"),
 )
 """Part of a command line, or the name of a process in brackets, to its role in a sweep."""
 

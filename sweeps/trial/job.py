@@ -1,15 +1,20 @@
-"""What every trial of a sweep has in common."""
+"""What every trial of a sweep has in common, and the score of the winner on the test rows."""
 
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sweeps.common import imports
+from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description, Trainable
+from sweeps.space.point import Point
 from sweeps.storage.data_source import PreparedData, Say
 from sweeps.storage.protocol import Storage
 from sweeps.training.config import FitConfig
@@ -57,3 +62,31 @@ class Job:
         values = tuple(getattr(params, name) for name in trainable.prepare_params)
         source = self.prepared.get((trainable.name, values))
         return None if source is None else source.here(say)
+
+
+def test_winner(
+    job: Job, point: Point, seed: int, micro_batch: int | None, files: Mapping[str, bytes]
+) -> dict[str, float]:
+    """Score weights on the test rows, in a process with the resources of a trial.
+
+    With the seed that trained them: a data module that draws its split at random draws the same one. And with
+    the rows at once that fitted in memory then.
+
+    Args:
+        job: of the sweep.
+        point: what was trained.
+        seed: of the trial.
+        micro_batch: rows at once.
+        files: those of the weights, by name: this PC may not see the folder of the sweep.
+    """
+    with imports.fast():
+        from sweeps.training import torch_state, trained_model  # with PyTorch, which the driver does not load
+    torch_state.seed_again(0)  # as in a trial
+    trainable = registry.load(job.trainables[point.trainable])
+    params = build_params(trainable.params_class, {**point.fixed, **point.params})
+    data = job.data_of(trainable, params)
+    fit = job.fit_of({"seed": seed, "micro_batch": micro_batch})
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            (Path(folder) / name).write_bytes(content)
+        return trained_model.score_test_rows(trainable, params, fit, Path(folder), prepared=data)

@@ -192,8 +192,11 @@ class WorkerFailed(Exception):
     """A worker other than the first has failed."""
 
     def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
+        super().__init__(failure)
         self.failure = failure
+
+    def __str__(self) -> str:
+        return self.failure.reason
 
 
 class WorkerUnfit(WorkerFailed, PCUnfit):

@@ -19,9 +19,11 @@ from threadpoolctl import threadpool_limits
 from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, reason_of
 from sweeps.common.formatting import GB
 from sweeps.common.param_types import build_params
+from sweeps.kinds import registry
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
-from sweeps.training import checkpoint_store
+from sweeps.training import checkpoint_store, torch_state
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.report import CannotContinue, Position, Report
@@ -45,7 +47,6 @@ from sweeps.trial.messages import (
     remedied,
     unfit,
 )
-from sweeps.trial.trainable_cache import TrainableCache
 from sweeps.trial.worker import Listening
 from sweeps.trial.worker_group import WorkerGroup
 
@@ -63,7 +64,9 @@ class TrialRunner:
     def __init__(self, job: Job) -> None:
         self._job = job
         threadpool_limits(job.fit.threads or 1, "blas")  # NumPy's: of a fork it has been one
-        self._trainables = TrainableCache(job.trainables)
+        self._trainables: dict[str, tuple[LightningTrainable, torch_state.Settings]] = {}
+        """By name those of earlier trials, each with the settings of PyTorch as its import left them."""
+        self._bare = torch_state.Settings()
         self._group = WorkerGroup(job)
         if job.is_bound_to_share:
             share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
@@ -208,7 +211,7 @@ class TrialRunner:
             epoch = checkpoint_store.epoch_of(checkpoint) if checkpoint else None
             then = "starts again from epoch 1" if epoch is None else f"resumes after epoch {epoch}"
             self._notices.append(f"{'; '.join(faults)}: the trial {then}")
-        trainable = self._trainables.load(self._config["trainable"])
+        trainable = self._trainable(self._config["trainable"])
         params = build_params(trainable.params_class, self._params)
         data = self._job.data_of(trainable, params, self._copied.append)
         environment = self._group.meet(self._config, checkpoint)
@@ -225,6 +228,18 @@ class TrialRunner:
         if others := self._group.wait_until_ready():
             self._place = {**self._place, "others": others}
         return self._fit
+
+    def _trainable(self, name: str) -> LightningTrainable:
+        """The trainable of a name. Imported for the first trial of it, not when the process begins: a
+        trainable that can't be imported is a failed trial with a reason, not a lost process."""
+        if name not in self._trainables:
+            self._bare.restore()
+            torch_state.seed_again(0)  # what its import draws must not differ from process to process
+            loaded = registry.load(self._job.trainables[name])
+            self._trainables[name] = loaded, torch_state.Settings()
+        trainable, settings = self._trainables[name]
+        settings.restore()
+        return trainable
 
     def _told(self, found: Report | Position | None) -> Message:
         """The message of an epoch, of a position where the run was left, or of a training that has ended."""

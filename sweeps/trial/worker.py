@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import lightning.pytorch as pl
 import ray
@@ -21,42 +21,38 @@ import ray
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
 from sweeps.common.param_types import build_params
+from sweeps.kinds import registry
 from sweeps.storage import folder_copy, folder_reader, scratch
 from sweeps.storage.folder_copy import File, Original
-from sweeps.training import checkpoint_store
+from sweeps.training import checkpoint_store, torch_state
 from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
 from sweeps.training.fit_loop import Fit
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
-from sweeps.trial.messages import Failure, failure_of, unfit
-from sweeps.trial.trainable_cache import TrainableCache
+from sweeps.trial.messages import WorkerFailed, WorkerUnfit, failure_of, unfit
 
 HOLDER = "the PC of the first worker, which has the checkpoint,"
 _Arguments = ParamSpec("_Arguments")
+_Value = TypeVar("_Value")
 
 
-class Answer(NamedTuple):
-    """What a call has come to."""
-
-    value: Any = None
-    failure: Failure | None = None
-
-
-def _answered(
-    method: Callable[Concatenate[Worker, _Arguments], object],
-) -> Callable[Concatenate[Worker, _Arguments], Answer]:
-    """Answer with a failure what a method raises."""
+def _failing_as_worker(
+    method: Callable[Concatenate[Worker, _Arguments], _Value],
+) -> Callable[Concatenate[Worker, _Arguments], _Value]:
+    """Raise a WorkerFailed in place of what a method raises: it says on which PC, and Ray can pass it on."""
 
     @functools.wraps(method)
-    def call(worker: Worker, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> Answer:
+    def call(worker: Worker, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Value:
         try:
-            return Answer(method(worker, *arguments, **named))
+            return method(worker, *arguments, **named)
         except KeyboardInterrupt:
             raise
         except PCUnfit as error:
-            return Answer(failure=_located(unfit(error)))
+            raise WorkerUnfit(unfit(error)) from None
         except BaseException as error:  # sys.exit and worse
-            return Answer(failure=_located(failure_of(error)))
+            failure = failure_of(error)
+            reason = f"{failure.reason} (in another worker, on {platform.node()})"
+            raise WorkerFailed(dataclasses.replace(failure, reason=reason)) from None
 
     return call
 
@@ -105,7 +101,7 @@ class Worker:
         output.remove(self._output_file)
         return printed
 
-    @_answered
+    @_failing_as_worker
     def begin(
         self, config: Mapping[str, Any], first: Rendezvous, checkpoint: Original | None = None, node: str = ""
     ) -> str:
@@ -117,7 +113,8 @@ class Worker:
             checkpoint: checkpoint to go on from.
             node: Ray's id of the PC that has the checkpoint.
         """
-        trainable = TrainableCache(self._job.trainables).load(config["trainable"])
+        torch_state.seed_again(0)  # what an import draws must not differ from process to process
+        trainable = registry.load(self._job.trainables[config["trainable"]])
         folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
         params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
@@ -132,7 +129,7 @@ class Worker:
         self._fit.callbacks.append(Listening())
         return platform.node()
 
-    @_answered
+    @_failing_as_worker
     def train(self, trains_on: bool) -> None:
         """Train to the end of the next epoch, or let Lightning end the training in order."""
         assert self._fit is not None
@@ -145,13 +142,14 @@ class Worker:
         self._fit.advance()
         self._folders.clear()  # the copy of the checkpoint that it went on from
 
-    @_answered
-    def lack_of_room(self, folder: Path, size_bytes: int) -> Failure | None:
-        """The failure if a checkpoint of that size can't be written here; else None."""
+    @_failing_as_worker
+    def check_room(self, folder: Path, size_bytes: int) -> None:
+        """Raise a PCUnfit if a checkpoint of that size can't be written here."""
         place = next(path for path in (folder, *folder.parents) if path.exists())
-        return _located(unfit(_full(folder))) if shutil.disk_usage(place).free < size_bytes else None
+        if shutil.disk_usage(place).free < size_bytes:
+            raise _full(folder)
 
-    @_answered
+    @_failing_as_worker
     def save(self, folder: Path) -> list[File]:
         """Write this worker's shard of a checkpoint; the files that the first worker's PC lacks.
 
@@ -168,20 +166,15 @@ class Worker:
             raise
         return files_of(folder) if is_own else []
 
-    @_answered
+    @_failing_as_worker
     def read(self, folder: str, file: str, offset: int, length: int) -> Any:
         """Bytes of such a file."""
         return folder_reader.read(folder, file, offset, length)
 
-    @_answered
+    @_failing_as_worker
     def clear(self) -> None:
         """Remove what was written here for the first worker."""
         self._folders.clear()
-
-
-def _located(failure: Failure) -> Failure:
-    reason = f"{failure.reason} (in another worker, on {platform.node()})"
-    return dataclasses.replace(failure, reason=reason)
 
 
 def _full(folder: Path) -> PCUnfit:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.common.errors import first_line
@@ -36,8 +36,8 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
 from sweeps.trial import output
 from sweeps.trial.job import Job
-from sweeps.trial.messages import Failure, Unfit, WorkerFailed, WorkerUnfit, give_up
-from sweeps.trial.worker import Answer, Worker, original_of
+from sweeps.trial.messages import Failure, WorkerFailed, give_up
+from sweeps.trial.worker import Worker, original_of
 
 COLLECTIVE = ("train", "save")
 """Methods of a worker with collective operations, in which each worker waits for the others."""
@@ -45,9 +45,6 @@ LOST_S = 120
 """Seconds in which Ray finds that a PC is lost: 65 by default, 8 with ray_cluster.yaml."""
 END_S = 3
 """Seconds in which all workers may fail by an error that they have in common."""
-STUCK_S = 300
-"""Seconds until the next collective operation of the first worker. It fails there if the process of another
-worker has ended."""
 POLL_S = 1.0
 
 
@@ -134,9 +131,8 @@ class WorkerGroup:
         needed = fit.checkpoint_bytes
         if shutil.disk_usage(folder).free < needed:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-        self._call("lack_of_room", folder, needed)
-        for failure in filter(None, self._results()):
-            raise WorkerUnfit(failure)
+        self._call("check_room", folder, needed)
+        self._results()
         self.is_out_of_step = True
         self._call("save", folder)
         fit.save(folder)
@@ -154,9 +150,9 @@ class WorkerGroup:
         waiting, began = list(self._calls), time.monotonic()
         while waiting and time.monotonic() - began < LOST_S:
             done, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
-            for cause in (self._answer(ref).failure for ref in done):
-                if cause is not None and not is_lost_connection(cause.reason):
-                    return cause
+            for cause in filter(None, map(self._failure, done)):
+                if not is_lost_connection(str(cause)):
+                    return cause.failure
         give_up(f"the workers lost their connection: {failure.reason}")
         raise error
 
@@ -215,44 +211,49 @@ class WorkerGroup:
             if waiting and ray.util.placement_group_table(group).get("state") == "RESCHEDULING":
                 give_up("a PC of its workers is lost")
         calls, self._calls = self._calls, []
-        return [_value(answer) for answer in [self._answer(ref) for ref in calls]]  # a lost one counts first
+        return self._values(calls)
 
-    def _answer(self, ref: Any) -> Answer:
-        """The answer of a worker; the end of this process where the worker is lost."""
+    def _values(self, calls: Sequence[Any]) -> list[Any]:
+        """What finished calls return.
+
+        Raises:
+            WorkerFailed: a worker failed.
+        """
+        for failure in [self._failure(ref) for ref in calls]:  # of all of them first: one may be lost
+            if failure is not None:
+                raise failure
+        return list(ray.get(calls))
+
+    def _failure(self, ref: Any) -> WorkerFailed | None:
+        """Why a call has failed; the end of this process where its worker is lost."""
         try:
-            answer: Answer = ray.get(ref)
+            ray.get(ref)
+        except RayTaskError as error:
+            if not isinstance(error.cause, WorkerFailed):
+                raise
+            return error.cause
         except RayActorError as error:
             with self._ending:
                 print(self._last_words(), end="", file=sys.stderr)
                 give_up(f"a worker is lost: {first_line(error)}")
-        return answer
+        return None
 
     def _watch(self, running: dict[Any, Any], waits: threading.Event) -> None:
         """Kill a worker that has failed while this one may wait for it in a collective operation.
 
         gloo can't leave one (after `abort` of PyTorch 2.13 the other workers still wait); only the end of a
-        process closes its connections, and so ends the wait.
+        process closes its connections, and so ends the wait. One in NCCL ends by `abort`, again and again:
+        further groups may be formed meanwhile.
         """
-        ends_at, why = float("inf"), ""
-        aborting: threading.Thread | None = None
-        while not waits.wait(0 if running else POLL_S):
-            done = ray.wait(list(running), timeout=POLL_S)[0] if running else []
-            for ref in done:
-                worker, failure = running.pop(ref), self._answer(ref).failure
-                if failure is not None and not waits.wait(END_S):
-                    ends_at, self._has_killed_one = time.monotonic() + STUCK_S, True
-                    why = failure.reason
+        while running and not waits.is_set():
+            for ref in ray.wait(list(running), timeout=POLL_S)[0]:
+                worker = running.pop(ref)
+                if self._failure(ref) is not None and not waits.wait(END_S):
+                    self._has_killed_one = True
                     ray.kill(worker)
-            if why and (aborting is None or not aborting.is_alive()):  # again: more groups may be formed
-                aborting = threading.Thread(target=self._abort, daemon=True)  # which may take long
-                aborting.start()
-            if time.monotonic() > ends_at:
-                give_up(f"a worker has failed, and this one has been stuck for {STUCK_S} s: {why}")
-
-    def _abort(self) -> None:
-        """End a wait of this process in NCCL, which the end of another process does not end."""
-        if (environment := self._environment) is not None:
-            environment.abort()
+        while self._has_killed_one and not waits.wait(POLL_S):
+            if (environment := self._environment) is not None:
+                environment.abort()
 
     def _texts(self, method: str) -> str:
         """The texts that a method of the other workers returns, each line with the number of its worker."""
@@ -284,15 +285,8 @@ class WorkerGroup:
             WorkerFailed: the worker can't read them.
         """
         fetch = folder_reader.fetch_from(
-            lambda: worker, str(folder), "another worker's PC", lambda ref: _value(self._answer(ref))
+            lambda: worker, str(folder), "another worker's PC", lambda ref: self._values([ref])[0]
         )
         for file in files:
             if not (folder / file.name).exists():
                 folder_copy.copy_file(file, folder, fetch)
-
-
-def _value(answer: Answer) -> Any:
-    """The value of an answer; its failure is raised."""
-    if answer.failure is not None:
-        raise (WorkerUnfit if isinstance(answer.failure, Unfit) else WorkerFailed)(answer.failure)
-    return answer.value

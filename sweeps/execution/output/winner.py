@@ -31,7 +31,7 @@ from sweeps.record.trials import TrialRow
 from sweeps.storage import retention
 from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
-from sweeps.trial.test_score import test_winner
+from sweeps.trial.job import test_winner
 
 
 def keep(context: RunContext) -> dict[str, float]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.storage.open import Folder
-from sweeps.training import checkpoint_store
+from sweeps.training import checkpoint_store, torch_state
 from sweeps.training.config import FitConfig
 from sweeps.trial import leave_request
 from sweeps.trial.job import Job
@@ -21,6 +24,7 @@ from sweeps.trial.runner import TrialRunner
 from tests.faulty import stepwise
 from tests.support.prepared import prepare_small
 from tests.support.trainables import described
+from tests.sweeps.common.plug_in_files import TRAINABLE
 
 pytestmark = pytest.mark.usefixtures("ray_session", "handlers_as_before")
 
@@ -184,3 +188,62 @@ def test_epochs_that_a_retry_trains_again_are_reported_again(
     messages = [runner.step() for _ in range(4)]
     assert [(epoch_of(each), each.failures) for each in messages] == [(1, 0), (1, 1), (2, 1), (3, 1)]
     runner.end()
+
+
+COUNTED = """
+from pathlib import Path
+with Path(__file__).with_suffix(".count").open("a") as file:
+    file.write(".")
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Modules of a project; the settings of PyTorch are as before afterwards."""
+    before = torch_state.Settings()
+    folder = tmp_path / f"of_{tmp_path.name}"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    yield folder
+    before.restore()
+
+
+def loader(package: Path) -> Callable[[str], LightningTrainable]:
+    """Loads a trainable of the package as a process of trials does."""
+    names = [file.stem for file in package.glob("[!_]*.py")]
+    trainables = {name: described(f"{package.name}.{name}") for name in names}
+    fit = FitConfig(max_epochs=1, metric="val_loss", mode="min")
+    storage = Folder(package.parent)
+    return TrialRunner(
+        Job(trainables=trainables, storage=storage, fit=fit, max_failures=0, checkpoint_epochs=None)
+    )._trainable
+
+
+def test_a_trainable_is_imported_once_and_has_the_settings_of_its_own_import(package: Path) -> None:
+    double = f"{TRAINABLE}{COUNTED}import torch\ntorch.set_default_dtype(torch.float64)\n"
+    (package / "double.py").write_text(double)
+    (package / "plain.py").write_text(TRAINABLE + COUNTED)
+    (package / "broken.py").write_text("1 / 0\n")
+    load, before = loader(package), torch.get_default_dtype()
+    assert not list(package.glob("*.count")), "it is imported when it is asked for"
+    with pytest.raises(ZeroDivisionError):
+        load("broken")
+    for name, dtype in (("double", torch.float64), ("plain", before)) * 2:
+        load(name)
+        assert torch.get_default_dtype() == dtype
+        torch.set_default_dtype(torch.float16)  # as a trial may leave it
+    assert {file.read_text() for file in package.glob("*.count")} == {"."}
+
+
+def test_what_an_import_draws_is_the_same_in_each_process(package: Path) -> None:
+    lines = (
+        "import random, numpy, torch\nDRAWN = random.random(), numpy.random.rand(), float(torch.rand(()))\n"
+        "def describe_data(params): return DRAWN\n"
+    )
+    for name in ("here", "there"):
+        (package / f"{name}.py").write_text(TRAINABLE + lines)
+    here = loader(package)("here").describe_data(None)
+    torch.manual_seed(7)
+    random.seed(7)
+    assert loader(package)("there").describe_data(None) == here

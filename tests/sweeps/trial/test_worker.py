@@ -17,7 +17,8 @@ from sweeps.training import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.trial.job import Job
-from sweeps.trial.worker import Answer, Folders, Worker
+from sweeps.trial.messages import WorkerFailed
+from sweeps.trial.worker import Folders, Worker
 from tests.conftest import fill_up
 from tests.support.trainables import described
 from tests.sweeps.trial.first_pc import FirstPC, checkpoint
@@ -43,11 +44,6 @@ def leave(worker: Worker) -> None:
     worker._folders.clear()
 
 
-def answer(given: Answer) -> Any:
-    assert given.failure is None, given.failure
-    return given.value
-
-
 @pytest.mark.slow
 def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     job: Job, first_pc: FirstPC, tmp_path: Path
@@ -55,31 +51,31 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     folder = tmp_path / "of_the_first" / "epoch_0001"
     first = WorkerGroupEnvironment.open("127.0.0.1", 1)
     worker = Worker(job, 0)
-    answer(worker.begin(CONFIG, first.rendezvous))
-    answer(worker.train(True))
-    files = answer(worker.save(folder))
+    worker.begin(CONFIG, first.rendezvous)
+    worker.train(True)
+    files = worker.save(folder)
     assert any("optim_states" in file.name for file in files)
     whole = first_pc.root / "whole" / "epoch_0001"
 
     def fetch(file: File) -> Iterator[Any]:
         half = file.size_bytes // 2
         for begin, end in ((0, half), (half, file.size_bytes)):
-            yield answer(worker.read(str(folder), file.name, begin, end - begin))
+            yield worker.read(str(folder), file.name, begin, end - begin)
 
     for file in files:
         folder_copy.copy_file(file, whole, fetch)
-    answer(worker.clear())
+    worker.clear()
     assert not folder.parent.exists()
     leave(worker)
 
     checkpoint_store.seal(whole)
     again, worker = WorkerGroupEnvironment.open("127.0.0.1", 1), Worker(job, 0)
-    answer(worker.begin(CONFIG, again.rendezvous, first_pc.original("whole/epoch_0001"), first_pc.node))
+    worker.begin(CONFIG, again.rendezvous, first_pc.original("whole/epoch_0001"), first_pc.node)
     sent = (whole / checkpoint_store.MANIFEST).read_text()
     manifests = Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/epoch_0001/{checkpoint_store.MANIFEST}")
     (copy,) = (each.parent for each in manifests if each.read_text() == sent)
     assert checkpoint_store.fault(copy) is None
-    answer(worker.train(True))
+    worker.train(True)
     assert not copy.parent.exists(), "it was read"
     leave(worker)
     begun = (tmp_path / "none-0").read_text().split()[::2]
@@ -88,10 +84,9 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
 
 def test_a_worker_that_fails_says_why(job: Job) -> None:
     first = WorkerGroupEnvironment.open("127.0.0.1", 1)
-    failure = Worker(job, 0).begin({**CONFIG, "params": {"nothing": 1}}, first.rendezvous).failure
-    assert failure is not None
-    assert "nothing" in failure.reason
-    assert "(in another worker, on " in failure.reason
+    worker = Worker(job, 0)
+    with pytest.raises(WorkerFailed, match=r"nothing.*\(in another worker, on "):
+        worker.begin({**CONFIG, "params": {"nothing": 1}}, first.rendezvous)
 
 
 def test_a_disk_that_is_full_is_the_fault_of_its_pc(
@@ -99,9 +94,10 @@ def test_a_disk_that_is_full_is_the_fault_of_its_pc(
 ) -> None:
     original = checkpoint(first_pc, content=bytes(10**5))
     worker, folder = Worker(job, 0), small_disk / "of_the_first" / "epoch_0001"
-    assert answer(worker.lack_of_room(folder, 1000)) is None
+    worker.check_room(folder, 1000)
     filled = fill_up(small_disk, leave=50_000)
-    assert "is full" in answer(worker.lack_of_room(folder, 10**6)).reason
+    with pytest.raises(PCUnfit, match="is full"):
+        worker.check_room(folder, 10**6)
     with pytest.raises(PCUnfit, match=rf"the disk of {small_disk}/\S+ has no room: 100 kB needed, "):
         Folders(small_disk).copy(original, first_pc.node)
     filled.unlink()
