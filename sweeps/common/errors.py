@@ -40,14 +40,6 @@ class CannotContinue(Exception):
     """Something that a command needs is not there: printed without a traceback, exit status 1."""
 
 
-class CannotPrepare(CannotContinue):
-    """Data could not be prepared."""
-
-
-class RayNotStarted(CannotContinue):
-    """Ray does not start on this PC."""
-
-
 class RayLost(CannotContinue):
     """Ray on this PC has ended while a sweep needed it."""
 

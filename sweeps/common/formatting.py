@@ -120,27 +120,11 @@ def moment(seconds: float) -> str:
 
 
 def rough(seconds: float) -> str:
-    """A duration that is not known exactly: `40 s`, `12 min`, `3.5 h`, `2.1 d`."""
-    amount, unit = _rough(seconds, _unit(seconds))
-    return f"{amount} {unit}"
-
-
-def rough_range(low_s: float, high_s: float, best_s: float) -> str:
-    """`9 to 16 min`, in the unit of a best guess; "" where both ends read the same."""
-    (low, unit), (high, _) = (_rough(seconds, _unit(best_s)) for seconds in (low_s, high_s))
-    return "" if low == high else f"{low} to {high} {unit}"
+    """A duration that is not known exactly, in two digits: `40 s`, `12 min`, `3.5 h`, `2.1 d`."""
+    unit, length = next((unit, length) for unit, length, most in _DURATIONS if seconds < most * length)
+    amount = seconds / length
+    return f"{amount:.1f} {unit}" if unit in ("h", "d") and amount < 9.95 else f"{amount:.0f} {unit}"
 
 
 _DURATIONS = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("d", 86400, math.inf))
 """Each with its seconds, and up to how many of it are told."""
-
-
-def _unit(seconds: float) -> tuple[str, int]:
-    return next((unit, length) for unit, length, most in _DURATIONS if seconds < most * length)
-
-
-def _rough(seconds: float, unit: tuple[str, int]) -> tuple[str, str]:
-    """Two digits of an amount, and its unit."""
-    name, length = unit
-    amount = seconds / length
-    return (f"{amount:.1f}" if name in ("h", "d") and amount < 9.95 else f"{amount:.0f}"), name

@@ -14,7 +14,7 @@ import pkgutil
 import symtable
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,19 +87,11 @@ def find(kind: PlugInKind, name: str) -> ModuleType:
     if not _exists(path):
         raise UserError(_no_such(kind, name))
     module = _import(kind, name, path)
-    lacking = [entry for entry in kind.defines if not hasattr(module, entry)]
-    if lacking:
-        raise UserError(f"{kind.flag} {name}: {_lacks(module, kind, lacking)}")
+    if lacking := ", ".join(entry for entry in kind.defines if not hasattr(module, entry)):
+        needed = f"a {kind.name} defines {', '.join(kind.defines)}"
+        raise UserError(f"{kind.flag} {name}: {module.__file__} does not define {lacking} ({needed})")
     kind.check(f"{kind.flag} {name}", module)
     return module
-
-
-def _lacks(module: ModuleType, kind: PlugInKind, lacking: Sequence[str]) -> str:
-    """What a plug-in does not define; where that is everything, it is none."""
-    if len(lacking) == len(kind.defines):
-        return f"{module.__file__} is no {kind.name}: it does not define {', '.join(lacking)}"
-    needed = ", ".join(kind.defines)
-    return f"{module.__file__} does not define {', '.join(lacking)} (a {kind.name} defines {needed})"
 
 
 def _is_file(name: str) -> bool:
@@ -223,19 +215,13 @@ def _import(kind: PlugInKind, name: str, path: str) -> ModuleType:
         with _kept_process(path), imports.fast():
             module = importlib.import_module(path)
     except (Exception, SystemExit) as error:
-        on_the_way = {f"/{part}{end}" for part in path.split(".") for end in (".py", "/__init__.py")}
-        frames = [
-            frame
-            for frame in traceback.extract_tb(error.__traceback__)
-            if any(frame.filename.endswith(end) for end in on_the_way)
-        ]
+        on_the_way = tuple(f"/{part}{end}" for part in path.split(".") for end in (".py", "/__init__.py"))
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(on_the_way)]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
         said = f"{type(error).__name__}: {error}".removesuffix(": ")
         if isinstance(error, SystemExit):
-            said = (
-                f"it ends the program ({said}). Put what only a program does, such as reading flags, below "
-            )
-            said += 'if __name__ == "__main__":'
+            put = 'Put what only a program does, such as reading flags, below if __name__ == "__main__":'
+            said = f"it ends the program ({said}). {put}"
         where += project.hides(error)
         raise UserError(f"{kind.flag} {name}: can't be imported: {said}{where}") from error
     own = project.file_in(project.folder(), path)

@@ -80,44 +80,35 @@ def _mode_of(address: str) -> str:
     """The mode of a cluster: the one with which `ray status` succeeds."""
     given = os.environ.get(MODE)
     token = place() if _may_be_on() else None
-    asked = {mode: _ray_status(address, mode) for mode in ("disabled", *(["token"] if token else []))}
+    if (why := _failure(address, "disabled")) is None:
+        return "disabled"
+    if "AuthenticationError" not in why:
+        last_line = why.strip().rpartition("\n")[2]
+        raise UserError(f"--address {address}: no Ray cluster answers there ({last_line})")
+    if token is None:
+        remedy = COPY if _may_be_on() else f"Unset {MODE}, which is {given!r} here"
+        raise UserError(f"--address {address}: the cluster requires a token, and none is sent. {remedy}")
+    if _failure(address, "token") is not None:
+        raise UserError(f"--address {address}: the cluster does not accept the token in {token}. {COPY}")
+    return "token"
+
+
+def _failure(address: str, mode: str) -> str | None:
+    """What `ray status` says where it fails; in a process of its own, since none can change its mode."""
     try:
-        if (why := _failure(asked["disabled"])) is None:
-            return "disabled"
-        if "AuthenticationError" not in why:
-            last_line = why.strip().rpartition("\n")[2]
-            raise UserError(f"--address {address}: no Ray cluster answers there ({last_line})")
-        if token is None:
-            remedy = COPY if _may_be_on() else f"Unset {MODE}, which is {given!r} here"
-            raise UserError(f"--address {address}: the cluster requires a token, and none is sent. {remedy}")
-        if _failure(asked["token"]) is not None:
-            raise UserError(f"--address {address}: the cluster does not accept the token in {token}. {COPY}")
-        return "token"
-    finally:
-        for process in asked.values():
-            process.kill()
-            process.communicate()
-
-
-def _ray_status(address: str, mode: str) -> subprocess.Popen[str]:
-    """A process of its own, since a process can't change its mode."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address],
-        env={**os.environ, MODE: mode},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def _failure(status: subprocess.Popen[str]) -> str | None:
-    """The output of a process that failed; None where it succeeded."""
-    try:
-        output, _ = status.communicate(timeout=ANSWERS_S)
+        status = subprocess.run(
+            [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address],
+            env={**os.environ, MODE: mode},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=ANSWERS_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return f"no answer within {ANSWERS_S:.0f} s"
-    return output if status.returncode else None
+    return status.stdout if status.returncode else None
 
 
 def _make() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from sweeps.common import local_dirs, project
-from sweeps.common.errors import RayNotStarted, UserError, first_line
+from sweeps.common.errors import CannotContinue, UserError, first_line
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 
 RAY_FOLDER = "ray"
@@ -71,7 +71,7 @@ def start(ray: Any, *, dashboard: bool, python: str | None = None) -> Any:
 
     Raises:
         UserError: no folder of this PC is of use for a Ray.
-        RayNotStarted: it does not start.
+        CannotContinue: it does not start.
     """
     folder = local_dirs.for_sockets()
     rays_own = {
@@ -164,7 +164,7 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
     except Exception as error:  # a Ray that takes too long to start raises this very class
         shut_down(ray)  # it may have been connected already
         if address is None:
-            raise RayNotStarted(
+            raise CannotContinue(
                 f"Ray does not start on this PC ({first_line(error)}). Is this PC very busy, or /dev/shm "
                 f"full? Ray's logs are in {local_dirs.for_sockets() / RAY_FOLDER}/session_latest/logs"
             ) from None

@@ -28,11 +28,7 @@ def choices(kind: str) -> list[str]:
 def find(kind: str, name: str) -> Any:
     """A plug-in by its name: the class that its module defines; of a search space the module."""
     module = module_of(kind, name)
-    if kind == "searcher":
-        return module.Searcher
-    if kind == "scheduler":
-        return module.Scheduler
-    return module.Logger if kind == "logger" else module
+    return vars(module)[KINDS[kind].defines[0]] if KINDS[kind].defines else module
 
 
 def module_of(kind: str, name: str) -> ModuleType:

@@ -53,7 +53,7 @@ def deliver_data(plan: Plan, cluster: Cluster) -> Iterator[None]:
     """Prepare the data here, copy it to each PC that trains, and serve it to PCs that join later.
 
     Raises:
-        CannotPrepare: too many raw files are corrupt, or the disk is full; what was prepared is kept.
+        CannotContinue: too many raw files are corrupt, or the disk is full; what was prepared is kept.
         UserError: the PCs that can't have the data, or that lack raw data, and why.
     """
     for data_set in (each for model in plan.models for each in model.prepared):

@@ -85,7 +85,7 @@ def connect(config: SweepConfig, code: Sequence[Path], python: str | None) -> It
 
     Raises:
         UserError: no cluster answers at the address, it does not take the code, or no trial fits on its PCs.
-        RayNotStarted: Ray does not start on this PC.
+        CannotContinue: Ray does not start on this PC.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     with project.behind():  # Ray imports more of itself

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sweeps.common.formatting import rough, rough_range
+from sweeps.common.formatting import rough
 from sweeps.execution.run_context import RunContext
 from sweeps.record.ranking import RankedTrials
 from sweeps.search.rungs import Cohort
@@ -37,7 +37,10 @@ class TimeLeft:
             return "less than 1 s left"
         if budget_s is not None and high_s > budget_s:
             best_s, high_s, ends = min(best_s, budget_s), budget_s, "when --time-budget-hours ends it"
-        noted = ", ".join(note for note in (rough_range(self.low_s, high_s, best_s), ends) if note)
+        low, high = rough(self.low_s), rough(high_s)
+        number, unit = low.split()
+        span = f"{number if high.endswith(f' {unit}') else low} to {high}" if low != high else ""
+        noted = ", ".join(filter(None, (span, ends)))
         return f"about {rough(best_s)} left" + (f" ({noted})" if noted else "")
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.cli.progress import Bar
-from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.common.errors import CannotContinue, UserError
 from sweeps.common.formatting import count, duration, shown_path, size
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import Trainable
@@ -67,7 +67,7 @@ def ensure_prepared(
         has_to_say: print a line when the data is prepared already.
 
     Raises:
-        CannotPrepare: too many raw files are corrupt, or the disk is full; finished parts are kept.
+        CannotContinue: too many raw files are corrupt, or the disk is full; finished parts are kept.
     """
     with lock_preparation(data_set):
         try:
@@ -84,7 +84,7 @@ def ensure_prepared(
                 raise
             shutil.rmtree(data_set.folder, ignore_errors=True)
             what = str(error) if isinstance(error, NotPrepared) else "the disk is full"
-            raise CannotPrepare(
+            raise CannotContinue(
                 f"{dataset.root()}: {what}. What is prepared is kept in {data_set.parts_folder.name}. "
                 "Free some space, or choose another --prepared-dir, and run the same command again"
             ) from None
@@ -166,7 +166,7 @@ def _agreed_columns(data_set: DataSet, bad: Mapping[Item, str]) -> tuple[dict[st
 def _refuse_too_many(data_set: DataSet, bad: Mapping[Item, str], allowed: int, max_bad_pct: float) -> None:
     if len(bad) <= allowed and len(bad) < len(data_set.items):
         return
-    raise CannotPrepare(
+    raise CannotContinue(
         f"{count(len(bad), 'raw file')} of {len(data_set.items):,} can't be prepared; --max-bad-pct "
         f"{max_bad_pct:g} allows {allowed:,}. What is prepared is kept.\n{_listed(bad)}\n"
         f"To allow N percent: {data_set.command('--max-bad-pct', 'N')}"
@@ -181,7 +181,7 @@ def _write_shards(
     for number, split in enumerate(dict.fromkeys(item.split for item in data_set.items)):
         good = [item for item in data_set.items if item.split == split and item not in bad]
         if not good:
-            raise CannotPrepare(f"no raw file of split {split} can be prepared.\n{_listed(bad)}")
+            raise CannotContinue(f"no raw file of split {split} can be prepared.\n{_listed(bad)}")
         paths = [data_set.part(item) for item in good]
         rows = sum(map(_rows_of, paths))
         with Bar(f"Shuffling {split}", rows, unit="row") as bar:

@@ -15,7 +15,6 @@ from sweeps.common.formatting import (
     count,
     duration,
     rough,
-    rough_range,
     short,
     short_value,
     shortest,
@@ -131,10 +130,3 @@ def test_of_a_number_of_32_bits_no_digit_is_left_that_does_not_count() -> None:
 )
 def test_a_rough_duration_has_two_digits(seconds: float, text: str) -> None:
     assert rough(seconds) == text
-
-
-def test_a_range_has_the_unit_of_the_best_guess() -> None:
-    assert rough_range(540, 960, 720) == "9 to 16 min"
-    assert rough_range(78, 180, 120) == "1 to 3 min"
-    assert rough_range(70, 120, 87) == "70 to 120 s"
-    assert rough_range(0.8, 1.2, 1.0) == ""

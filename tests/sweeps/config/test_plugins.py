@@ -98,7 +98,7 @@ def test_a_module_is_told_all_that_it_lacks(module: Write) -> None:
     [("searcher", "Searcher"), ("scheduler", "Scheduler")],
 )
 def test_an_empty_module_lacks_the_whole_contract(kind: str, lacking: str, module: Write) -> None:
-    assert fault(kind, module("")).endswith(f" is no {kind}: it does not define {lacking}")
+    assert fault(kind, module("")).endswith(f" does not define {lacking} (a {kind} defines {lacking})")
 
 
 BOTH = "SPACE = {}\ndef suggest(trial): ...\n"

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.common.errors import CannotContinue, UserError
 from sweeps.training.data import preparation
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, NotPrepared
@@ -146,7 +146,7 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
         rf"{clips.model} --params pixels=4 --data-dir {clips.raw} --prepared-dir {clips.prepared} "
         r"--max-bad-pct N$"
     )
-    with pytest.raises(CannotPrepare, match=expected):
+    with pytest.raises(CannotContinue, match=expected):
         preparation.ensure_prepared(look(clips), max_bad_pct=5)
     kept = len(parts_of(clips))
     assert not look(clips).is_there()
@@ -172,7 +172,7 @@ def test_it_stops_as_soon_as_too_many_are_corrupt(clips: Clips) -> None:
         clips.add(f"a_bad{number}", fault="raises")
     for number in range(28):
         clips.add(f"slow{number}", seconds=0.3)
-    with pytest.raises(CannotPrepare, match=r"4 raw files of 40 can't .* allows 3\."):
+    with pytest.raises(CannotContinue, match=r"4 raw files of 40 can't .* allows 3\."):
         preparation.ensure_prepared(look(clips), max_bad_pct=8)
     assert len(clips.calls()) < 40
 
@@ -180,7 +180,7 @@ def test_it_stops_as_soon_as_too_many_are_corrupt(clips: Clips) -> None:
 def test_a_split_without_a_good_file_is_named(clips: Clips) -> None:
     clips.add("v0", split="val", fault="raises")
     with pytest.raises(
-        CannotPrepare, match=r"no raw file of split val can be prepared.\n  .*v0.json: ValueError"
+        CannotContinue, match=r"no raw file of split val can be prepared.\n  .*v0.json: ValueError"
     ):
         preparation.ensure_prepared(look(clips), max_bad_pct=20)
 
@@ -194,14 +194,14 @@ def test_a_full_disk_is_said_and_what_is_prepared_is_kept(
     data_set = look(clips, pixels=200)
     others = fill_up(small_disk, leave=1_200_000)
     with pytest.raises(
-        CannotPrepare, match=f"{small_disk}: the disk is full. What is prepared is kept in model-"
+        CannotContinue, match=f"{small_disk}: the disk is full. What is prepared is kept in model-"
     ):
         preparation.ensure_prepared(data_set)
     assert not data_set.is_there()
     assert 0 < len(list(data_set.parts_folder.iterdir())) < 12
     others.unlink()
     # 1.6 MB of parts, and as much of shards: they do not fit together, and are not called whole.
-    with pytest.raises(CannotPrepare, match="the disk is full"):
+    with pytest.raises(CannotContinue, match="the disk is full"):
         preparation.ensure_prepared(data_set)
     assert not data_set.folder.exists()
     assert len(list(data_set.parts_folder.glob("*.arrow"))) == 12

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from sweeps import ladder as sweeps_ladder
-from sweeps.common.errors import CannotPrepare, UserError
+from sweeps.common.errors import CannotContinue, UserError
 from sweeps.training.data import preparation
 from sweeps.training.ladder import measure as ladder_measure
 from sweeps.training.ladder.measure import Speed
@@ -218,7 +218,7 @@ def test_a_preparation_that_fails_comes_once_below_the_head(
 ) -> None:
     def prepare_for_run(*_: Any) -> None:
         print("Preparing")
-        raise CannotPrepare("the disk is full")
+        raise CannotContinue("the disk is full")
 
     monkeypatch.setattr(preparation, "prepare_for_run", prepare_for_run)
     assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path)]) == 1
