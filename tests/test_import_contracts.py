@@ -25,7 +25,7 @@ BREAKS: dict[str, list[dict[str, str]]] = {
         {"sweeps/new_room/__init__.py": "", "sweeps/new_room/file.py": ""},
     ],
     "training": [{"sweeps/training/config.py": "from sweeps.training import fit_loop"}],
-    "execution": [{"sweeps/execution/run_context.py": "from sweeps.execution.faults import quarantine"}],
+    "execution": [{"sweeps/execution/run_context.py": "from sweeps.execution.faults import away_pcs"}],
     "circles": [
         {
             "sweeps/common/one.py": "import sweeps.common.two",

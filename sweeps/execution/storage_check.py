@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
-from sweeps.execution.faults.quarantine import NOTHING_STARTS
+from sweeps.execution.faults.away_pcs import NOTHING_STARTS, leave_out_if_others_suffice
 from sweeps.plan.plan import Plan
-from sweeps.ray_cluster import broadcast, placement
+from sweeps.ray_cluster import broadcast
 from sweeps.ray_cluster.membership import Membership
 from sweeps.ray_cluster.nodes import Node
 from sweeps.storage.protocol import Storage, StorageError, new_name
@@ -54,7 +54,7 @@ def on_every_pc(plan: Plan, there: Sequence[Node], membership: Membership | None
         node.name: fault
         for node, each in answers.items()
         if each.is_there and (fault := each.fault or each.value)
-        if not (each.fault and membership and _leave_out(plan, membership, node, each.fault))
+        if not (each.fault and membership and _is_left_out(plan, membership, node, each.fault))
     }
     try:
         storage.remove_note(name)
@@ -67,15 +67,12 @@ def on_every_pc(plan: Plan, there: Sequence[Node], membership: Membership | None
         )
 
 
-def _leave_out(plan: Plan, membership: Membership, node: Node, fault: str) -> bool:
-    """Leave out a PC on which no process starts, where the others have room for a trial."""
-    staying = membership.staying(node.id)
-    if not placement.most(plan.config, staying, placement.gpus_per_trial(plan.config, staying)):
-        return False
-    if (notice := membership.leave_out(node.id, f"{NOTHING_STARTS}: {fault}")) is None:
-        return False
-    print(notice, flush=True)
-    return True
+def _is_left_out(plan: Plan, membership: Membership, node: Node, fault: str) -> bool:
+    """Leave out a PC on which no process starts, where that is possible; whether it was."""
+    reason = f"{NOTHING_STARTS}: {fault}"
+    if notice := leave_out_if_others_suffice(plan.config, membership, node.id, reason):
+        print(notice, flush=True)
+    return bool(notice)
 
 
 def _fault(storage: Storage, theirs: str, text: str) -> str:

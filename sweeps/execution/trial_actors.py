@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import signal
 import time
 import uuid
 from collections import Counter
@@ -66,8 +68,7 @@ class TrialActor:
     is_gone: bool = False
     """Whether its PC has left, or it was ended on purpose."""
     was_ended: bool = False
-    """Whether it was ended on purpose, so that its trial, or the next one that Tune keeps it for, continues
-    on another PC."""
+    """Whether it was ended on purpose."""
     silent_s: float = 0.0
     """Seconds since its trial began or reported last."""
     told_at_s: float = math.inf
@@ -163,6 +164,17 @@ class TrialActors(DriverCallback):
     def training(self) -> list[TrialActor]:
         """Those that have begun a trial."""
         return [process for process in self.all() if process.has_trial and process.locate()]
+
+    def end(self, process: TrialActor) -> None:
+        """End a process at once, whatever it does; its trial, or the next one that Tune keeps it for,
+        continues in another one. A process that Tune keeps holds its placement group."""
+        process.is_gone = process.was_ended = True
+        if process.node == broadcast.here():
+            with contextlib.suppress(ProcessLookupError):  # a call of a library may hold all that Ray's needs
+                os.kill(process.pid, signal.SIGKILL)
+        ray.kill(process.handle)
+        if process.group is not None:
+            ray.util.remove_placement_group(process.group)
 
     def ask_to_leave(self, asked: Iterable[TrialActor]) -> None:
         """Ask processes to leave their trials at the next step; each one every `AGAIN_S` until it has."""

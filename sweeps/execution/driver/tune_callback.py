@@ -15,7 +15,7 @@ from ray.tune.result import DONE, SHOULD_CHECKPOINT
 from sweeps.common.errors import reason_of
 from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.faults import first_failures
-from sweeps.execution.faults.quarantine import Quarantine
+from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.output.table_files import write_tables
 from sweeps.execution.output.trial_logs import TrialLogs
@@ -59,7 +59,7 @@ class TuneCallback(DriverCallback):
         searcher: proposes a requeued trial again.
         scheduler: decides whether a paused trial was stopped.
         processes: of the trials.
-        quarantine: of the PCs of a cluster; None on a PC by itself.
+        away_pcs: of a cluster; None on a PC by itself.
         sharing: of the GPUs, where it is measured how many trials share one.
         clock: seconds, from any moment.
     """
@@ -70,7 +70,7 @@ class TuneCallback(DriverCallback):
         searcher: RecordSearcher,
         scheduler: type[PruningMethod],
         processes: TrialActors,
-        quarantine: Quarantine | None = None,
+        away_pcs: AwayPCs | None = None,
         sharing: Sharing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -79,7 +79,7 @@ class TuneCallback(DriverCallback):
         self._searcher, self._scheduler = searcher, scheduler
         self._sharing = sharing
         self._logs = TrialLogs(context.plan.folder, context.say)
-        self._requeue, self._is_alone = Requeue(context, searcher, processes, quarantine), quarantine is None
+        self._requeue, self._is_alone = Requeue(context, searcher, processes, away_pcs), away_pcs is None
         self._save_faults: dict[int, NotSaved] = {}
         self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
         self._turn = ExitStack()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +19,13 @@ from ray.tune.experiment import Trial
 from sweeps.common import project
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import causes
+from sweeps.common.formatting import count, duration
 from sweeps.execution.driver import tune_state_stub
 from sweeps.execution.driver.gpu_sharing import Sharing
-from sweeps.execution.driver.leaving import Leaving
 from sweeps.execution.driver.steering import Steerer, Steering
 from sweeps.execution.driver.tune_callback import TuneCallback
-from sweeps.execution.faults.drain_trials import DrainTrials
+from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.hung_trials import HungTrials
-from sweeps.execution.faults.quarantine import Quarantine
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.console import RerunReporter, SweepReporter
 from sweeps.execution.output.table_files import write_last
@@ -55,6 +56,37 @@ class Phase:
     searcher: RecordSearcher
     scheduler: type[PruningMethod]
     reporter: SweepReporter
+
+
+class Leaving:
+    """Saves what trains when a sweep stops early or pauses: every trial is asked to leave at its next step.
+
+    A trial that has left stays unfinished in the record, with the position of its checkpoint. One that has
+    not left within `--stop-grace` continues from the checkpoint before; a pause waits for all.
+    """
+
+    def __init__(
+        self, context: RunContext, processes: TrialActors, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._context, self._processes, self._clock = context, processes, clock
+        self._because, self._ends_at = Outcome.RUNNING, 0.0
+
+    def go_on(self) -> bool:
+        """Ask the trials in training to leave; whether some still have to. Tune's loop calls it in each turn
+        from the stop on."""
+        training, record, end = self._processes.training(), self._context.record, self._context.end
+        if not record.is_held or end.outcome != self._because:
+            grace_s = math.inf if end.outcome is Outcome.PAUSED else self._context.config.stop_grace
+            self._because, self._ends_at, record.is_held = end.outcome, self._clock() + grace_s, True
+            if end.outcome is Outcome.LOST:
+                self._context.say(f"Stopping: {end.error}")
+            if training:
+                at_most = "" if math.isinf(grace_s) else f", for at most {duration(grace_s)}"
+                self._context.say(f"Saving what {count(len(training), 'trial')} trained{at_most} ...")
+        if not training or self._clock() >= self._ends_at:
+            return False
+        self._processes.ask_to_leave(training)
+        return True
 
 
 def fit(context: RunContext) -> None:
@@ -137,18 +169,15 @@ def _confirm(context: RunContext, steering: Steering) -> None:
 def _run(context: RunContext, phase: Phase, steering: Steering) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, context.cluster.membership
-    processes, quarantine = TrialActors(has_mailbox=membership is not None), None
+    processes = TrialActors(has_mailbox=membership is not None)
     sharing = Sharing(context, processes) if context.config.trials_per_gpu == "auto" else None
-    of_cluster: list[Callback] = []
-    if membership is not None:
-        quarantine = Quarantine(context, membership, processes)
-        of_cluster = [quarantine, DrainTrials(context, membership, processes)]
+    away_pcs = None if membership is None else AwayPCs(context, membership, processes)
     context.end.let_leave = Leaving(context, processes).go_on
-    tune_callback = TuneCallback(context, searcher, phase.scheduler, processes, quarantine, sharing)
+    tune_callback = TuneCallback(context, searcher, phase.scheduler, processes, away_pcs, sharing)
     steerer = Steerer(steering, context, searcher, processes)
     hung = HungTrials(context, processes)
-    callbacks = [processes, Preflight(context, processes), tune_callback, *of_cluster, steerer, hung]
-    tuner = _tuner(context, phase, callbacks, sharing)
+    callbacks = (processes, Preflight(context, processes), tune_callback, away_pcs, steerer, hung, sharing)
+    tuner = _tuner(context, phase, [each for each in callbacks if each is not None], sharing)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = MOST_PENDING
     try:
         with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
@@ -162,13 +191,12 @@ def _run(context: RunContext, phase: Phase, steering: Steering) -> None:
 
 
 def _tuner(
-    context: RunContext, phase: Phase, callbacks: list[Callback], sharing: Sharing | None
+    context: RunContext, phase: Phase, callbacks: Sequence[Callback], sharing: Sharing | None
 ) -> tune.Tuner:
     config = context.config
     resources: Any = context.resources(context.gpus_per_trial)
     if sharing is not None:
         resources = lambda of_trial: sharing.place(of_trial)  # noqa: E731  (a bound method can't be sent)
-        callbacks = [*callbacks, sharing]
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(context.plan)), resources),
         tune_config=tune.TuneConfig(
@@ -184,7 +212,7 @@ def _tuner(
             storage_path="/",
             storage_filesystem=tune_state_stub.file_system(),
             stop=context.end,
-            callbacks=callbacks,
+            callbacks=list(callbacks),
             progress_reporter=phase.reporter,
             failure_config=FailureConfig(max_failures=0),  # the callback requeues
             # The callback decides which trial is saved at its end; a failed one has nothing to save. Tune's

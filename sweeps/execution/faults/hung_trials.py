@@ -6,21 +6,16 @@ signal and answers nothing, so that only its silence tells.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
-import ray
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import duration
 from sweeps.config.next_commands import control_command
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
-from sweeps.ray_cluster import broadcast
 from sweeps.trial.messages import message_of
 
 TOLD_AFTER_S, TOLD_AFTER_EPOCHS = 300.0, 10.0
@@ -101,10 +96,5 @@ class HungTrials(DriverCallback):
         )
 
     def _end(self, process: TrialActor, why: str) -> None:
-        """End a process at once, whatever it does."""
-        process.is_gone = process.was_ended = True
         self._context.say(f"Trial {process.trial.config['number']} {why}: its process is ended")
-        if process.node == broadcast.here():
-            with contextlib.suppress(ProcessLookupError):  # a call of a library may hold all that Ray's needs
-                os.kill(process.pid, signal.SIGKILL)
-        ray.kill(process.handle)
+        self._processes.end(process)

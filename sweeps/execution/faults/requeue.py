@@ -8,32 +8,44 @@ against --max-failures.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import count, pairs
-from sweeps.execution.faults import lost_process
-from sweeps.execution.faults.lost_process import EARLIER_ERROR, Loss
-from sweeps.execution.faults.quarantine import Quarantine
+from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.ray_cluster import nodes
 from sweeps.record.sweep_info import Outcome
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import StorageError
-from sweeps.trial.messages import OutOfMemory
+from sweeps.trial import output
+from sweeps.trial.messages import UNUSABLE, OutOfMemory
 
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed: some
 trials kill theirs."""
 MOST_INSTANT = 2
 """Processes that it may lose in the same way without an epoch in between: each next one would end so, too."""
-
-
 MOST_SPLITS = 3
 """Times that the batch of a trial is split further, each time that it runs out of memory, before it counts as
 infeasible: then a step takes at least eight micro-batches."""
+EARLIER_ERROR = "its GPU computed no more in it after an earlier error"
+FATAL = "Fatal Python error: "
+"""Python's line where a signal ends the process: its faulthandler prints it, which Ray turns on."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Why a process was lost, in a few words. Ray knows only that the connection to it has ended."""
+
+    why: str
+    last_words: str = ""
+    """What it printed after its last result."""
+    is_of_the_pc: bool = False
+    """Whether the PC was lost with it."""
 
 
 class Requeue:
@@ -43,7 +55,7 @@ class Requeue:
         context: of the sweep; it ends where a trial can be trained nowhere.
         searcher: proposes a requeued trial again.
         processes: of the trials.
-        quarantine: of the PCs of a cluster; None on a PC by itself.
+        away_pcs: of a cluster; None on a PC by itself.
     """
 
     def __init__(
@@ -51,9 +63,9 @@ class Requeue:
         context: RunContext,
         searcher: RecordSearcher,
         processes: TrialActors,
-        quarantine: Quarantine | None = None,
+        away_pcs: AwayPCs | None = None,
     ) -> None:
-        self._context, self._searcher, self._quarantine = context, searcher, quarantine
+        self._context, self._searcher, self._away_pcs = context, searcher, away_pcs
         self._processes = processes
         self._losses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         """By trial, for each process that it lost the number of epochs by then, and why."""
@@ -69,13 +81,13 @@ class Requeue:
         if process is not None and process.was_ended and not hung:
             self._searcher.requeue(number)
             return "", ""
-        of_start = self._quarantine if process is None else None
+        of_start = self._away_pcs if process is None else None
         if of_start is not None and (why := of_start.leave_out_without_starts(trial)) is not None:
             self._searcher.requeue(number)
             if why:
                 self._context.end.stop(Outcome.LOST, why, can_save=True)
             return "", ""
-        loss = lost_process.loss_of(process)
+        loss = loss_of(process)
         if process is not None and self._was_in_preflight(number, process, hung or loss.why, loss):
             return "", loss.last_words
         if hung:
@@ -174,8 +186,30 @@ class Requeue:
             or_else: why the sweep ends.
             can_save: whether the other trials can save what they have trained by then.
         """
-        is_left_out = self._quarantine is not None and self._quarantine.leave_out(trial, reason, node)
-        if is_left_out:
+        if self._away_pcs is not None and self._away_pcs.leave_out(trial, reason, node):
             self._searcher.requeue(trial.config["number"])
         else:
             self._context.end.stop(Outcome.LOST, or_else, can_save=can_save)
+
+
+def loss_of(process: TrialActor | None) -> Loss:
+    """Why a process was lost: by what it printed last, by the kernel's count of processes that it killed for
+    want of memory, and by whether the PC is still there."""
+    if process is None or not process.locate():
+        return Loss("it ended while it started")
+    if all(node.id != process.node for node in nodes.living()):
+        return Loss("its PC is lost", is_of_the_pc=True)
+    words, oom_kills = output.examine_on(process.node, process.output_file)
+    return Loss(_why(words, is_oom=oom_kills > process.oom_kills), words)
+
+
+def _why(last_words: str, *, is_oom: bool) -> str:
+    for line in reversed(last_words.splitlines()):
+        if line.startswith(FATAL):
+            return line
+        if line.startswith(output.EXIT):
+            status = line.removeprefix(output.EXIT)
+            return EARLIER_ERROR if status == str(UNUSABLE) else f"exit status {status}"
+    if is_oom:
+        return "killed by the kernel: out of memory"
+    return "it ended without a trace (most often signal 9, SIGKILL)"

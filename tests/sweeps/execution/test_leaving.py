@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver.leaving import Leaving
+from sweeps.execution.driver.tuner import Leaving
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from tests.support.contexts import context_of, said

@@ -11,8 +11,8 @@ import pytest
 import ray
 
 from sweeps.common import ray_connection
-from sweeps.execution.faults import lost_process
-from sweeps.execution.faults.lost_process import EARLIER_ERROR, loss_of
+from sweeps.execution.faults import requeue
+from sweeps.execution.faults.requeue import EARLIER_ERROR, loss_of
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
@@ -67,4 +67,4 @@ def test_a_process_that_never_answered_ended_while_it_started() -> None:
     ],
 )
 def test_it_is_told_by_what_is_known(last_words: str, is_oom: bool, why: str) -> None:
-    assert lost_process._why(last_words, is_oom=is_oom) == why
+    assert requeue._why(last_words, is_oom=is_oom) == why

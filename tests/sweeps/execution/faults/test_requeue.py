@@ -10,8 +10,14 @@ import pytest
 from ray.exceptions import RayActorError
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.faults.lost_process import EARLIER_ERROR, Loss
-from sweeps.execution.faults.requeue import MOST_INSTANT, MOST_LOST_PROCESSES, MOST_SPLITS, Requeue
+from sweeps.execution.faults.requeue import (
+    EARLIER_ERROR,
+    MOST_INSTANT,
+    MOST_LOST_PROCESSES,
+    MOST_SPLITS,
+    Loss,
+    Requeue,
+)
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.record.record import Record
@@ -27,7 +33,7 @@ ENDED = RayActorError(actor_id="ab12")
 
 
 class Elsewhere:
-    """As a Quarantine answers: whether the PC may be left out."""
+    """As AwayPCs answer: whether the PC may be left out."""
 
     def __init__(self, may_leave_out: bool) -> None:
         self.left_out: list[str] = []
@@ -47,7 +53,7 @@ class Actor:
 class Begun:
     """A sweep whose only trial is in training."""
 
-    def __init__(self, folder: Path, quarantine: Any = None) -> None:
+    def __init__(self, folder: Path, away_pcs: Any = None) -> None:
         record = Record.create(folder, "s", "max", {"metric": "m"})
         propose(record, {"lr": 0.1})
         no_space: Any = None
@@ -56,7 +62,7 @@ class Begun:
         self.searcher.suggest("first")
         self.context: RunContext = context_of(folder, record, config)
         self.processes = TrialActors()
-        self.requeue = Requeue(self.context, self.searcher, self.processes, quarantine)
+        self.requeue = Requeue(self.context, self.searcher, self.processes, away_pcs)
 
     @property
     def next(self) -> Any:
@@ -152,16 +158,16 @@ def test_one_that_has_left_is_handed_out_again_when_the_sweep_is_not_held(tmp_pa
 
 
 def test_a_trial_goes_elsewhere_where_its_pc_can_be_left_out(tmp_path: Path) -> None:
-    quarantine = Elsewhere(may_leave_out=True)
-    sweep = Begun(tmp_path, quarantine)
+    away_pcs = Elsewhere(may_leave_out=True)
+    sweep = Begun(tmp_path, away_pcs)
     sweep.requeue.elsewhere(trial(), "no GPU", "id3", "no PC is left")
-    assert (quarantine.left_out, sweep.next) == (["id3: no GPU"], 0)
+    assert (away_pcs.left_out, sweep.next) == (["id3: no GPU"], 0)
     assert sweep.context.end.is_running
 
 
-@pytest.mark.parametrize("quarantine", [None, Elsewhere(may_leave_out=False)], ids=["alone", "the last PC"])
-def test_the_sweep_ends_where_it_can_not_be(quarantine: Any, tmp_path: Path) -> None:
-    sweep = Begun(tmp_path, quarantine)
+@pytest.mark.parametrize("away_pcs", [None, Elsewhere(may_leave_out=False)], ids=["alone", "the last PC"])
+def test_the_sweep_ends_where_it_can_not_be(away_pcs: Any, tmp_path: Path) -> None:
+    sweep = Begun(tmp_path, away_pcs)
     sweep.requeue.elsewhere(trial(), "no GPU", "id3", "no PC is left")
     assert (sweep.context.end.outcome, sweep.context.end.error) == ("lost", "no PC is left")
     assert sweep.next is None

@@ -13,8 +13,8 @@ import ray
 
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.faults import quarantine
-from sweeps.execution.faults.quarantine import Quarantine
+from sweeps.execution.faults import away_pcs
+from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.membership import Membership
 from sweeps.ray_cluster.nodes import HEAD
@@ -32,6 +32,9 @@ FULL = "the disk is full"
 class Where:
     """As Processes answer: here a trial's number says its PC."""
 
+    def actor_of(self, trial: Any) -> None:
+        """None of them has a process."""
+
     def node_of(self, trial: Any) -> str:
         return f"id{trial.config['number'] % 10}"
 
@@ -40,7 +43,7 @@ class Where:
 
 
 class Judged:
-    """A quarantine of a cluster of four PCs, the first of them the head, and what it says."""
+    """The PCs of a cluster of four, the first of them the head, and what it says."""
 
     def __init__(self, folder: Path, fitting: tuple[int, ...] = (0, 1, 2, 3)) -> None:
         folder = Path(tempfile.mkdtemp(dir=folder))
@@ -58,7 +61,7 @@ class Judged:
         config = SweepConfig(cpus_per_trial=2, gpus_per_trial=0)
         where: Any = Where()
         self.context = context_of(folder, self.record, config, cluster)
-        self.quarantine = Quarantine(self.context, self.membership, where)
+        self.away_pcs = AwayPCs(self.context, self.membership, where)
 
     @property
     def noted(self) -> list[str]:
@@ -67,18 +70,18 @@ class Judged:
 
     def meets(self, number: int, node: str = "", reason: str = FULL) -> bool:
         """A fault; whether the sweep goes on."""
-        return self.quarantine.leave_out(trial(number), reason, node)
+        return self.away_pcs.leave_out(trial(number), reason, node)
 
     def begins(self, number: int) -> None:
-        self.quarantine.on_trial_start(0, [], trial(number))
-        self.quarantine.on_trial_result(
+        self.away_pcs.on_trial_start(0, [], trial(number))
+        self.away_pcs.on_trial_result(
             0, [], trial(number), Message(report=Report(1, 0.5, {}, 1.0)).to_result()
         )
 
     def saves(self, number: int, fault: str = "", node: str = "") -> None:
         missing = NotSaved(reason=fault, node=node or f"id{number % 10}")
         metrics = {SAVED: [missing if fault else Saved(1)]}
-        self.quarantine.on_trial_save(0, [], trial(number, SimpleNamespace(metrics=metrics)))
+        self.away_pcs.on_trial_save(0, [], trial(number, SimpleNamespace(metrics=metrics)))
 
 
 def trial(number: int, saved: Any = None) -> Any:
@@ -171,10 +174,10 @@ def test_after_a_failed_start_one_is_tried_on_each_pc(
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         judged = Judged(tmp_path)
-        judged.quarantine._membership = Membership(nodes.living(), nodes.living, leaving=dict)
-        assert judged.quarantine.leave_out_without_starts(trial(1)) is None
-        monkeypatch.setattr(quarantine, "_do_nothing", fails)
-        why = judged.quarantine.leave_out_without_starts(trial(1))
+        judged.away_pcs._membership = Membership(nodes.living(), nodes.living, leaving=dict)
+        assert judged.away_pcs.leave_out_without_starts(trial(1)) is None
+        monkeypatch.setattr(away_pcs, "_do_nothing", fails)
+        why = judged.away_pcs.leave_out_without_starts(trial(1))
     finally:
         ray_connection.shut_down(ray)
     assert why is not None, "the only PC"

@@ -1,17 +1,29 @@
-"""Leave out PCs that can't train, each with its reason, and continue the sweep on the others."""
+"""PCs on which nothing is to run: those that leave, and those that can't train, which are left out.
+
+A trial on such a PC is asked to leave at its next step; it is requeued, and continues on another PC from the
+checkpoint that it writes. Its process is ended when it has had no trial for a moment (Tune keeps a process
+for the next trial), or at the deadline: Tune then finds it lost, and starts the trial again from the
+checkpoint before. No scheduler sees a pause, so this works with any of them.
+
+A PC lost without notice: `tune_callback.on_trial_error`.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ray.tune.experiment import Trial
 
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.run_context import DriverCallback, RunContext
-from sweeps.execution.trial_actors import TrialActors
+from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.ray_cluster import broadcast, placement
 from sweeps.ray_cluster.membership import Membership
 from sweeps.trial.messages import NotSaved, message_of, saved_of
 
+IDLE_S = 1.0
+"""For Tune to give a process that it keeps the next trial."""
 NOTHING_STARTS = "no process of a trial starts there"
 START_S = 60.0
 """For the start of a process that does nothing."""
@@ -19,8 +31,8 @@ MOST_UNSAVED = 2
 """Checkpoints in a row that a PC may fail to write while others write theirs."""
 
 
-class Quarantine(DriverCallback):
-    """Decides whether a fault is one of a PC, or of something that all PCs use.
+class AwayPCs(DriverCallback):
+    """Moves trials off such PCs, and decides whether a fault is one of a PC, or of what all PCs use.
 
     A fault is one of a PC where another PC was seen to work since the last PC was left out: it began a trial,
     hence found its checkpoints and data, or it wrote a checkpoint.
@@ -35,8 +47,12 @@ class Quarantine(DriverCallback):
         """The PC that was left out last, while no other PC has been seen to work since."""
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Wait for its first epoch."""
+        """Wait for its first epoch; end its process at once where that is kept on a PC that leaves."""
         self._begun.add(trial.config["number"])
+        if (process := self._processes.actor_of(trial)) is not None:
+            process.away_then = self._membership.away
+            if process.nodes & process.away_then:
+                self._processes.end(process)
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
@@ -62,6 +78,33 @@ class Quarantine(DriverCallback):
             if len(faults) >= MOST_UNSAVED and not self._membership.is_left_out(other):
                 number, reason = faults[-1][0].config["number"], faults[-1][1]
                 self._leave_out(other, number, f"no checkpoint can be written there: {reason}")
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        """Print which PCs leave, and end what can be ended now."""
+        membership = self._membership
+        if news := membership.news():
+            for process in self._processes.all():
+                process.is_gone = not membership.may_have(process.node)
+            for line in news:
+                self._context.say(line)
+            if not placement.most(self._context.config, membership.pcs, self._context.gpus_per_trial):
+                self._context.say("No PC that is left has room for a trial: the sweep waits for more PCs.")
+        for process in self._processes.all() if membership.away else ():
+            if not process.locate() or not process.nodes & membership.away:
+                continue
+            if self._may_end(process):
+                self._processes.end(process)
+            elif process.has_trial:
+                self._processes.ask_to_leave([process])
+
+    def _may_end(self, process: TrialActor) -> bool:
+        if not process.has_trial:
+            now = time.monotonic()
+            process.idle_since = process.idle_since or now
+            return now > process.idle_since + IDLE_S
+        ends_at = [self._membership.deadlines.get(node, 0) for node in process.nodes]
+        is_late = any(0 < time_s < time.time() for time_s in ends_at)
+        return is_late or bool(process.nodes & process.away_then)
 
     def leave_out(self, trial: Trial, reason: str, node: str) -> bool:
         """Place nothing more on the PC where a trial met a fault; "" means that of its first worker.
@@ -89,11 +132,8 @@ class Quarantine(DriverCallback):
         return "" if faults else None
 
     def _leave_out(self, node: str, number: int, reason: str) -> bool:
-        """Leave a PC out where the others have room for a trial, and say so."""
-        staying = self._membership.staying(node)
-        if not placement.most(self._context.config, staying, self._context.gpus_per_trial):
-            return False
-        if (notice := self._membership.leave_out(node, reason)) is None:
+        """Leave a PC out where that is possible, and say so."""
+        if not (notice := leave_out_if_others_suffice(self._context.config, self._membership, node, reason)):
             return False
         self._context.say(notice)
         self._context.record.notice(number, notice)
@@ -102,6 +142,15 @@ class Quarantine(DriverCallback):
     def _worked(self, trial: Trial) -> None:
         if (node := self._processes.node_of(trial)) and node not in self._membership.away:
             self._in_doubt = ""
+
+
+def leave_out_if_others_suffice(config: SweepConfig, membership: Membership, node: str, reason: str) -> str:
+    """Leave out the PC of this id; the line that says so. "" where it is the head, or the others have no room
+    for a trial."""
+    staying = membership.staying(node)
+    if not placement.most(config, staying, placement.gpus_per_trial(config, staying)):
+        return ""
+    return membership.leave_out(node, reason) or ""
 
 
 def _do_nothing() -> None:
