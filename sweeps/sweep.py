@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweeps.config.next_commands import resume_command
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import data_delivery, storage_check
+from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import dashboard_server, notify, summary, winner
 from sweeps.execution.output.table_files import write_last
@@ -31,7 +31,7 @@ def run(config: SweepConfig, python: str | None) -> int:
     if config.dry_run and config.resume is None:
         return 0
     with folder.opened(plan) as record:
-        storage_check.on_this_pc(plan)
+        storage_and_data.check_storage_here(plan)
         if config.resume is not None:
             state = resume.check(plan, record)
             print(state.text, flush=True)
@@ -62,8 +62,8 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
     ):
         print(cluster.describe(), flush=True)
         if config.address is not None:
-            storage_check.on_every_pc(plan, cluster.nodes(), cluster.membership)
-        with data_delivery.deliver_data(plan, cluster):
+            storage_and_data.check_storage(plan, cluster.nodes(), cluster.membership)
+        with storage_and_data.deliver_data(plan, cluster):
             with cluster.watch.needed(lambda: _last_words(plan, record, notice, cluster.lost)):
                 environment.note(plan.folder, cluster, in_cluster=config.address is not None)
                 run_start.begin_run(plan, record)

@@ -12,15 +12,17 @@ from rich.console import Console
 
 from sweeps.common.cli import screen
 from sweeps.common.kept_here import KeptHere
+from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import data_delivery
 from sweeps.execution.run_end import RunEnd
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement
 from sweeps.ray_cluster.session import Cluster
 from sweeps.record.constraints import FirstTrials
 from sweeps.record.record import Record
+from sweeps.storage.data_source import PreparedData, cluster_data, local_data
 from sweeps.storage.disk_guard import Disk
+from sweeps.training.data.dataset import DataSet
 from sweeps.trial.job import Job
 
 
@@ -91,6 +93,21 @@ class DriverCallback(KeptHere, Callback):
     """A callback of Tune in the process of the sweep."""
 
 
+def data_of_trials(plan: Plan) -> dict[tuple[str, tuple[ParamValue, ...]], PreparedData]:
+    """How a PC gets the data, by trainable and values of its PREPARE_PARAMS."""
+
+    def source(data_set: DataSet) -> PreparedData:
+        if plan.config.address is None:
+            return local_data(data_set)
+        return cluster_data(data_set, is_copied=plan.config.data == "copy")
+
+    return {
+        (model.name, tuple(each.hyperparameters.values())): source(each)
+        for model in plan.models
+        for each in model.prepared
+    }
+
+
 def job_of(plan: Plan) -> Job:
     """What all trials of a sweep share."""
     config = plan.config
@@ -109,5 +126,5 @@ def job_of(plan: Plan) -> Job:
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,
         is_bound_to_share=config.trials_per_gpu == "auto",
-        prepared=data_delivery.data_of_trials(plan),
+        prepared=data_of_trials(plan),
     )

@@ -11,7 +11,7 @@ import ray
 
 from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution import storage_check
+from sweeps.execution import storage_and_data
 from sweeps.plan.build import make_plan
 from sweeps.ray_cluster import gpus, nodes
 from sweeps.ray_cluster.nodes import Node
@@ -41,5 +41,5 @@ def test_it_needs_no_storage(there: list[Node], tmp_path: Path) -> None:
         SweepConfig.from_settings(name="mine", trainable="digits_mlp", results_dir=str(tmp_path))
     )
     plan.storage.make()
-    storage_check.on_every_pc(plan, there)
+    storage_and_data.check_storage(plan, there)
     assert not list(plan.folder.iterdir())

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.yaml_files import read_yaml
-from sweeps.execution.driver.tuner import Leaving
 from sweeps.execution.driver.steering import NO_WEIGHTS, Steerer, Steering
+from sweeps.execution.driver.tuner import Leaving
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.run_end import RunEnd

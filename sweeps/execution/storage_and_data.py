@@ -1,0 +1,227 @@
+"""What every PC needs before a sweep starts: the storage of its checkpoints, and the data of its trials."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import ray
+
+from sweeps.common.cli.progress import Bar
+from sweeps.common.errors import PCUnfit, UserError
+from sweeps.common.formatting import count, duration, size
+from sweeps.common.param_types import build_params
+from sweeps.common.yaml_values import ParamValue
+from sweeps.execution.faults.away_pcs import NOTHING_STARTS, leave_out_if_others_suffice
+from sweeps.execution.run_context import data_of_trials
+from sweeps.kinds import registry
+from sweeps.kinds.trainable import Description
+from sweeps.plan.plan import Plan
+from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster.membership import Membership
+from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_cluster.session import Cluster
+from sweeps.storage import folder_reader
+from sweeps.storage.data_source import READER, PreparedData
+from sweeps.storage.protocol import Storage, StorageError, new_name
+from sweeps.training.data import dataset
+from sweeps.training.data.preparation import ensure_prepared
+
+READS = 8
+"""Pieces that are read from the disk at a time, for all PCs."""
+PROGRESS_EVERY_S = 0.5
+Raw = tuple[Description, Mapping[str, ParamValue]]
+"""A trainable whose data is not prepared, and its fixed hyperparameters."""
+
+
+def check_storage_here(plan: Plan) -> None:
+    """Make the sweep's folder in its storage, and check it from here, before anything starts.
+
+    Raises:
+        UserError: it can't be written or read, or has the checkpoints of another sweep of that name.
+    """
+    storage = plan.storage
+    try:
+        storage.make()
+        fault = _fault(storage, "", "")
+        taken = [] if fault or plan.config.resume is not None else storage.numbers()
+    except OSError as error:
+        fault, taken = str(error), []
+    if fault:
+        raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {fault}")
+    if taken:
+        raise UserError(
+            f"--name {plan.config.name}: {storage.where} has checkpoints of {count(len(taken), 'trial')} "
+            "already, of another sweep of that name; give another name, or remove them"
+        )
+
+
+def check_storage(plan: Plan, there: Sequence[Node], membership: Membership | None = None) -> None:
+    """Check that each PC that trains can write checkpoints and read those of others, all at the same time.
+    One that does not answer is left out.
+
+    Raises:
+        UserError: the PCs that can't use it, and why.
+    """
+    storage, name, text = plan.storage, new_name(), uuid.uuid4().hex
+    try:
+        storage.write_note(name, text)
+    except OSError as error:
+        raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {error}") from None
+    answers = broadcast.ask(there, _fault, storage, name, text)
+    faults = {}
+    for node, each in answers.items():
+        if each.fault and membership and each.is_there and _is_left_out(plan, membership, node, each.fault):
+            continue
+        if each.is_there:
+            faults[node.name] = each.fault or each.value
+    try:
+        storage.remove_note(name)
+    except OSError as error:
+        faults[platform.node()] = str(error)
+    _refuse(faults, f"{_setting(plan)}: ", "use this storage")
+
+
+def _is_left_out(plan: Plan, membership: Membership, node: Node, fault: str) -> bool:
+    """Leave out a PC on which no process starts, where that is possible; whether it was."""
+    reason = f"{NOTHING_STARTS}: {fault}"
+    if notice := leave_out_if_others_suffice(plan.config, membership, node.id, reason):
+        print(notice, flush=True)
+    return bool(notice)
+
+
+def _fault(storage: Storage, theirs: str, text: str) -> str:
+    """What is wrong with a storage, seen from the PC that this runs on; "" where nothing is.
+
+    Args:
+        storage: of the sweep.
+        theirs: name of a small file that another PC wrote, or "".
+        text: its content.
+    """
+    mine, written = new_name(), uuid.uuid4().hex
+    try:
+        if theirs and storage.read_note(theirs) != text:
+            return f"{storage.where}: that path is a different folder on that PC: share one folder"
+        storage.write_note(mine, written)
+        read = storage.read_note(mine)
+        storage.remove_note(mine)
+    except FileNotFoundError:
+        return (
+            f"a file that the first PC wrote to {storage.where} is not there: all PCs must see that folder; "
+            "share it, or give --storage sftp://host/path or s3://bucket/prefix"
+        )
+    except StorageError as error:
+        return str(error)
+    except OSError as error:
+        return f"{storage.where}: {error.strerror or error}"
+    if read == written:
+        return ""
+    return f"{storage.where}: a file that was written there has other content when read back"
+
+
+def _setting(plan: Plan) -> str:
+    given = plan.config.storage
+    return f"--results-dir {plan.config.results_dir}" if given is None else f"--storage {given}"
+
+
+@contextlib.contextmanager
+def deliver_data(plan: Plan, cluster: Cluster) -> Iterator[None]:
+    """Prepare the data here, copy it to each PC that trains, and serve it to PCs that join later.
+
+    Raises:
+        CannotContinue: too many raw files are corrupt, or the disk is full; what was prepared is kept.
+        UserError: the PCs that can't have the data, or that lack raw data, and why.
+    """
+    for data_set in (each for model in plan.models for each in model.prepared):
+        ensure_prepared(data_set)
+    if plan.config.address is None:
+        yield
+        return
+    sources = list(data_of_trials(plan).values())
+    there = [node for node in cluster.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
+    raw = [
+        (model.trainable.description, dict(model.space.fixed)) for model in plan.models if not model.prepared
+    ]
+    if sources:
+        print(f"Looking for the prepared data on {count(len(there), 'PC')} ...", flush=True)
+    lacking = _missing_bytes(there, sources, raw)
+    if not sources or plan.config.data == "shared":
+        yield
+        return
+    folders = [source.original.folder for source in sources]
+    again = {"max_restarts": -1, "max_task_retries": -1}
+    reader = folder_reader.start(folders, broadcast.here(), name=READER, max_concurrency=READS, **again)
+    if lacking:
+        _copy(reader, lacking, sources)
+    yield
+    del reader  # its process ends with it
+
+
+def _missing_bytes(
+    there: Sequence[Node], sources: Sequence[PreparedData], raw: Sequence[Raw]
+) -> dict[Node, int]:
+    """The bytes to copy to each PC that lacks some."""
+    answers = broadcast.ask(there, _look, sources, raw, timeout_s=None)
+    if sources:
+        _refuse({node.name: each.fault for node, each in answers.items() if each.is_there})
+    found = {node: each.value for node, each in answers.items() if not each.fault}
+    _refuse({node.name: fault for node, (_, fault) in found.items()})
+    return {node: missing for node, (missing, _) in found.items() if missing}
+
+
+def _look(sources: Sequence[PreparedData], raw: Sequence[Raw]) -> tuple[int, str]:
+    """On a PC: the bytes that it lacks, and why it can't have them or has no raw data."""
+    try:
+        for description, fixed in raw:
+            trainable = registry.load(description)
+            dataset.describe_data(trainable, build_params(trainable.params_class, fixed))
+        return sum(source.missing_bytes() for source in sources), ""
+    except (PCUnfit, UserError) as error:
+        return 0, str(error)
+
+
+def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[PreparedData]) -> None:
+    """Copy to all PCs that lack something, at the same time."""
+    tasks = broadcast.begin(list(lacking), _fetch, sources)
+    began = time.monotonic()
+    waiting, done = list(tasks), 0
+    with Bar("Copying data", sum(lacking.values()), unit="B") as bar:
+        while waiting:
+            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=PROGRESS_EVERY_S)
+            got = ray.get(reader.got.remote())
+            now = sum(got.values())
+            rate = size(now / (time.monotonic() - began))
+            shares = [f"{n.hostname} {100 * got.get(n.id, 0) // lacking[n]} %" for n in lacking]
+            bar.add(now - done, f"{rate}/s, {', '.join(shares)}")
+            done = now
+    answers = broadcast.answers(tasks, None)
+    _refuse({node.name: each.fault or each.value[2] for node, each in answers.items() if each.is_there})
+    for node, answer in answers.items():
+        if not answer.is_there:
+            print(f"data       {node.name} has left meanwhile", flush=True)
+            continue
+        got_bytes, seconds, _ = answer.value
+        rate, took = size(got_bytes / max(seconds, 1e-3)), duration(seconds)
+        print(f"data       {size(got_bytes)} copied to {node.name} in {took}, {rate}/s", flush=True)
+
+
+def _fetch(sources: Sequence[PreparedData]) -> tuple[int, float, str]:
+    """On a PC: bytes that were copied to it, seconds, and why it can't have the others."""
+    began, got, fault = time.monotonic(), 0, ""
+    try:
+        for source in sources:
+            got += source.bring()
+    except PCUnfit as error:
+        fault = str(error)
+    return got, time.monotonic() - began, fault
+
+
+def _refuse(faults: Mapping[str, str], setting: str = "", what: str = "have the data") -> None:
+    """Raise a UserError that lists the PCs with a fault, if there are any."""
+    if found := {pc: fault for pc, fault in faults.items() if fault}:
+        lines = "\n".join(f"  {pc}: {fault}" for pc, fault in sorted(found.items()))
+        raise UserError(f"{setting}{count(len(found), 'PC')} of {len(faults)} can't {what}:\n{lines}")
