@@ -9,10 +9,10 @@ import itertools
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,6 +31,7 @@ from sweeps.record.record import Record
 from sweeps.record.trials import BAD, TrialRow
 from sweeps.space.numeric_range import Side
 
+T = TypeVar("T")
 LEAST_BEST = 3
 """Trials that count as the best ones, at least."""
 BEST_SHARE = 0.2
@@ -139,25 +140,21 @@ class ComparedTrials:
             return {}
         with warnings.catch_warnings(action="ignore"):  # of a condition that few trials met
             evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
-            return get_param_importances(self.study(), evaluator=evaluator)
+            return get_param_importances(self.study(list(self.scores)[::-1]), evaluator=evaluator)
 
     def percent(self, hyperparameter: str) -> str:
         """Importance of a hyperparameter, `12.3 %`."""
         return f"{100 * self.importances[hyperparameter]:.1f} %"
 
-    def study(self, most: int | None = None) -> optuna.Study:
-        """Trials that reached the epoch, complete, the best one last: it is drawn over the others.
+    def sample(self, most: int) -> list[int]:
+        """At most so many that reached the epoch, as `thinned`, the best one last: it is drawn over the
+        others."""
+        return thinned(list(self.scores), most)[::-1]
 
-        Args:
-            most: of more, the best quarter of so many is in it, and an even sample of the others.
-        """
-        kept = list(self.scores)
-        if most is not None and len(kept) > most:
-            best, others = kept[: most // 4], kept[most // 4 :]
-            sample = np.arange(most - len(best)) * len(others) // (most - len(best))
-            kept = [*best, *(others[index] for index in sample)]
+    def study(self, trials: Sequence[int]) -> optuna.Study:
+        """Trials that reached the epoch, complete, by their numbers."""
         study = optuna.create_study(direction=self.objective.direction)
-        study.add_trials([self._trial(number) for number in reversed(kept)])
+        study.add_trials([self._trial(number) for number in trials])
         return study
 
     def _trial(self, number: int) -> FrozenTrial:
@@ -195,6 +192,15 @@ def compared_trials(record: Record, trainable: str | None = None, epoch: int | N
         there.sort(key=lambda trial: (-sign * scores[trial.number], trial.number))
         known[key] = ComparedTrials(at, trials, tuple(there), record.objective)
     return known[key]
+
+
+def thinned(best_first: Sequence[T], most: int) -> list[T]:
+    """At most so many: the best quarter of so many, and an even sample of the others."""
+    if len(best_first) <= most:
+        return list(best_first)
+    best, others = best_first[: most // 4], best_first[most // 4 :]
+    sample = np.linspace(0, len(others) - 1, most - len(best)).round().astype(int)
+    return [*best, *(others[index] for index in sample)]
 
 
 def trials_of(record: Record, trainable: str | None) -> tuple[TrialRow, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
-from optuna.distributions import CategoricalDistribution
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.failure_regions import DeadRegion, are_too_few, by_cause, dead_regions_of
@@ -14,7 +13,6 @@ from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count
-from sweeps.common.param_types import shown
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 
 LEAST = 3
@@ -76,8 +74,7 @@ def failures(sweep: Sweep) -> go.Figure:
         )
         for label, trials, mark in rows:
             figure.add_trace(_marks(label, trials, mark, name, space), row=row, col=1)
-        log = getattr(space.ranges[name], "log", False)
-        figure.update_xaxes(title_text=name, type="log" if log else None, row=row, col=1)
+        figure.update_xaxes(**style.axis(space, name), row=row, col=1)
         if region.side is not None:
             edge = {"color": style.BLACK, "dash": "dash", "width": 1.5}
             figure.add_vline(region.limit, line=edge, row=row, col=1)
@@ -92,10 +89,8 @@ def _ended_well(sweep: Sweep) -> list[TrialRow]:
 def _marks(label: str, trials: Sequence[TrialRow], mark: style.Mark, name: str, space: Tried) -> go.Box:
     """A row of trials by their values of a hyperparameter: a box of which only its points show."""
     there = [trial for trial in trials if name in space.params[trial.number]]
-    values = [space.params[trial.number][name] for trial in there]
-    is_choice = isinstance(space.ranges[name], CategoricalDistribution)
     return go.Box(
-        x=[shown(value) for value in values] if is_choice else values,
+        x=style.values(space, name, (trial.number for trial in there)),
         y=[f"{label} ({len(there)})"] * len(there),
         text=[f"trial {trial.number}" for trial in there],
         orientation="h",

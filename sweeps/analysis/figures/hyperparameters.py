@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import plotly.graph_objects as go
-from optuna.visualization import plot_contour, plot_parallel_coordinate, plot_slice
+from optuna.visualization import plot_parallel_coordinate
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.compared_trials import ComparedTrials, compared_trials, trainables
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
-from sweeps.common.formatting import count
+from sweeps.common.formatting import count, short
 
 MOST_LINES, MOST_POINTS = 300, 1000
 """Trials in parallel coordinates, and in a slice."""
@@ -39,7 +38,9 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     title, found = "Parallel coordinates", _with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
-    figure = plot_parallel_coordinate(found.study(MOST_LINES), target_name=sweep.record.info.metric)
+    figure = plot_parallel_coordinate(
+        found.study(found.sample(MOST_LINES)), target_name=sweep.record.info.metric
+    )
     for note in figure.layout.annotations:
         note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
     figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
@@ -55,17 +56,15 @@ def slices(sweep: Sweep) -> go.Figure:
     if isinstance(found, str):
         return style.blank(title, found)
     hyperparameters = _by_importance(found)[:MOST_HYPERPARAMETERS]
-    study = found.study(MOST_POINTS)
     rows = math.ceil(len(hyperparameters) / 2)
     figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
     for place, hyperparameter in enumerate(hyperparameters):
-        row, column = place // 2 + 1, place % 2 + 1
-        part = plot_slice(study, [hyperparameter], target_name=sweep.record.info.metric)
-        _take_over(figure, part, row, column)
-        if column == 2:
-            figure.update_yaxes(title_text=None, row=row, col=column)
-    for trace in figure.data:
-        trace.marker = {"color": style.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
+        at = {"row": place // 2 + 1, "col": place % 2 + 1}
+        trials = _having(found, MOST_POINTS, hyperparameter)
+        figure.add_trace(_points(found, trials, hyperparameter), **at)
+        figure.update_xaxes(**style.axis(found.tried, hyperparameter), **at)
+    figure.update_traces(marker={"color": style.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}})
+    figure.update_yaxes(title_text=sweep.record.info.metric, col=1)
     cut = style.cut(figure, found.scores.values())
     more = ""
     if left_out := len(found.tried.ranges) - len(hyperparameters):
@@ -81,32 +80,38 @@ def contour(sweep: Sweep) -> go.Figure:
     title, found = "Score by pairs of hyperparameters", _with_enough(sweep, trials=5, hyperparameters=2)
     if isinstance(found, str):
         return style.blank(title, found)
-    study = found.study(MOST_CELLS)
-    trials = study.get_trials(deepcopy=False)
-    known = {name: {trial.params.get(name) for trial in trials} for name in _by_importance(found)}
+    params, shown = found.tried.params, found.sample(MOST_CELLS)
+    known = {name: {params[number].get(name) for number in shown} for name in _by_importance(found)}
     hyperparameters = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
-    pairs = [
-        pair
-        for pair in itertools.combinations(hyperparameters, 2)
-        if sum(set(pair) <= set(trial.params) for trial in trials) >= 5
-    ]
+    trials = {pair: _having(found, MOST_CELLS, *pair) for pair in itertools.combinations(hyperparameters, 2)}
+    pairs = [pair for pair, there in trials.items() if len(there) >= 5]
     if not pairs:
         return style.blank(title, "No two hyperparameters were tried together in 5 trials.")
-    scored = [(trial.value, trial) for trial in trials if trial.value is not None]
     figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
     for row, pair in enumerate(pairs, start=1):
-        part = plot_contour(study, list(pair), target_name=sweep.record.info.metric)
-        scores = [score for score, trial in scored if set(pair) <= set(trial.params)]
-        _take_over(figure, _without_guesses(part, scores), row, 1)
-    ends = [limit(score for score, _ in scored) for limit in (min, max)]
-    figure.update_traces(selector={"type": "contour"}, zmin=ends[0], zmax=ends[1], showscale=False)
-    figure.update_traces(selector={"type": "scatter"}, marker_cmin=ends[0], marker_cmax=ends[1])
-    first_trace = figure.data[0]
-    first_trace.update({"showscale": True} if first_trace.type == "contour" else {"marker_showscale": True})
+        points = _points(found, trials[pair], *pair)
+        scores = [found.scores[number] for number in trials[pair]]
+        if len(set(zip(points.x, points.y, strict=True))) >= LEAST_POINTS:
+            surface = go.Contour(x=points.x, y=points.y, z=scores, coloraxis="coloraxis", connectgaps=True)
+            surface.update(contours_coloring="heatmap", line={"smoothing": 1.3, "width": 0.5})
+            figure.add_trace(surface, row=row, col=1)
+            points.marker = {"color": style.BLACK, "size": 6, "line": {"width": 1, "color": "white"}}
+        else:  # a surface between so few would show hills that no trial has seen
+            line = {"width": 1, "color": style.GREY}
+            points.marker = {"color": scores, "coloraxis": "coloraxis", "size": 10, "line": line}
+        figure.add_trace(points, row=row, col=1)
+        figure.update_xaxes(**style.axis(found.tried, pair[0]), row=row, col=1)
+        figure.update_yaxes(**style.axis(found.tried, pair[1]), row=row, col=1)
+    scale = {"colorscale": "Blues", "reversescale": found.objective.mode == "min"}
+    figure.update_layout(coloraxis={**scale, "colorbar": {"title": {"text": sweep.record.info.metric}}})
     which = count(len(hyperparameters), "hyperparameter")
     first = "" if found.importances else f"; the first {which} of the space"
     drawn = _shown(found, MOST_CELLS, "points")
-    caption = f"A point is a trial: {found.words}{drawn}{first}. {_between(figure)}"
+    caption = f"A point is a trial: {found.words}{drawn}{first}."
+    if surfaces := sum(trace.type == "contour" for trace in figure.data):
+        caption += " Between points, scores are interpolated."
+    if surfaces < len(pairs):
+        caption += f" Of fewer than {LEAST_POINTS} points no surface is drawn: their color is the score."
     return style.finish(figure, title, caption, height=110 + (HEIGHT + 20) * len(pairs), legend=False)
 
 
@@ -173,26 +178,21 @@ def _by_importance(found: ComparedTrials) -> list[str]:
     return sorted(hyperparameters, key=lambda name: -found.importances.get(name, 0.0))
 
 
-def _take_over(figure: go.Figure, part: go.Figure, row: int, column: int) -> None:
-    """Put a figure of Optuna's, which has one pair of axes, into a subplot."""
-    for trace in part.data:
-        figure.add_trace(trace, row=row, col=column)
-    kept = ("title", "type", "range", "categoryorder", "categoryarray")
-    for axis, update in (("xaxis", figure.update_xaxes), ("yaxis", figure.update_yaxes)):
-        given: dict[str, Any] = part.layout[axis].to_plotly_json()
-        update(row=row, col=column, **{name: given[name] for name in kept if name in given})
-        if given.get("type") == "log":
-            ends = [v for t in part.data for v in (t[axis[0]] if t[axis[0]] is not None else ()) if v]
-            update(row=row, col=column, **style.log_ticks(ends))
-        elif given.get("type") == "category" and given.get("categoryarray"):
-            names = [str(name) for name in given["categoryarray"]]
-            update(
-                row=row,
-                col=column,
-                range=[-0.5, len(names) - 0.5],
-                tickvals=names,
-                ticktext=[name.strip("'") for name in names],
-            )
+def _having(found: ComparedTrials, most: int, *hyperparameters: str) -> list[int]:
+    """At most so many trials that have some hyperparameters, the best one last."""
+    return [n for n in found.sample(most) if set(hyperparameters) <= found.tried.params[n].keys()]
+
+
+def _points(found: ComparedTrials, trials: Sequence[int], across: str, up: str | None = None) -> go.Scatter:
+    """A point for each trial by two hyperparameters, or by one and the score."""
+    scores = [found.scores[number] for number in trials]
+    words = (f"trial {number}: {short(found.scores[number])}" for number in trials)
+    return go.Scatter(
+        x=style.values(found.tried, across, trials),
+        y=scores if up is None else style.values(found.tried, up, trials),
+        text=list(words),
+        mode="markers",
+    )
 
 
 def _shown(found: ComparedTrials, most: int, what: str) -> str:
@@ -215,34 +215,3 @@ def _with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> ComparedTri
         which = "Only one hyperparameter" if found.tried.ranges else "No hyperparameter"
         return f"{which} was varied; this needs {count(hyperparameters, 'hyperparameter')}."
     return found
-
-
-def _without_guesses(part: go.Figure, scores: Sequence[float]) -> go.Figure:
-    """A contour of Optuna's as it is; of too few points the points alone, in the colors of their scores: the
-    surface between them would show hills that no trial has seen."""
-    surface, points, *_ = part.data
-    if len(set(zip(points.x, points.y, strict=True))) >= LEAST_POINTS:
-        return part
-    looks = {"colorscale": surface.colorscale, "reversescale": surface.reversescale}
-    points.marker = {
-        "color": scores,
-        "size": 10,
-        "line": {"width": 1, "color": style.GREY},
-        "colorbar": {"title": surface.colorbar.title.text},
-        **looks,
-    }
-    return go.Figure(data=points, layout=part.layout)
-
-
-def _between(figure: go.Figure) -> str:
-    """What a figure of contours shows between points."""
-    surfaces = sum(trace.type == "contour" for trace in figure.data)
-    colored = sum(trace.type == "scatter" and trace.marker.colorscale is not None for trace in figure.data)
-    if not colored:
-        return "Between points, scores are interpolated."
-    few = f"fewer than {LEAST_POINTS} points"
-    if not surfaces:
-        return f"The color of a point is its score. Of {few} no surface is drawn."
-    return (
-        f"Between points, scores are interpolated. With {few} a pair has none, and their color is the score."
-    )

@@ -6,11 +6,12 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from sweeps.analysis.compared_trials import is_bad
+from sweeps.analysis.compared_trials import is_bad, thinned
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.objective import Objective
@@ -33,7 +34,8 @@ def learning_curves(sweep: Sweep) -> go.Figure:
     trials = [trial for trial in sweep.record.searched if trial.epochs]
     if not trials:
         return style.blank(title, style.NO_EPOCH)
-    shown = style.thinned(trials, MOST_CURVES, sweep.record.leaders(MOST_CURVES))
+    places = {number: place for place, number in enumerate(sweep.record.leaders(MOST_CURVES))}
+    shown = thinned(sorted(trials, key=lambda trial: places.get(trial.number, math.inf)), MOST_CURVES)
     figure = go.Figure()
     for status in style.MARKS:
         if of_status := [trial for trial in shown if trial.status == status]:
@@ -116,59 +118,47 @@ def _bar(name: str, x: Sequence[str], y: Sequence[int], mark: style.Mark) -> go.
 
 
 def _add_curves(figure: go.Figure, trials: Sequence[TrialRow]) -> None:
-    """All of one status: as one line with gaps, and a mark where each ended."""
-    status = trials[0].status
-    mark = style.MARKS[status]
-    points: list[tuple[int | None, float | None, str]] = []
-    ends: list[tuple[int | None, float | None]] = []
-    for trial in trials:
-        of_trial = [(epoch, _finite(trial.epochs[epoch].score)) for epoch in sorted(trial.epochs)]
-        points += [(epoch, score, f"trial {trial.number}") for epoch, score in of_trial]
-        points.append((None, None, ""))
-        # What diverged is marked where its score was last finite.
-        ends.append(next(((e, score) for e, score in reversed(of_trial) if score is not None), (None, None)))
-    epochs, scores, hover = zip(*points, strict=True)
-    last_epochs, last_scores = zip(*ends, strict=True)
-    line = {"color": mark.color, "dash": mark.dash, "width": 1.2}
-    common = {"legendgroup": status}
-    figure.add_trace(
-        go.Scatter(
-            x=epochs, y=scores, text=hover, mode="lines", line=line, opacity=0.6, showlegend=False, **common
-        )
+    """All of one status: as one line with gaps, and a mark where each ended, or was last finite."""
+    status, mark, curves = trials[0].status, style.MARKS[trials[0].status], [_curve(each) for each in trials]
+    points = [point for curve in curves for point in (*curve, (None, None, ""))]
+    ends = [next((point for point in reversed(curve) if point[1] is not None), None) for curve in curves]
+    looks = {
+        "line": {"color": mark.color, "dash": mark.dash, "width": 1.2},
+        "opacity": 0.6,
+        "showlegend": False,
+    }
+    name = f"{status} ({len(trials)})"
+    _add_points(figure, points, mode="lines", legendgroup=status, **looks)
+    _add_points(
+        figure,
+        [(epoch, score, f"{text}, {status}") for epoch, score, text in filter(None, ends)],
+        **{"mode": "markers", "legendgroup": status, "name": name, "marker": mark.points(9)},
     )
-    figure.add_trace(
-        go.Scatter(
-            x=last_epochs,
-            y=last_scores,
-            text=[f"trial {trial.number}, {status}" for trial in trials],
-            mode="markers",
-            name=f"{status} ({len(trials)})",
-            marker=mark.points(9),
-            **common,
-        )
-    )
+
+
+_Point = tuple[int | None, float | None, str]
+"""Epoch, finite score and the words of a point; a gap has none."""
+
+
+def _curve(trial: TrialRow) -> list[_Point]:
+    scores = {epoch: trial.epochs[epoch].score for epoch in sorted(trial.epochs)}
+    return [(e, s if math.isfinite(s) else None, f"trial {trial.number}") for e, s in scores.items()]
+
+
+def _add_points(figure: go.Figure, points: Sequence[_Point], **looks: Any) -> None:
+    x, y, text = zip(*points, strict=True) if points else ((), (), ())
+    figure.add_trace(go.Scatter(x=x, y=y, text=text, **looks))
 
 
 def _add_best(figure: go.Figure, best: TrialRow, objective: Objective) -> None:
-    epochs = sorted(best.epochs)
-    is_top = [epoch == best.best_epoch(objective) for epoch in epochs]
-    figure.add_trace(
-        go.Scatter(
-            x=epochs,
-            y=[_finite(best.epochs[epoch].score) for epoch in epochs],
-            mode="lines+markers",
-            name=f"best: trial {best.number}",
-            line={"color": style.BLACK, "width": 3},
-            marker={
-                "symbol": ["star" if top else "circle" for top in is_top],
-                "size": [15 if top else 1 for top in is_top],
-            },
-        )
-    )
-
-
-def _finite(score: float) -> float | None:
-    return score if math.isfinite(score) else None
+    points, top = _curve(best), best.best_epoch(objective)
+    marker = {
+        "symbol": ["star" if epoch == top else "circle" for epoch, *_ in points],
+        "size": [15 if epoch == top else 1 for epoch, *_ in points],
+    }
+    line = {"color": style.BLACK, "width": 3}
+    name = f"best: trial {best.number}"
+    _add_points(figure, points, mode="lines+markers", name=name, line=line, marker=marker)
 
 
 def _add_ended(figure: go.Figure, objective: Objective, ended: Sequence[TrialRow]) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from optuna.distributions import CategoricalDistribution
 
-from sweeps.record.trials import Status, TrialRow
+from sweeps.analysis.tried_values import Tried
+from sweeps.common.param_types import shown
+from sweeps.record.trials import Status
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8A8A8A"
@@ -125,7 +129,26 @@ def why_blank(figure: go.Figure) -> str:
     return str((figure.layout.meta or {}).get("why", ""))
 
 
-def log_ticks(values: Sequence[float]) -> dict[str, object]:
+def values(space: Tried, hyperparameter: str, trials: Iterable[int]) -> list[Any]:
+    """Those of a hyperparameter that trials had, by their numbers, for an axis of `axis`."""
+    found = [space.params[number][hyperparameter] for number in trials]
+    is_choice = isinstance(space.ranges[hyperparameter], CategoricalDistribution)
+    return [shown(value) for value in found] if is_choice else found
+
+
+def axis(space: Tried, hyperparameter: str) -> dict[str, Any]:
+    """The axis of a hyperparameter: of its choices in their order, or of its range on its scale."""
+    drawn_from = space.ranges[hyperparameter]
+    if isinstance(drawn_from, CategoricalDistribution):
+        names = [shown(choice) for choice in drawn_from.choices]
+        order = {"type": "category", "categoryorder": "array", "categoryarray": names}
+        return {"title_text": hyperparameter, **order, "range": [-0.5, len(names) - 0.5]}
+    is_log = getattr(drawn_from, "log", False)
+    every = [params[hyperparameter] for params in space.params.values() if hyperparameter in params]
+    return {"title_text": hyperparameter, **({"type": "log", **log_ticks(every)} if is_log else {})}
+
+
+def log_ticks(values: Sequence[Any]) -> dict[str, object]:
     """Ticks of a narrow log axis: powers of ten alone, where values span enough of them; plotly would write a
     2 and a 5 between them, one over the other."""
     low, high = math.log10(min(values)), math.log10(max(values))
@@ -134,17 +157,6 @@ def log_ticks(values: Sequence[float]) -> dict[str, object]:
     if last <= first:
         return {"nticks": LOG_TICKS}
     return {"dtick": math.ceil((last - first + 1) / LOG_TICKS), "tick0": first}
-
-
-def thinned(trials: Sequence[TrialRow], most: int, first: Sequence[int]) -> list[TrialRow]:
-    """At most so many trials: those numbered in `first`, and an even sample of the others."""
-    if len(trials) <= most:
-        return list(trials)
-    kept = set(first[: most // 4])
-    others = [trial.number for trial in trials if trial.number not in kept]
-    chosen = np.linspace(0, len(others) - 1, most - len(kept)).round().astype(int)
-    kept |= {others[index] for index in chosen}
-    return [trial for trial in trials if trial.number in kept]
 
 
 def cut(figure: go.Figure, scores: Iterable[float]) -> str:

@@ -70,9 +70,9 @@ def test_hyperparameters_are_of_less_weight_only_where_weights_are_shown(tmp_pat
 def test_choices_are_named_without_quotes_and_have_room(sweeps: dict[str, Sweep]) -> None:
     figure = analysis_figures.slices(sweeps["several"])
     axes = [axis for axis in figure.select_xaxes() if axis.title.text == "trainable"]
-    assert [list(axis.ticktext) for axis in axes] == [["cnn", "mlp"]]
+    assert [list(axis.categoryarray) for axis in axes] == [["cnn", "mlp"]]
     trace = next(trace for trace in figure.data if trace.xaxis == axes[0].plotly_name.replace("axis", ""))
-    assert set(trace.x) == set(axes[0].tickvals)
+    assert set(trace.x) == set(axes[0].categoryarray)
     assert list(axes[0].range) == [-0.5, 1.5]
 
 
