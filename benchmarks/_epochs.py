@@ -95,7 +95,8 @@ def by_fit(
     assert own is not None
     config = FitConfig(max_epochs=epochs, metric=own.metric, mode=own.mode, precision=precision, seed=SEED)
     training = Fit(trainable, trainable.params_class(), config)
-    training.run(lambda epoch: True)
+    while training.advance() is not None:
+        pass
     return dict(training.last_metrics)
 
 

@@ -15,7 +15,7 @@ from sweeps.kinds.lightning import LightningFile
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.training.report import Position, Report
+from sweeps.training.report import Report
 
 COSTS = ("data_wait_pct", "gpu_util_pct", "gpu_memory_gb", "cpu_busy_pct")
 
@@ -54,16 +54,14 @@ def epochs(
     config = FitConfig(max_epochs=1 + counted, metric=module.METRIC, mode=module.MODE, **settings)
     seen: list[Report] = []
 
-    def on_epoch(epoch: Report | Position) -> bool:
-        assert isinstance(epoch, Report)
-        seen.append(epoch)
-        return len(seen) < 2 or has_time()
-
     timed = TrainingTime()
     memory.free()
     fit = Fit(LightningFile(module.__name__, module), params, config)
     try:
-        fit.run(on_epoch, timed)
+        fit.callbacks.append(timed)
+        while (len(seen) < 2 or has_time()) and isinstance(epoch := fit.advance(), Report):
+            seen.append(epoch)
+        fit.close()
     finally:
         fit.release()
         del fit

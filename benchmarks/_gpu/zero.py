@@ -124,7 +124,9 @@ def train(size: str, way: str, steps: int, device: str) -> Run:
     timed = transformer.Steps(WARM_UP_STEPS, steps)
     fit = Fit(LightningFile(module.__name__, module), None, config)
     with contextlib.suppress(transformer.EnoughSteps):
-        fit.run(lambda epoch: True, timed)
+        fit.callbacks.append(timed)
+        while fit.advance() is not None:
+            pass
     has_gpu = torch.cuda.is_available()
     return {
         "parameters": timed.parameters,

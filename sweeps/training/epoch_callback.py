@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Checkpoint
-from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from lightning.pytorch.utilities import CombinedLoader
 from lightning.pytorch.utilities.model_helpers import is_overridden
-from torch.nn.parameter import UninitializedParameter
-from torch.utils.hooks import RemovableHandle
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
@@ -33,14 +29,12 @@ from sweeps.training.data.datamodule import Loader
 from sweeps.training.distributed import strategy
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.report import CannotContinue, Position, Report
+from sweeps.training.report import CannotContinue, Notices, Position, Report
 from sweeps.training.torch_state import random_states, restore_random_states, seed_epoch
 from sweeps.training.trainer import Trainer
+from sweeps.training.trial_logger import TrialLogger
+from sweeps.training.weights import BestWeights
 
-OnEpoch = Callable[[Report | Position], bool]
-"""Called with each finished epoch, and with the position where a run is left inside an epoch. False ends the
-training; after a position nothing is trained on, whatever it returns."""
-_Answer = TypeVar("_Answer")
 NO_BATCH = "the {} data has no batch: no rows, or with drop_last=True too few for one"
 ASK_EVERY_STEPS = 10
 """Between two questions of several workers to each other whether to leave the epoch."""
@@ -52,74 +46,20 @@ class LeftInside(BaseException):
     """Unwinds Lightning's loops at a position."""
 
 
-class Fit(Protocol):
-    """The part of `fit_loop.Fit` that `EpochEnd` uses."""
-
-    config: FitConfig
-    meter: Meter
-    first_epoch: int
-    epochs: int
-    last_metrics: Mapping[str, float]
-    static_metrics: Mapping[str, float]
-    has_begun: bool
-    is_to_leave: Callable[[], bool]
-
-    def agree(self, answer: _Answer) -> _Answer: ...
-
-    def note_scored(self) -> None: ...
-
-    def keep_if_best(self, score: float) -> None: ...
-
-    def logged_scalars(self) -> Mapping[str, float]: ...
-
-    def new_notices(self) -> list[str]: ...
-
-
-class ScoredWeights(pl.Callback):
-    """Notes the weights that were validated. It must be the first callback: a later one may have swapped
-    averaged weights in for the validation, and takes them out at its end."""
-
-    def __init__(self, fit: Fit) -> None:
-        self._fit = fit
-        self._hook: RemovableHandle | None = None
-        self._used: tuple[torch.Tensor, torch.Tensor] | None = None
-        """A weight of the model, and a copy of it as the first batch was validated with it."""
-
-    def on_validation_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int, *_: Any
-    ) -> None:
-        is_sharded = isinstance(trainer.strategy, FSDPStrategy | DeepSpeedStrategy)
-        if batch_idx or is_sharded or self._fit.config.compile:
-            return
-        own = ((layer, next(layer.parameters(recurse=False), None)) for layer in pl_module.modules())
-        layer, weight = next((each for each in own if each[1] is not None), (None, None))
-        if layer is not None and weight is not None and not isinstance(weight, UninitializedParameter):
-            self._hook = layer.register_forward_pre_hook(partial(self._note, weight))
-
-    def on_validation_batch_end(self, *_: Any) -> None:
-        if self._hook is None:
-            return
-        self._hook.remove()
-        used, self._hook, self._used = self._used, None, None
-        if used is not None and not torch.equal(*used):
-            raise CannotTrain(
-                "validation_step scores other weights than the model has behind it, so that others would be "
-                "kept than those that were scored. Swap averaged weights in on_validation_start, and out in "
-                "on_validation_end, as Lightning's EMAWeightAveraging does"
-            )
-
-    def _note(self, weight: torch.Tensor, *_: Any) -> None:
-        self._used = self._used or (weight, weight.detach().clone())
-
-    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._fit.note_scored()
-
-
 class EpochEnd(Checkpoint):
-    """Calls `on_epoch` with each finished epoch.
+    """Reports each finished epoch, and the position where the run is left.
 
     A Checkpoint, because Lightning runs those last: the model's own `on_train_epoch_end` has logged its
     metrics, and validation has ended (gradients are on again).
+
+    Args:
+        config: of the run.
+        static_metrics: metrics that the model need not be trained for.
+        best: of the same run.
+        logger: of the same run.
+        notices: to be told with the next epoch.
+        is_to_leave: whether to leave the run at the next position.
+        report: takes each epoch, and the position where the run is left; whether it trains on after an epoch.
     """
 
     best_model_path = last_model_path = kth_best_model_path = ""
@@ -127,9 +67,26 @@ class EpochEnd(Checkpoint):
     best_k_models: Mapping[str, Any] = MappingProxyType({})
     """Models look for these at `trainer.checkpoint_callback`; the weights are kept elsewhere."""
 
-    def __init__(self, fit: Fit, on_epoch: OnEpoch) -> None:
-        self._fit = fit
-        self._on_epoch = on_epoch
+    def __init__(
+        self,
+        config: FitConfig,
+        *,
+        static_metrics: Mapping[str, float],
+        best: BestWeights,
+        logger: TrialLogger,
+        notices: Notices,
+        is_to_leave: Callable[[], bool],
+        report: Callable[[Report | Position], bool],
+    ) -> None:
+        self._config, self._static_metrics, self._best = config, static_metrics, best
+        self._logger, self._notices = logger, notices
+        self._is_asked_to_leave, self._report = is_to_leave, report
+        self.meter = Meter(config.threads or 1)
+        self.has_begun = False
+        """Whether the model has been built and is on its device."""
+        self._first_epoch = 0
+        self.epochs, self.last_metrics = 0, dict[str, float]()
+        """Of the epochs that have ended."""
         self._before: dict[str, Any] = {}
         self._growth = Growth()
         self._batches = 0
@@ -144,6 +101,11 @@ class EpochEnd(Checkpoint):
         self._loaders: list[dict[str, Any]] = []
         """Positions of the loaders there."""
 
+    def resume_after(self, epochs: int, metrics: Mapping[str, float]) -> None:
+        """Go on after so many epochs, the last one with these metrics."""
+        self._first_epoch = self.epochs = epochs
+        self.last_metrics = dict(metrics)
+
     def state_dict(self) -> dict[str, Any]:
         return {"left": self._left}
 
@@ -157,22 +119,21 @@ class EpochEnd(Checkpoint):
         if left is None:
             return
         self._loaders = lightning_internals.loader_states(checkpoint)
-        now = trainer.accumulate_grad_batches
-        _split_anew(checkpoint, left.get("accumulation", now), now)  # older ones lack it
+        _split_anew(checkpoint, left["accumulation"], trainer.accumulate_grad_batches)
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         # With a strategy for several processes Lightning has just taken all cores for this one, where
         # $OMP_NUM_THREADS is not set (`_set_num_threads_if_needed` of its launchers).
-        torch.set_num_threads(self._fit.config.threads or 1)
-        self._seed(self._fit.first_epoch)
+        torch.set_num_threads(self._config.threads or 1)
+        seed_epoch(self._config.seed, self._first_epoch)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.train_dataloader is None:  # the order is not drawn yet
-            self._seed(self._fit.first_epoch)
+            seed_epoch(self._config.seed, self._first_epoch)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._fit.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
-        self._fit.has_begun = True
+        self.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
+        self.has_begun = True
         if self._left is not None:
             _restore_loaders(trainer, self._loaders)
             self._continue()
@@ -180,21 +141,21 @@ class EpochEnd(Checkpoint):
         if isinstance(trainer, Trainer) and trainer.behind_order is not None:
             restore_random_states(trainer.behind_order)
         # Lightning steps these after an epoch's checkpoint, by metrics that the checkpoint lacks.
-        if self._fit.first_epoch:
+        if self._first_epoch:
             self._step_on_plateau(trainer, pl_module)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.current_epoch != self._fit.first_epoch:
-            self._seed(trainer.current_epoch)
+        if trainer.current_epoch != self._first_epoch:
+            seed_epoch(self._config.seed, trainer.current_epoch)
         self._before = dict(trainer.callback_metrics)
         self._batches, self._val_batches, self._seconds_before = 0, 0, 0.0
-        self._fit.meter.begin()
+        self.meter.begin()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self._batches = batch_idx + 1
-        self._fit.meter.look()
+        self.meter.look()
         if self._batches > MOST_BATCHES and trainer.num_training_batches == math.inf:
             raise CannotTrain(
                 f"{_no_end('training')}. Give --epoch-steps, the steps of an epoch (for data that ends: as "
@@ -213,27 +174,27 @@ class EpochEnd(Checkpoint):
         self._val_batches += 1
         if batch_idx >= MOST_BATCHES and trainer.num_val_batches[dataloader_idx] == math.inf:
             raise CannotTrain(f"{_no_end('validation')}. Limit it: trainer_options, limit_val_batches")
-        self._fit.meter.look()
+        self.meter.look()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # For a metric that this epoch did not log, Lightning holds the tensor of the epoch before.
         known = trainer.callback_metrics.items()
         logged = {name: float(value) for name, value in known if value is not self._before.get(name)}
-        by_logger = self._fit.logged_scalars()
-        name, names = self._fit.config.objective.metric, {*self._fit.static_metrics, *logged, *by_logger}
+        by_logger = trainer.strategy.broadcast(self._logger.new_scalars())  # of the first worker
+        name, names = self._config.objective.metric, {*self._static_metrics, *logged, *by_logger}
         if name not in names:
             why = self._why_not_validated(trainer, pl_module)
             raise MetricNotLogged.from_logged(name, names, trainer.current_epoch + 1, why)
         averaged = strategy.mean_over_workers(trainer, logged)
-        metrics = {**self._fit.static_metrics, **by_logger, **averaged}
-        self._fit.last_metrics, self._fit.epochs = metrics, trainer.current_epoch + 1
-        self._fit.keep_if_best(shortest(metrics[name]))
-        seconds, costs = self._fit.meter.end()
+        metrics = {**self._static_metrics, **by_logger, **averaged}
+        self.last_metrics, self.epochs = metrics, trainer.current_epoch + 1
+        self._best.keep_if_best(trainer, shortest(metrics[name]))
+        seconds, costs = self.meter.end()
         seconds += self._seconds_before
-        notice = "; ".join(filter(None, [*self._fit.new_notices(), self._growth.note(costs)]))
-        epoch = Report.from_metrics(trainer.current_epoch + 1, name, metrics, seconds, costs, notice)
+        notice = "; ".join(filter(None, [*self._notices.take(), self._growth.note(costs)]))
+        epoch = Report.from_metrics(self.epochs, name, metrics, seconds, costs, notice)
         # A callback may have added epochs to those that are asked for.
-        if not self._on_epoch(epoch) or epoch.epoch >= self._fit.config.max_epochs:
+        if not self._report(epoch) or epoch.epoch >= self._config.max_epochs:
             trainer.should_stop = True
         if self._is_continued:  # nor does it step these at the end of an epoch that was continued
             self._step_on_plateau(trainer, pl_module)
@@ -255,23 +216,23 @@ class EpochEnd(Checkpoint):
         position = _position(trainer, self._batches)
         if position is None or not self._is_to_leave(trainer) or not _can_continue(trainer):
             return
-        seconds = self._fit.meter.end()[0] + self._seconds_before
+        seconds = self.meter.end()[0] + self._seconds_before
         accumulation = trainer.accumulate_grad_batches
         self._left = {
             "random": random_states(),
             "seconds": seconds,
             "accumulation": accumulation,
         }
-        self._on_epoch(position)
+        self._report(position)
         raise LeftInside
 
     def _is_to_leave(self, trainer: pl.Trainer) -> bool:
         """Whether the first worker is asked to; all workers leave at the same step."""
         if trainer.world_size == 1:
-            return self._fit.is_to_leave()
+            return self._is_asked_to_leave()
         # A question is a collective operation.
         is_asked_now = self._batches // trainer.accumulate_grad_batches % ASK_EVERY_STEPS == 0
-        return is_asked_now and self._fit.agree(self._fit.is_to_leave())
+        return is_asked_now and trainer.strategy.broadcast(self._is_asked_to_leave())
 
     def _continue(self) -> None:
         """Continue the epoch at the position where it was left."""
@@ -279,18 +240,15 @@ class EpochEnd(Checkpoint):
         restore_random_states(self._left["random"])
         self._seconds_before, self._left = self._left["seconds"], None
         self._is_continued = True
-        self._fit.meter.begin()
+        self.meter.begin()
 
     def _step_on_plateau(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Step the schedules that go by a metric, after the last epoch that ended."""
-        epoch, metrics = self._fit.epochs, self._fit.last_metrics
+        epoch, metrics = self.epochs, self.last_metrics
         for config in trainer.lr_scheduler_configs:
             is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
             if is_due and config.monitor is not None and config.monitor in metrics:
                 pl_module.lr_scheduler_step(config.scheduler, metrics[config.monitor])
-
-    def _seed(self, epoch: int) -> None:
-        seed_epoch(self._fit.config.seed, epoch)
 
 
 def _can_continue(trainer: pl.Trainer) -> bool:

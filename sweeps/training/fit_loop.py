@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,27 +18,25 @@ import greenlet
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import TQDMProgressBar
-from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 
 from sweeps.common.errors import CannotTrain
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import compile as training_compile
-from sweeps.training import first_steps, micro_batches, trainer
+from sweeps.training import micro_batches, trainer
 from sweeps.training import weights as training_weights
 from sweeps.training.config import FitConfig
 from sweeps.training.data import loader_workers
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside, OnEpoch, ScoredWeights
+from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside
 from sweeps.training.micro_batches import MicroBatch, MicroBatches
 from sweeps.training.profiling import memory
-from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.report import Position, Report
+from sweeps.training.report import Notices, Position, Report
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
-from sweeps.training.weights import ModelState
+from sweeps.training.weights import BestWeights, ModelState
 
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"
@@ -76,10 +73,11 @@ class Fit:
         config: how to train it.
         checkpoint: a folder written by `save`, to resume from; None to start.
         prepared: the folder of prepared data, for a trainable with `prepare`.
-        environment: of a worker group whose processes already run; they must have joined before `run`.
+        environment: of a worker group whose processes already run; they must have joined before `advance`.
         is_to_leave: whether to leave the run at the next position where it can be continued; asked after each
             step.
         log_dir: where the model may write files, as `self.logger.log_dir`; None: a folder that is removed.
+        progress_bar: show the steps of an epoch.
 
     Raises:
         CannotTrain: the configuration can't run here.
@@ -96,28 +94,27 @@ class Fit:
         environment: WorkerGroupEnvironment | None = None,
         is_to_leave: Callable[[], bool] = lambda: False,
         log_dir: Path | None = None,
+        progress_bar: bool = False,
     ) -> None:
         strategy.check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
-        self.config, self.is_to_leave = config, is_to_leave
-        self.best_score = math.nan
-        self.best = ModelState()
-        """Of the best epoch."""
-        self._scored: dict[str, Any] | None = None
-        """The weights that were validated in this epoch."""
-        self._notices: list[str] = []
-        self._told: set[str] = set()
-        self._logger = TrialLogger(log_dir, self._notices.append)
-        self.last_metrics: Mapping[str, float] = {}
-        self.epochs = 0
-        """Epochs that have ended."""
+        self.params, self.config, self.is_to_leave = params, config, is_to_leave
+        self.callbacks: list[pl.Callback] = []
+        """Further ones of Lightning; complete before `advance` is called first."""
+        self._notices = Notices()
+        self._logger = TrialLogger(log_dir, self._notices.add)
+        self._best = BestWeights(config)
+        self._epoch_end = EpochEnd(
+            config,
+            static_metrics=trainable.static_metrics(params),
+            best=self._best,
+            logger=self._logger,
+            notices=self._notices,
+            is_to_leave=is_to_leave,
+            report=self._report,
+        )
+        self.meter = self._epoch_end.meter
         self.has_ended = False
         """Whether the checkpoint's training ended by itself, for example by EarlyStopping."""
-        self.first_epoch = 0
-        self.has_begun = False
-        """Whether the model has been built and is on its device."""
-        self.meter = Meter(config.threads or 1)
-        self.callbacks: list[pl.Callback] = []
-        """Further ones of Lightning, for `advance`; complete before it is called."""
         self._greenlet: greenlet.greenlet | None = None
         self._is_released = False
         self._checkpoint, self._environment = checkpoint, environment
@@ -125,9 +122,10 @@ class Fit:
         """Strategy and workers of the checkpoint."""
         if checkpoint is not None:
             self._read(checkpoint)
-        self.static_metrics: Mapping[str, float] = trainable.static_metrics(params)
-        self.params = params
-        self._model = trainer.build_model(trainable, params, config, self._notices.append)
+        self.first_epoch = self.epochs
+        """Epochs that were trained before."""
+        self._progress_bar = progress_bar
+        self._model = trainer.build_model(trainable, params, config, self._notices.add)
         self._data = trainer.build_data(trainable, params, config, prepared)
         self._options = trainer_options.trainer_options_for(trainable, params)
         self._split = self._split_batch()
@@ -139,6 +137,26 @@ class Fit:
             training_compile.compile_model(self._model)
 
     @property
+    def epochs(self) -> int:
+        """Epochs that have ended."""
+        return self._epoch_end.epochs
+
+    @property
+    def last_metrics(self) -> Mapping[str, float]:
+        """Of the last epoch that has ended."""
+        return self._epoch_end.last_metrics
+
+    @property
+    def best(self) -> ModelState:
+        """Of the best epoch."""
+        return self._best.kept
+
+    @property
+    def best_score(self) -> float:
+        """Of the best epoch; nan before any."""
+        return self._best.score
+
+    @property
     def last_epoch(self) -> Report | None:
         """The checkpoint's last epoch as it was reported, without its time."""
         if not self.first_epoch:
@@ -148,11 +166,16 @@ class Fit:
     @property
     def why_no_test(self) -> str:
         """Why the model can't be scored on test rows; "" where it can."""
-        return why_no_test(self._model, self._data)
+        return trainer.why_no_test(self._model, self._data)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the model has been built and is on its device."""
+        return self._epoch_end.has_begun
 
     @property
     def has_trained(self) -> bool:
-        """Whether `run` has begun, so that there is something to save."""
+        """Whether `advance` was called, so that there is something to save."""
         return self._trainer is not None
 
     @property
@@ -162,6 +185,11 @@ class Fit:
             return 0
         return training_weights.checkpoint_bytes(self._trainer, self.best)
 
+    @property
+    def is_training(self) -> bool:
+        """Whether `advance` has begun a training that has not ended."""
+        return self._greenlet is not None and not self._greenlet.dead
+
     def advance(self) -> Report | Position | None:
         """Train to the end of the next epoch, or to the position inside it where the run is left; None where
         the training has ended.
@@ -170,17 +198,14 @@ class Fit:
         times slower on another one). Several short `fit()` calls would lose the optimizer's state.
 
         Raises:
-            Exception: as `run` does.
+            MetricNotLogged: an epoch did not log the metric.
+            CannotTrain: the configuration can't run here.
+            Exception: any error of the model or the data.
         """
         if self._greenlet is None:
-            self._greenlet = greenlet.greenlet(self._run_in_greenlet)
+            self._greenlet = greenlet.greenlet(lambda _: self._train())
         found: Report | Position | None = self._greenlet.switch(True)
         return found
-
-    @property
-    def is_training(self) -> bool:
-        """Whether `advance` has begun a training that has not ended."""
-        return self._greenlet is not None and not self._greenlet.dead
 
     def close(self) -> None:
         """Let Lightning end the training in order (hooks, teardown, worker processes), then `release` it."""
@@ -190,37 +215,25 @@ class Fit:
         finally:
             self.release()
 
-    def _run_in_greenlet(self, _trains_on: bool) -> None:
+    def _report(self, found: Report | Position) -> bool:
+        """Hand what was found to the caller of `advance`; whether it trains on."""
         caller = greenlet.getcurrent().parent
         assert caller is not None
-        self.run(lambda found: bool(caller.switch(found)), *self.callbacks)
+        return bool(caller.switch(found))
 
-    def run(self, on_epoch: OnEpoch, *callbacks: pl.Callback, progress_bar: bool = False) -> None:
-        """Train until `max_epochs`, until `on_epoch` returns False, or until the run is left inside an epoch.
-
-        Args:
-            on_epoch: called with each finished epoch, and with the position where the run is left, on every
-                worker.
-            callbacks: further callbacks of Lightning.
-            progress_bar: show the steps of an epoch.
-
-        Raises:
-            MetricNotLogged: an epoch did not log the metric.
-            CannotTrain: the configuration can't run here.
-            Exception: any error of the model or the data.
-        """
-        more: list[pl.Callback] = [_Steps(refresh_rate=20)] if progress_bar else []
+    def _train(self) -> None:
+        more: list[pl.Callback] = [_Steps(refresh_rate=20)] if self._progress_bar else []
         parts, config = 1 if self._split is None else self._split.accumulation, self.config
         if self._split is not None and parts > 1:
             more.append(MicroBatches(self._split))
-        first_steps.tell(callbacks, trainer_options.in_parts(self._options, parts, config.epoch_steps))
         more += trainer_options.callbacks_of(self._options)
         options = trainer_options.in_parts(self._options, parts, config.epoch_steps, config.steps_per_epoch)
-        options |= {"enable_progress_bar": progress_bar, "logger": self._logger}
+        options |= {"enable_progress_bar": self._progress_bar, "logger": self._logger}
         self._trainer = Trainer(
-            say=self._notices.append,
+            say=self._notices.add,
             seed=config.seed,
             first_epoch=self.first_epoch,
+            whole_epoch=trainer_options.in_parts(self._options, parts, config.epoch_steps),
             max_epochs=config.max_epochs,
             precision=self.choice.precision,
             strategy=strategy.build_strategy(self.choice, self._model),
@@ -228,8 +241,8 @@ class Fit:
             plugins=None if self._environment is None else [self._environment],
             enable_checkpointing=True,  # EpochEnd is a checkpoint callback, so Lightning adds none
             profiler=self.meter.step_times,
-            **{**lean(config.devices), **options},
-            callbacks=[ScoredWeights(self), EpochEnd(self, on_epoch), *more, *callbacks],
+            **{**trainer.lean(config.devices), **options},
+            callbacks=[self._best, self._epoch_end, *more, *self.callbacks],
         )
         resume = None
         if self._checkpoint is not None:
@@ -294,32 +307,6 @@ class Fit:
         """Whether the model normalizes by the rows of a batch, so that smaller ones change its result."""
         return any(isinstance(each, BATCH_NORMS) for each in self._model.modules())
 
-    def note_scored(self) -> None:
-        """Note the weights that this epoch's validation has scored. All workers call it together."""
-        assert self._trainer is not None, "nothing has been trained"
-        self._scored = training_weights.whole(self._trainer)
-
-    def keep_if_best(self, score: float) -> None:
-        """Keep the best epoch's weights in CPU memory, in fp32. All workers call it together."""
-        scored, self._scored = self._scored, None
-        if self.config.objective.is_better(score, self.best_score):
-            assert self._trainer is not None
-            weights = training_weights.whole(self._trainer) if scored is None else scored
-            self.best_score, self.best = score, training_weights.with_hooks(self._trainer, weights)
-
-    def logged_scalars(self) -> Mapping[str, float]:
-        """What the model gave to `self.logger` since the last call, of the first worker. All call it
-        together."""
-        scalars = self._logger.new_scalars()
-        return scalars if self.config.workers == 1 else self.agree(scalars)
-
-    def new_notices(self) -> list[str]:
-        """What is to be told to the user since the last call, each once in this run."""
-        found = [text for text in dict.fromkeys(self._notices) if text not in self._told]
-        self._notices.clear()
-        self._told.update(found)
-        return found
-
     def agree(self, answer: _Answer) -> _Answer:
         """The first worker's answer, on all workers."""
         assert self._trainer is not None, "nothing has been trained"
@@ -327,10 +314,9 @@ class Fit:
 
     def _read(self, checkpoint: Path) -> None:
         about = json.loads((checkpoint / ABOUT_FILE).read_text())
-        self.best_score, self.epochs, self.has_ended = about["score"], about["epochs"], about["has_ended"]
-        self.first_epoch, self.last_metrics = self.epochs, about["metrics"]
-        self._written_by = about.get("strategy", "single"), about.get("workers", 1)
-        self.best = ModelState.read(checkpoint)
+        self.has_ended, self._written_by = about["has_ended"], (about["strategy"], about["workers"])
+        self._epoch_end.resume_after(about["epochs"], about["metrics"])
+        self._best.score, self._best.kept = about["score"], ModelState.read(checkpoint)
 
     def _split_batch(self) -> MicroBatch | None:
         """Set the data module's batch size to the micro-batch; returns the split, None of a whole batch.
@@ -345,29 +331,6 @@ class Fit:
         found = micro_batches.split(whole, workers, rows or whole)
         self._data.batch_size = found.rows
         return found
-
-
-def why_no_test(model: pl.LightningModule, data: Any) -> str:
-    """Why a model can't be scored on test rows; "" where it can."""
-    if not is_overridden("test_step", model, pl.LightningModule):
-        return "the model has no test_step"
-    owner, parent = (model, pl.LightningModule) if data is None else (data, pl.LightningDataModule)
-    if not is_overridden("test_dataloader", owner, parent):
-        return "the data has no test_dataloader"
-    return ""
-
-
-def lean(devices: int) -> dict[str, Any]:
-    """Settings of a Trainer that shows and writes nothing, on the GPUs, if there are any."""
-    return {
-        "accelerator": "gpu" if torch.cuda.is_available() else "cpu",
-        "devices": devices,
-        "logger": False,
-        "enable_autolog_hparams": False,  # the record has them
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-        "num_sanity_val_steps": 0,
-    }
 
 
 class _Steps(TQDMProgressBar):

@@ -68,5 +68,22 @@ class Position:
         return f"epoch {self.epoch}, batch {self.batch} of {self.batches}"
 
 
+class Notices:
+    """What is to be told to the user, each text once in a run."""
+
+    def __init__(self) -> None:
+        self._is_told: dict[str, bool] = {}
+
+    def add(self, text: str) -> None:
+        """Add a text; it may come many times."""
+        self._is_told.setdefault(text, False)
+
+    def take(self) -> list[str]:
+        """The texts that are new since the last call."""
+        found = [text for text, is_told in self._is_told.items() if not is_told]
+        self._is_told.update(dict.fromkeys(found, True))
+        return found
+
+
 class CannotContinue(CannotTrain):
     """A run can't continue from its checkpoint, but from an earlier one."""

@@ -20,7 +20,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from sweeps.common.formatting import shortest
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.kinds.trainer_options import trainer_options_for
-from sweeps.training import fit_loop, trainer
+from sweeps.training import trainer
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.torch_state import random_states, restore_random_states
@@ -44,12 +44,12 @@ def score_test_rows(
     """
     model = trainer.build_model(trainable, params, config, _ignore)
     data = trainer.build_data(trainable, params, config, prepared)
-    if fit_loop.why_no_test(model, data):
+    if trainer.why_no_test(model, data):
         return {}
     if config.micro_batch is not None:
         data.batch_size = config.micro_batch
     precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
-    options = {**fit_loop.lean(devices=1), **trainer_options_for(trainable, params)}
+    options = {**trainer.lean(devices=1), **trainer_options_for(trainable, params)}
     with _checkpoint(ModelState.read(weights)) as file, _logger() as options["logger"]:
         options |= {"precision": precision, "enable_checkpointing": False, "max_epochs": config.max_epochs}
         tester = trainer.Trainer(say=_ignore, **options)
@@ -89,7 +89,7 @@ def _load_model(
     model = trainer.build_model(trainable, params, config, _ignore)
     if any(is_overridden(hook, model) for hook in ("setup", "configure_model")):
         data = trainer.build_data(trainable, params, config, prepared())
-        options = {**fit_loop.lean(devices=1), "accelerator": "cpu", "enable_checkpointing": False}
+        options = {**trainer.lean(devices=1), "accelerator": "cpu", "enable_checkpointing": False}
         options["max_epochs"] = config.max_epochs
         # Lightning asks its callbacks where the checkpoint holds states of some.
         with (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import lightning.pytorch as pl
@@ -35,13 +36,21 @@ class Trainer(pl.Trainer):
         say: takes a notice for the user.
         seed: of the run.
         first_epoch: epochs that were trained before.
+        whole_epoch: the limits of an epoch that is not cut short, as options of Lightning's Trainer.
         options: of Lightning's Trainer.
     """
 
     def __init__(
-        self, *, say: Callable[[str], None], seed: int = 0, first_epoch: int = 0, **options: Any
+        self,
+        *,
+        say: Callable[[str], None],
+        seed: int = 0,
+        first_epoch: int = 0,
+        whole_epoch: Mapping[str, Any] = MappingProxyType({}),
+        **options: Any,
     ) -> None:
         self._say, self._seed, self._first_epoch = say, seed, first_epoch
+        self.whole_epoch = whole_epoch
         self.behind_order: dict[str, Any] | None = None
         """The random numbers to come behind the first epoch's order, where a model had it drawn early."""
         super().__init__(**options)
@@ -91,6 +100,19 @@ class Trainer(pl.Trainer):
         return steps
 
 
+def lean(devices: int) -> dict[str, Any]:
+    """Settings of a Trainer that shows and writes nothing, on the GPUs, if there are any."""
+    return {
+        "accelerator": "gpu" if torch.cuda.is_available() else "cpu",
+        "devices": devices,
+        "logger": False,
+        "enable_autolog_hparams": False,  # the record has them
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "num_sanity_val_steps": 0,
+    }
+
+
 def build_model(
     trainable: LightningTrainable, params: Any, config: FitConfig, say: Callable[[str], None]
 ) -> pl.LightningModule:
@@ -110,6 +132,16 @@ def build_data(trainable: LightningTrainable, params: Any, config: FitConfig, pr
     prepare_data.guard(data)
     seed_hooks(data, config.seed)
     return data
+
+
+def why_no_test(model: pl.LightningModule, data: Any) -> str:
+    """Why a model can't be scored on test rows; "" where it can."""
+    if not is_overridden("test_step", model, pl.LightningModule):
+        return "the model has no test_step"
+    owner, parent = (model, pl.LightningModule) if data is None else (data, pl.LightningDataModule)
+    if not is_overridden("test_dataloader", owner, parent):
+        return "the data has no test_dataloader"
+    return ""
 
 
 def seed_hooks(owner: object, seed: int) -> None:

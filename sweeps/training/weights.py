@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import io
+import math
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,14 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.distributed.fsdp import FullStateDictConfig, StateDictType
 from torch.distributed.fsdp import FullyShardedDataParallel as Fsdp
+from torch.nn.parameter import UninitializedParameter
+from torch.utils.hooks import RemovableHandle
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain
 from sweeps.kinds import params_file
 from sweeps.kinds.params_file import HOOKS_FILE, WEIGHTS_FILE
+from sweeps.training.config import FitConfig
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,59 @@ class ModelState:
     def size_bytes(self) -> int:
         """Of the weights."""
         return sum(weight.nbytes for weight in _tensors(self.weights))
+
+
+class BestWeights(pl.Callback):
+    """Keeps the weights of the best epoch in CPU memory, in fp32, as they were validated.
+
+    It must be the first callback: a later one may have swapped averaged weights in for the validation, and
+    takes them out at its end.
+    """
+
+    def __init__(self, config: FitConfig) -> None:
+        self._config = config
+        self.score, self.kept = math.nan, ModelState()
+        """Of the best epoch."""
+        self._scored: dict[str, Any] | None = None
+        """The weights that were validated in this epoch."""
+        self._hook: RemovableHandle | None = None
+        self._used: tuple[torch.Tensor, torch.Tensor] | None = None
+        """A weight of the model, and a copy of it as the first batch was validated with it."""
+
+    def on_validation_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int, *_: Any
+    ) -> None:
+        if batch_idx or _is_sharded(trainer) or self._config.compile:
+            return
+        own = ((layer, next(layer.parameters(recurse=False), None)) for layer in pl_module.modules())
+        layer, weight = next((each for each in own if each[1] is not None), (None, None))
+        if layer is not None and weight is not None and not isinstance(weight, UninitializedParameter):
+            self._hook = layer.register_forward_pre_hook(partial(self._note, weight))
+
+    def on_validation_batch_end(self, *_: Any) -> None:
+        if self._hook is None:
+            return
+        self._hook.remove()
+        used, self._hook, self._used = self._used, None, None
+        if used is not None and not torch.equal(*used):
+            raise CannotTrain(
+                "validation_step scores other weights than the model has behind it, so that others would be "
+                "kept than those that were scored. Swap averaged weights in on_validation_start, and out in "
+                "on_validation_end, as Lightning's EMAWeightAveraging does"
+            )
+
+    def _note(self, weight: torch.Tensor, *_: Any) -> None:
+        self._used = self._used or (weight, weight.detach().clone())
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._scored = whole(trainer)
+
+    def keep_if_best(self, trainer: pl.Trainer, score: float) -> None:
+        """Keep the weights of an epoch with this score if it is the best. All workers call it together."""
+        scored, self._scored = self._scored, None
+        if self._config.objective.is_better(score, self.score):
+            self.score = score
+            self.kept = with_hooks(trainer, whole(trainer) if scored is None else scored)
 
 
 def keep(folder: Path, best: ModelState, about: str) -> None:
@@ -160,9 +218,12 @@ def checkpoint_bytes(trainer: pl.Trainer, best: ModelState) -> int:
         trainer: has trained a step.
         best: of its best epoch.
     """
-    is_sharded = isinstance(trainer.strategy, FSDPStrategy | DeepSpeedStrategy)
     state = sum(each.nbytes for optimizer in trainer.optimizers for each in _tensors(optimizer.state))
-    return 2 * best.size_bytes + state * (trainer.world_size if is_sharded else 1)
+    return 2 * best.size_bytes + state * (trainer.world_size if _is_sharded(trainer) else 1)
+
+
+def _is_sharded(trainer: pl.Trainer) -> bool:
+    return isinstance(trainer.strategy, FSDPStrategy | DeepSpeedStrategy)
 
 
 def _tensors(state: Any) -> Iterator[torch.Tensor]:

@@ -40,7 +40,7 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_t
 """NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them. A
 fork has the variables of Ray in their place."""
 IMPORTED = (
-    "torch._dynamo", "sweeps.training.fit_loop", "sweeps.training.first_steps", "sweeps.common.plugins",
+    "torch._dynamo", "sweeps.training.fit_loop", "sweeps.common.plugins",
     "sweeps.record.trials", "sweeps.storage.folder_copy", "sweeps.training.checkpoint_store",
     "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.pretty", "jsonschema",
     "google.protobuf.struct_pb2", "msgpack", "aiohttp", "pydantic.dataclasses", "greenlet",

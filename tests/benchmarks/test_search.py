@@ -30,7 +30,7 @@ from benchmarks._problems import Epoch, FashionCnn, Lcbench
 from sweeps.record.record import Record
 from sweeps.space.point import OptunaPoint, Point
 from sweeps.training.config import FitConfig
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 
 PLACE, OTHER = (0, 1, 0, 3, 2), (1, 0, 1, 0, 5)
 OPTUNA = "Ray OptunaSearch + ASHA, grace 3"
@@ -84,7 +84,7 @@ def test_a_replayed_trial_scores_what_the_table_says(seed: int) -> None:
         found.append(epoch.score)
         return True
 
-    Fit(as_trainable(replay), params, config).run(hear)
+    run_through(Fit(as_trainable(replay), params, config), hear)
     assert found == pytest.approx(curves.load().scores[PLACE, seed])
 
 

@@ -12,7 +12,7 @@ from sweeps.record.trials import TrialRow
 from sweeps.training.config import FitConfig
 from tests.conftest import Command
 from tests.faulty import pair
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 
 EPOCHS = 4
 TOLERANCE = 1e-5
@@ -58,7 +58,9 @@ def alone(seed: int, folder: Path) -> list[dict[str, float]]:
     config = FitConfig(max_epochs=EPOCHS, metric="val_loss", mode="min", seed=seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOY_ATTEMPTS", str(folder))
-        Fit(as_trainable(pair), pair.Params(), config).run(lambda epoch: seen.append(epoch.metrics) is None)
+        run_through(
+            Fit(as_trainable(pair), pair.Params(), config), lambda epoch: seen.append(epoch.metrics) is None
+        )
     return [{name: metrics[name] for name in METRICS} for metrics in seen]
 
 

@@ -15,7 +15,7 @@ import torch
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier
 
@@ -70,7 +70,7 @@ def trained(
         return until(epoch)
 
     fit = Fit(as_trainable(trainable), params, config(**settings), checkpoint)
-    fit.run(on_epoch, *callbacks)
+    run_through(fit, on_epoch, callbacks=callbacks)
     return fit, seen
 
 

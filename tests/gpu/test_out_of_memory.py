@@ -18,7 +18,7 @@ from sweeps.training.profiling import memory
 from sweeps.trial.messages import OutOfMemory, remedied
 from tests.faulty import hungry
 from tests.gpu.fits import NEEDS_GPU, config, trained
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 
 pytestmark = [*NEEDS_GPU]
 HUNGRY: dict[str, Any] = {"metric": "val_loss", "mode": "min", "precision": "32", "max_epochs": 2}
@@ -43,7 +43,7 @@ def test_a_training_that_ran_out_of_memory_goes_on_as_it_would_have(
     _, whole = trained(hungry, hungry.Params(case="fits"), **HUNGRY)
     fit = Fit(as_trainable(hungry), params, config(**HUNGRY))  # type: ignore[arg-type]
     with pytest.raises(torch.OutOfMemoryError):
-        fit.run(lambda epoch: True)
+        run_through(fit)
     found = remedied(OutOfMemory(reason="", traceback=""), fit)
     assert found.micro_batch == 8, "half of 16 rows; a quarter of them fits"
     del fit

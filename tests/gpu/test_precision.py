@@ -19,7 +19,7 @@ from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.fit_loop import RESUME_FILE, Fit
 from sweeps.training.report import Position
 from tests.gpu.fits import EPOCHS, NEEDS_GPU, Watch, config, digits, overflowing, trained
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp, fashion_vit
 
 pytestmark = [*NEEDS_GPU]
@@ -120,16 +120,16 @@ def prepared(folder: Path) -> Any:
 def test_a_run_that_was_left_inside_an_epoch_goes_on_to_the_bit(precision: str, tmp_path: Path) -> None:
     trainable, settings = prepared(tmp_path), config(precision=precision, metric="val_loss", mode="min")
     whole = Fit(as_trainable(trainable), None, settings)
-    whole.run(lambda epoch: True)
+    run_through(whole)
     steps = itertools.count()
     left = Fit(as_trainable(trainable), None, settings, is_to_leave=lambda: next(steps) > 30)
     seen: list[object] = []
-    left.run(lambda epoch: bool(seen.append(epoch)) or True)
+    run_through(left, lambda epoch: bool(seen.append(epoch)) or True)
     assert isinstance(seen[-1], Position)
     (checkpoint := tmp_path / "checkpoint").mkdir()
     left.save(checkpoint)
     rest = Fit(as_trainable(trainable), None, settings, checkpoint)
-    rest.run(lambda epoch: True)
+    run_through(rest)
     assert rest.epochs == whole.epochs == EPOCHS
     assert rest.last_metrics == whole.last_metrics
     for name, weight in whole.best.weights.items():

@@ -16,7 +16,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from tests.support.prepared import prepare_small
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import faces
 from trainables._faces import boxes as _faces_boxes
 from trainables._faces import demo_clips, detection, preparation
@@ -469,7 +469,7 @@ def test_a_trial_learns_the_few_rows_that_it_sees(prepared: Path) -> None:
 
     params = faces.Params(detector="blazeface", width=8, augmentation=0.0, lr=5e-3)
     config = FitConfig(max_epochs=25, metric=faces.METRIC, mode="max", precision="32")
-    Fit(as_trainable(faces), params, config, prepared=prepared).run(on_epoch)  # type: ignore[arg-type]
+    run_through(Fit(as_trainable(faces), params, config, prepared=prepared), on_epoch)  # type: ignore[arg-type]
     assert min(losses[-5:]) < 0.7 * max(losses[:5])
 
 

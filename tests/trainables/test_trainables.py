@@ -24,6 +24,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from tests.support.prepared import prepare_small
+from tests.support.trainables import run_through
 from trainables import fashion_cnn, fashion_vit
 from trainables._shared import fashion_mnist
 
@@ -171,7 +172,7 @@ def test_a_trainable_trains_an_epoch_logs_its_metric_and_is_tested(name: str, tm
         training.save(tmp_path)
         return True
 
-    training.run(on_epoch)
+    run_through(training, on_epoch)
     assert [epoch.epoch for epoch in epochs] == [1]
     assert training.config.metric in epochs[0].metrics
     scores = trained_model.score_test_rows(
@@ -192,7 +193,7 @@ def test_a_trainable_learns(name: str) -> None:
         scores.append(epoch.score)
         return True
 
-    Fit(trainable, small_params(trainable), fit_config(trainable, max_epochs=8)).run(on_epoch)
+    run_through(Fit(trainable, small_params(trainable), fit_config(trainable, max_epochs=8)), on_epoch)
     is_max = trainable.objective is not None and trainable.objective.mode == "max"
     first, best = scores[0], max(scores) if is_max else min(scores)
     assert (best > first + 0.1) if is_max else (best < first)
@@ -353,7 +354,7 @@ def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_pat
     config = fit_config(trainable, max_epochs=4)
     whole: list[float] = []
     halves: list[float] = []
-    Fit(trainable, params, config).run(lambda epoch: not whole.append(epoch.metrics["val_loss"]))
+    run_through(Fit(trainable, params, config), lambda epoch: not whole.append(epoch.metrics["val_loss"]))
     first = Fit(trainable, params, config)
 
     def until_the_second(epoch: Report) -> bool:
@@ -362,9 +363,9 @@ def test_fashion_vit_goes_on_from_a_checkpoint_in_its_warm_up_to_the_bit(tmp_pat
             first.save(tmp_path)
         return epoch.epoch < 2
 
-    first.run(until_the_second)
+    run_through(first, until_the_second)
     second = Fit(trainable, params, config, tmp_path)
-    second.run(lambda epoch: not halves.append(epoch.metrics["val_loss"]))
+    run_through(second, lambda epoch: not halves.append(epoch.metrics["val_loss"]))
     assert halves == whole
 
 

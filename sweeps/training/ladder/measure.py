@@ -224,7 +224,10 @@ def main(file: Path) -> None:
     own = trainable.objective or Objective("", "max")  # no epoch ends
     config = dataclasses.replace(setup.fit, max_epochs=10**6, metric=own.metric, mode=own.mode)
     params = build_params(trainable.params_class, params)
-    Fit(_with_data_of(setup, trainable, prepared), params, config).run(lambda epoch: True, timed)
+    training = Fit(_with_data_of(setup, trainable, prepared), params, config)
+    training.callbacks.append(timed)
+    while training.advance() is not None:
+        pass
     if launch.is_first():
         speed = dataclasses.asdict(timed.speed(setup.fit.devices))
         atomic_io.write(file.with_name(SPEED_FILE), json.dumps(speed))

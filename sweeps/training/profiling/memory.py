@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import platform
 import sys
@@ -79,24 +78,27 @@ class Growth:
     """Detects memory that grows in every epoch."""
 
     def __init__(self) -> None:
-        self._seen: defaultdict[str, list[float]] = defaultdict(list)
+        self._epochs = 0
+        self._growing: defaultdict[str, list[float]] = defaultdict(list)
+        """GB of the last epochs, each larger than the one before."""
 
     def note(self, costs: Mapping[str, float]) -> str:
         """Add an epoch's memory (`memory_gb`, `gpu_memory_gb`); returns a warning, mostly ""."""
+        self._epochs += 1
         warnings = []
-        for name, owner in _WATCHED.items():
-            seen = self._seen[name]
-            seen.append(costs.get(name, 0.0))
-            recent = seen[WARM_UP_EPOCHS:][-GROWING_EPOCHS - 1 :]
-            steps = [after - before for before, after in itertools.pairwise(recent)]
-            if len(steps) == GROWING_EPOCHS and min(steps) >= LEAST_GROWTH_GB:
-                mean = size(GB * sum(steps) / GROWING_EPOCHS)
+        for name in _WATCHED.keys() & costs.keys() if self._epochs > WARM_UP_EPOCHS else ():
+            growing, now = self._growing[name], costs[name]
+            if growing and now - growing[-1] < LEAST_GROWTH_GB:
+                growing.clear()
+            growing.append(now)
+            if len(growing) > GROWING_EPOCHS:
+                mean = size(GB * (now - growing[0]) / GROWING_EPOCHS)
                 warnings.append(
-                    f"the memory of {owner} grew in each of the last {GROWING_EPOCHS} epochs, by {mean} per "
-                    f"epoch, to {size(GB * recent[-1])}. Look for tensors kept across epochs: losses summed "
-                    "without .detach(), or a list that only grows"
+                    f"the memory of {_WATCHED[name]} grew in each of the last {GROWING_EPOCHS} epochs, by "
+                    f"{mean} per epoch, to {size(GB * now)}. Look for tensors kept across epochs: losses "
+                    "summed without .detach(), or a list that only grows"
                 )
-                seen.clear()  # the next warning needs as many epochs again
+                growing.clear()  # the next warning needs as many epochs again
         return "; ".join(warnings)
 
 

@@ -120,7 +120,9 @@ def main(folder: str, rows: int) -> None:
             return data
 
         params = build_params(trainable.params_class, run.params)
-        Fit(OtherData(trainable, build_large), params, config).run(lambda epoch: False)
+        training = Fit(OtherData(trainable, build_large), params, config)
+        training.advance()
+        training.close()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import sys
 from pathlib import Path
@@ -72,14 +71,13 @@ def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None,
                 prepared=prepared,
                 is_to_leave=leaving.is_asked,
                 log_dir=run.folder / LOGS,
-            )
-            folder.begin(training)
-            training.run(
-                functools.partial(folder.note, training=training),
-                leaving,
-                *folder.profilers(training),
                 progress_bar=sys.stderr.isatty(),
             )
+            training.callbacks += [leaving, *folder.profilers(training)]
+            folder.begin(training)
+            while (found := training.advance()) is not None and folder.note(found, training):
+                pass
+            training.close()
         except Exception as error:  # that memory ran out has no class of its own on each device
             if not is_out_of_memory(error):
                 raise

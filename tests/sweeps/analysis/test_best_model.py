@@ -24,7 +24,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from tests.conftest import propose
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from tests.support.weighed import FRONT, report, weighed
 
 CONFIG = FitConfig(max_epochs=3, metric=digits.METRIC, mode=digits.MODE, threads=1, precision="32-true")
@@ -52,7 +52,7 @@ def train(record: Record, swept: dict[str, Any], fixed: dict[str, Any]) -> None:
         record.report(number, epoch.epoch, epoch.score, epoch.metrics, epoch.seconds)
         return True
 
-    fit.run(heard)
+    run_through(fit, heard)
     of_trial = checkpoint_store.folder_of(record.folder, number)
     checkpoint_store.write(of_trial, 3, fit.save, {**fixed, **swept})
 

@@ -16,6 +16,7 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
+from tests.support.trainables import run_through
 
 
 def enter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,5 +38,5 @@ def trained(plan: Plan, **values: Any) -> Fit:
     assert trainable is not plan.models[0].trainable
     params = trainable.params_class(**{**plan.models[0].space.fixed, **values})
     fit = Fit(trainable, params, FitConfig(max_epochs=2, metric="val_acc", mode="max", seed=5))
-    fit.run(lambda epoch: True)
+    run_through(fit)
     return fit

@@ -23,6 +23,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.single_run import run_settings
 from sweeps.training.trial_logger import TrialLogger
 from tests.support import configured
+from tests.support.trainables import run_through
 from tests.sweeps.kinds.swept import enter, planned, trained
 
 pytest.importorskip("jsonargparse", reason="jsonargparse is not installed")
@@ -374,7 +375,7 @@ def test_a_model_is_trained_in_doubles() -> None:
         trainable.params_class(),
         FitConfig(max_epochs=1, metric="val_acc", mode="max", precision="64"),
     )
-    fit.run(lambda epoch: True)
+    run_through(fit)
     assert {weight.dtype for weight in fit._model.parameters()} == {torch.float64}
 
 

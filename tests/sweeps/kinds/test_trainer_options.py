@@ -19,7 +19,7 @@ from sweeps.kinds.trainer_options import FREE, OWNED, OWNED_CALLBACKS
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 
 CONFIG = FitConfig(max_epochs=3, metric="val_acc", mode="max")
@@ -54,7 +54,7 @@ class Seen(pl.Callback):
 def trained(options: Any, config: FitConfig = CONFIG) -> tuple[Seen, list[Report]]:
     seen, epochs = Seen(), list[Any]()
     fit = Fit(trainable(options), digits_mlp.Params(batch_size=64), config)
-    fit.run(lambda epoch: epochs.append(epoch) or True, seen)
+    run_through(fit, lambda epoch: epochs.append(epoch) or True, [seen])
     return seen, epochs
 
 

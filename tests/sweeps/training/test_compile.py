@@ -19,7 +19,7 @@ from sweeps.training import compile as training_compile
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from tests.conftest import ROOT
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier
 
@@ -34,7 +34,7 @@ def trained(*, is_compiled: bool, **hyperparameters: Any) -> Fit:
         max_epochs=2, metric="val_acc", mode="max", compile=is_compiled, steps_per_epoch=4, strategy="single"
     )
     fit = Fit(as_trainable(digits_mlp), digits_mlp.Params(batch_size=100, **hyperparameters), config)
-    fit.run(lambda epoch: True)
+    run_through(fit)
     return fit
 
 

@@ -19,7 +19,7 @@ from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.schedules import lowered_on_plateau
 
 ROWS, EPOCHS = 80, 3
@@ -104,7 +104,7 @@ def run(
             training.save(save)
         return True
 
-    training.run(on_epoch)
+    run_through(training, on_epoch)
     return reported, training
 
 

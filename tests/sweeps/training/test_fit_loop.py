@@ -23,7 +23,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.schedules import lowered_on_plateau
 from trainables import digits_mlp
 from trainables._shared.classifier import Classifier
@@ -44,7 +44,7 @@ class Threads(pl.Callback):
 def test_a_run_keeps_to_its_threads(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     config = FitConfig(max_epochs=2, metric="val_acc", mode="max", strategy=strategy)
-    Fit(as_trainable(digits_mlp), digits_mlp.Params(), config).run(lambda epoch: True, threads := Threads())
+    run_through(Fit(as_trainable(digits_mlp), digits_mlp.Params(), config), callbacks=[threads := Threads()])
     assert threads.seen == [1, 1]
 
 
@@ -113,7 +113,7 @@ def train(
         training.save(folder)
         return not stop
 
-    training.run(on_epoch)
+    run_through(training, on_epoch)
     return epochs, training
 
 
@@ -207,7 +207,7 @@ def test_a_metric_of_an_earlier_epoch_is_not_taken_for_this_ones(where: str) -> 
         as_trainable(trainable(lambda params: model())), digits_mlp.Params(), config(3, metric="seldom")
     )
     with pytest.raises(MetricNotLogged, match="metric 'seldom' was not logged in epoch 2; logged: train_"):
-        run.run(lambda epoch: told.append(epoch) or True)
+        run_through(run, lambda epoch: told.append(epoch) or True)
     assert [epoch.score for epoch in told] == [1.0]
 
 
@@ -240,7 +240,7 @@ def test_a_trial_that_is_told_to_stop_ends_in_order() -> None:
         epochs.append(epoch.epoch)
         return epoch.epoch < 2
 
-    training.run(stop_after_two)
+    run_through(training, stop_after_two)
     assert epochs == [1, 2]
     assert hooks == ["on_train_end", "on_fit_end", "teardown"]
 

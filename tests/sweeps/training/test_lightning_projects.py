@@ -22,7 +22,7 @@ from sweeps.training import epoch_callback, trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 
 CONFIG = FitConfig(max_epochs=3, metric="val_acc", mode="max", precision="32")
 
@@ -84,7 +84,7 @@ def trained(
 ) -> tuple[list[Report], Fit]:
     epochs: list[Report] = []
     fit = Fit(as_trainable(what), SimpleNamespace(), config, checkpoint)
-    fit.run(lambda epoch: epochs.append(epoch) or True)  # type: ignore[arg-type, func-returns-value]
+    run_through(fit, lambda epoch: epochs.append(epoch) or True)  # type: ignore[arg-type, func-returns-value]
     return epochs, fit
 
 
@@ -568,7 +568,7 @@ def test_a_resumed_run_has_the_order_of_its_rows_wherever_it_asks_for_the_steps(
     model = type("Asks", (AsksForSteps,), {"hook": hook, "workers": workers})
     _, whole = trained(trainable(model))
     first = Fit(as_trainable(trainable(model)), SimpleNamespace(), CONFIG)
-    first.run(lambda epoch: False)
+    run_through(first, lambda epoch: False)
     first.save(tmp_path)
     torch.manual_seed(99)
     _, rest = trained(trainable(model), CONFIG, tmp_path)

@@ -24,7 +24,7 @@ from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.report import Position, Report
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.test_epoch_position import run, trainable
 
 ROWS, BATCH, EPOCHS = 83, 8, 3
@@ -142,7 +142,7 @@ def test_a_run_continues_after_an_epoch_with_other_micro_batches(build: Build, t
     what = trainable(lambda: build(False), Net)
     _, whole = run(what, config(None))
     first = Fit(as_trainable(what), None, config(None))
-    first.run(lambda found: bool(first.save(tmp_path)))  # and ends there
+    run_through(first, lambda found: bool(first.save(tmp_path)))  # and ends there
     _, continued = run(what, config(2), tmp_path)
     assert_alike(continued, whole)
 

@@ -11,7 +11,7 @@ import lightning.pytorch as pl
 from sweeps.training import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 
 CONFIG = FitConfig(max_epochs=2, metric="val_acc", mode="max")
@@ -19,7 +19,7 @@ CONFIG = FitConfig(max_epochs=2, metric="val_acc", mode="max")
 
 def test_a_trained_model_is_scored_on_the_test_rows(tmp_path: Path) -> None:
     fit = Fit(as_trainable(digits_mlp), digits_mlp.Params(), CONFIG)
-    fit.run(lambda epoch: True)
+    run_through(fit)
     fit.save(tmp_path)
     scores = trained_model.score_test_rows(as_trainable(digits_mlp), digits_mlp.Params(), CONFIG, tmp_path)
     assert list(scores) == ["test_acc"]

@@ -15,7 +15,7 @@ from sweeps.training import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.trial_logger import TrialLogger
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.test_lightning_projects import CONFIG, Net, scores, trainable, trained
 
 
@@ -93,7 +93,7 @@ def test_files_of_the_model_are_kept_in_a_folder_that_is_given_only(tmp_path: Pa
     def run(log_dir: Path | None) -> Path:
         folders: list[str] = []
         fit = Fit(as_trainable(trainable(Logs)), None, CONFIG, log_dir=log_dir)
-        fit.run(lambda epoch: bool(folders.append(str(fit._trainer.log_dir)) or True))  # type: ignore[union-attr, func-returns-value]
+        run_through(fit, lambda epoch: bool(folders.append(str(fit._trainer.log_dir)) or True))  # type: ignore[union-attr, func-returns-value]
         fit.release()
         return Path(folders[0])
 

@@ -14,7 +14,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
 from sweeps.training.weights import ModelState
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 
 
@@ -50,6 +50,6 @@ def test_what_a_checkpoint_takes_is_known_before_one_is_written(strategy: str, t
         fit.save(tmp_path)
         return True
 
-    fit.run(on_epoch)
+    run_through(fit, on_epoch)
     written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     assert said == [pytest.approx(written, rel=0.1)]

@@ -19,7 +19,7 @@ from sweeps.training.data.sampler import Batches, Slice
 from sweeps.training.data.shards import NotPrepared
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.data.numbered import data_set, numbers_of, reader
 
 # Batches.
@@ -96,9 +96,9 @@ def test_the_order_follows_the_seed_of_the_run(folder: Path, monkeypatch: pytest
         trainable: Any = SimpleNamespace(
             build_model=build_model, build_data=lambda _: OnlyTraining(folder, 16)
         )
-        Fit(
-            as_trainable(trainable), None, FitConfig(max_epochs=2, metric="score", mode="max", seed=seed)
-        ).run(lambda _: True)
+        run_through(
+            Fit(as_trainable(trainable), None, FitConfig(max_epochs=2, metric="score", mode="max", seed=seed))
+        )
         return models[0].read
 
     def of_module(seed: int | None) -> list[list[int]]:
@@ -279,7 +279,7 @@ def test_our_fit_has_another_order_in_each_epoch_and_goes_on_with_it(
         build_data=lambda _: OnlyTraining(folder, 16, loader_workers=loader_workers),
     )
     config = FitConfig(max_epochs=3, metric="score", mode="max")
-    Fit(as_trainable(trainable), None, config).run(lambda _: True)
+    run_through(Fit(as_trainable(trainable), None, config))
     whole = models[0].read
     assert [sorted(itertools.chain(*whole[first : first + 4])) for first in (0, 4, 8)] == [
         list(range(64))
@@ -292,8 +292,8 @@ def test_our_fit_has_another_order_in_each_epoch_and_goes_on_with_it(
             stopped.save(tmp_path)
         return epoch.epoch < 2
 
-    stopped.run(save)
-    Fit(as_trainable(trainable), None, config, tmp_path).run(lambda _: True)
+    run_through(stopped, save)
+    run_through(Fit(as_trainable(trainable), None, config, tmp_path))
     assert models[1].read + models[2].read == whole
 
 

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 import torch
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier
 
@@ -55,7 +55,7 @@ def build_model(params):
 def train():
     fit = Fit(as_trainable(trainable), digits_mlp.Params(hidden=4096), config)
     try:
-        fit.run(lambda epoch: True)
+        run_through(fit)
         assert how == "whole"
     except ArithmeticError:
         assert how != "whole"

@@ -136,11 +136,12 @@ def test_a_snapshot_holds_what_was_allocated(tmp_path: Path) -> None:
 def test_the_gpus_allocator_has_heard_of_it() -> None:
     code = """
 import torch
-from sweeps.training import fit_loop as trainer
+from sweeps.training.fit_loop import Fit
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 from sweeps.training.config import FitConfig
 config = FitConfig(max_epochs=1, metric="val_acc", mode="max")
-trainer.Fit(as_trainable(digits_mlp), digits_mlp.Params(), config).run(lambda epoch: True)
+run_through(Fit(as_trainable(digits_mlp), digits_mlp.Params(), config))
 assert torch.cuda.memory._snapshot()["allocator_settings"]["expandable_segments"]
 """
     environment = {key: value for key, value in os.environ.items() if "ALLOC_CONF" not in key}

@@ -12,9 +12,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from sweeps.training.config import FitConfig
-from sweeps.training.first_steps import STEPS, FirstSteps
 from sweeps.training.fit_loop import Fit
-from tests.support.trainables import as_trainable
+from sweeps.trial.preflight import STEPS, FirstSteps
+from tests.support.trainables import as_trainable, run_through
 
 BATCHES, STEP_S = 40, 0.02
 
@@ -60,7 +60,7 @@ def trained(data: Any) -> tuple[Slow, FirstSteps]:
     model, steps = Slow(), FirstSteps()
     trainable: Any = SimpleNamespace(build_model=lambda params: model, build_data=lambda params: data)
     config = FitConfig(max_epochs=1, steps_per_epoch=STEPS, metric="score", mode="max")
-    Fit(as_trainable(trainable), None, config).run(lambda found: True, steps)
+    run_through(Fit(as_trainable(trainable), None, config), callbacks=[steps])
     return model, steps
 
 
@@ -79,7 +79,7 @@ def test_a_run_without_validation_has_a_time() -> None:
     data = pl.LightningDataModule.from_datasets(rows, batch_size=1)
     trainable: Any = SimpleNamespace(build_model=lambda params: Unvalidated(), build_data=lambda params: data)
     config = FitConfig(max_epochs=1, steps_per_epoch=STEPS, metric="score", mode="max")
-    Fit(as_trainable(trainable), None, config).run(lambda found: True, steps)
+    run_through(Fit(as_trainable(trainable), None, config), callbacks=[steps])
     assert steps.epoch_s is not None
     assert BATCHES * STEP_S <= steps.epoch_s < BATCHES * 10 * STEP_S
 
