@@ -1,18 +1,23 @@
-"""Trainings in processes of their own, and why they failed."""
+"""Functions that train in processes of their own, and why they failed:
+`python -m sweeps.training.distributed.subprocess_run FOLDER`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
+import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar, TypeVarTuple
 
-from sweeps.common import atomic_io, stop_signals
+from sweeps.common import atomic_io, project, stop_signals
 from sweeps.common.errors import CannotTrain, UserError, is_out_of_memory
 from sweeps.training.distributed import launch
 from sweeps.training.distributed.cluster_environment import is_lost_connection
@@ -21,13 +26,15 @@ OUT_OF_MEMORY = "out of memory"
 TIMED_OUT = "timed out"
 LINES = 12
 """Last lines of an error that are shown, at most."""
-_REASON = "reason-"
-"""Prefix of a worker's file; its number follows."""
+_CALL_FILE, _RESULT_FILE, _REASON = "call", "result", "reason-"
+"""Files in the folder of a call; the last one is the beginning of a worker's, whose number follows."""
 _OF_A_RUN = (
     *("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
     *("GROUP_RANK", "SLURM_NTASKS"),
 )
 """Variables that make a process a worker of a run; this process may still listen at their port."""
+_Arguments = TypeVarTuple("_Arguments")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,35 @@ class Ended:
     output: str
     """Its own and its workers'."""
     timed_out: bool
+
+
+def call(
+    timeout_s: float, function: Callable[[*_Arguments], _Result], *arguments: *_Arguments
+) -> tuple[_Result | None, str]:
+    """What a function returns in a process of its own, or None and why that failed (see `failure_of`).
+
+    Lightning may start the same process again for each further worker; the first one's result counts.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, SIGTERM or a closed terminal.
+    """
+    with tempfile.TemporaryDirectory(prefix="sweeps-try-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        (folder / _CALL_FILE).write_bytes(pickle.dumps((project.folder(), function, arguments)))
+        ended = run([sys.executable, "-m", "sweeps.training.distributed.subprocess_run", name], timeout_s)
+        if failure := failure_of(ended, folder):
+            return None, failure
+        return pickle.loads((folder / _RESULT_FILE).read_bytes()), ""
+
+
+def main(folder: Path) -> None:
+    """Call the function in this process."""
+    with report_failure(folder):
+        chosen, function, arguments = pickle.loads((folder / _CALL_FILE).read_bytes())
+        project.use(chosen)
+        result = function(*arguments)
+        if launch.is_first():
+            (folder / _RESULT_FILE).write_bytes(pickle.dumps(result))
 
 
 def run(command: Sequence[str], timeout_s: float) -> Ended:
@@ -119,3 +155,7 @@ def failure_of(ended: Ended, folder: Path) -> str:
 
 def _last(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-LINES:])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

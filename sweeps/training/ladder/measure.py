@@ -1,4 +1,4 @@
-"""The speed of a trainable in one setup: `python -m sweeps.training.ladder.measure FILE`.
+"""The speed of a trainable in one setup.
 
 Only training steps are timed, from the arrival of a batch to that of the next: no validation, and not the
 first steps, in which memory is allocated and code compiled.
@@ -7,9 +7,6 @@ first steps, in which memory is allocated and code compiled.
 from __future__ import annotations
 
 import dataclasses
-import json
-import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,15 +18,13 @@ import psutil
 import torch
 from lightning.pytorch.utilities.data import extract_batch_size
 
-from sweeps.common import atomic_io, project
 from sweeps.common.objective import Objective
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable, OtherData
-from sweeps.training.config import FitConfig
 from sweeps.training.data import preparation
-from sweeps.training.distributed import launch, subprocess_run
+from sweeps.training.distributed import subprocess_run
 from sweeps.training.fit_loop import Fit
 from sweeps.training.ladder.rungs import Setup
 from sweeps.training.profiling.step_profiler import Meter
@@ -43,7 +38,6 @@ BUSY_S = 1.0
 """Seconds in which the load of other processes is measured."""
 TIMEOUT_S = 3600
 """Enough for some steps on the slowest raw data; a worker that waits for another one may wait for ever."""
-SPEED_FILE = "speed.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,21 +80,8 @@ def measure(
     trainable: str, params: Mapping[str, ParamValue], setup: Setup, seconds: float
 ) -> tuple[Speed | None, str]:
     """Train for so many seconds in a process of its own: the speed, or None and the reason."""
-    with tempfile.TemporaryDirectory(prefix="sweeps-speed-", ignore_cleanup_errors=True) as folder:
-        file = Path(folder) / "setup.json"
-        content = {
-            "trainable": trainable,
-            "project": str(project.folder()),
-            "params": dict(params),
-            "setup": dataclasses.asdict(setup),
-            "seconds": seconds,
-        }
-        file.write_text(json.dumps(content))
-        command = [sys.executable, "-m", "sweeps.training.ladder.measure", str(file)]
-        failure = subprocess_run.failure_of(subprocess_run.run(command, TIMEOUT_S), Path(folder))
-        if not failure:
-            return Speed(**json.loads(file.with_name(SPEED_FILE).read_text())), ""
-    return None, in_a_line(failure)
+    speed, failure = subprocess_run.call(TIMEOUT_S, train, trainable, dict(params), setup, seconds)
+    return speed, in_a_line(failure) if failure else ""
 
 
 def in_a_line(failure: str) -> str:
@@ -210,27 +191,21 @@ def steps_to_go(steps: int, time_s: float, seconds: float) -> int:
     return min(steps, max(1, round((seconds - time_s) * steps / max(time_s, 1e-9))))
 
 
-def main(file: Path) -> None:
-    """Measure the setup of a file; write the speed beside it."""
-    given = json.loads(file.read_text())
-    params = given["params"]
-    setup = Setup(**{**given["setup"], "fit": FitConfig(**given["setup"]["fit"])})
-    project.use(Path(given["project"]))
-    trainable = registry.find(given["trainable"])
+def train(name: str, params: dict[str, ParamValue], setup: Setup, seconds: float) -> Speed:
+    """Train a trainable of this name in this process until its speed is measured."""
+    trainable = registry.find(name)
     prepared = None if setup.is_raw else preparation.prepare_for_run(trainable, params)
     if setup.loader_workers is not None and not setup.is_raw:
         params = {**params, "loader_workers": setup.loader_workers}
-    timed = Timed(given["seconds"], is_compiled=setup.fit.compile)
+    timed = Timed(seconds, is_compiled=setup.fit.compile)
     own = trainable.objective or Objective("", "max")  # no epoch ends
     config = dataclasses.replace(setup.fit, max_epochs=10**6, metric=own.metric, mode=own.mode)
-    params = build_params(trainable.params_class, params)
-    training = Fit(_with_data_of(setup, trainable, prepared), params, config)
+    built = build_params(trainable.params_class, params)
+    training = Fit(_with_data_of(setup, trainable, prepared), built, config)
     training.callbacks.append(timed)
     while training.advance() is not None:
         pass
-    if launch.is_first():
-        speed = dataclasses.asdict(timed.speed(setup.fit.devices))
-        atomic_io.write(file.with_name(SPEED_FILE), json.dumps(speed))
+    return timed.speed(setup.fit.devices)
 
 
 def _with_data_of(setup: Setup, trainable: LightningTrainable, prepared: Path | None) -> LightningTrainable:
@@ -247,8 +222,3 @@ def _with_data_of(setup: Setup, trainable: LightningTrainable, prepared: Path | 
         return data
 
     return OtherData(trainable, build_data)
-
-
-if __name__ == "__main__":
-    with subprocess_run.report_failure(Path(sys.argv[1]).parent):
-        main(Path(sys.argv[1]))

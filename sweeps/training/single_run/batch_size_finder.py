@@ -1,18 +1,13 @@
-"""Find the largest micro-batch that fits in memory, each tried by a short run with all workers of the run:
-`python -m sweeps.training.single_run.batch_size_finder FOLDER ROWS`.
-"""
+"""Find the largest micro-batch that fits in memory, each tried by a short run with all workers of the run."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import os
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import atomic_io, project
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import count, duration
 from sweeps.common.param_types import build_params
@@ -24,8 +19,7 @@ from sweeps.training.distributed import launch, subprocess_run
 from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
 from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatch
-from sweeps.training.single_run import run_settings
-from sweeps.training.single_run.run_settings import FIT_FILE, SingleRun
+from sweeps.training.single_run.run_settings import SingleRun
 
 STEPS = 2
 """Optimizer steps of a try: from the second on, the optimizer's state is allocated."""
@@ -67,7 +61,8 @@ def find(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -
     launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
 
     def fits(rows: int) -> bool:
-        does = _try(run, rows, workers)
+        failure = subprocess_run.call(TRY_TIMEOUT_S, train_some_steps, run, rows)[1]
+        does = does_fit(failure, rows, workers)
         launch.say(f"  {count(rows, 'row'):<12} {'fits in memory' if does else 'out of memory'}")
         return does
 
@@ -75,14 +70,6 @@ def find(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -
     times = f" x {found.accumulation} x {count(workers, 'worker')}" if (found.rows != whole) else ""
     launch.say(f"  micro-batch of {count(found.rows, 'row')}{times}\n")
     return found
-
-
-def _try(run: SingleRun, rows: int, workers: int) -> bool:
-    with tempfile.TemporaryDirectory(prefix="sweeps-try-", ignore_cleanup_errors=True) as folder:
-        atomic_io.write(Path(folder) / FIT_FILE, run.to_yaml())
-        command = [sys.executable, "-m", "sweeps.training.single_run.batch_size_finder", folder, str(rows)]
-        failure = subprocess_run.failure_of(subprocess_run.run(command, TRY_TIMEOUT_S), Path(folder))
-    return does_fit(failure, rows, workers)
 
 
 def does_fit(failure: str, rows: int, workers: int) -> bool:
@@ -101,29 +88,22 @@ def does_fit(failure: str, rows: int, workers: int) -> bool:
     raise UserError(f"a try with {count(rows, 'row')} failed:\n{failure}")
 
 
-def main(folder: str, rows: int) -> None:
-    """Train a few steps with micro-batches of `rows`; a failing worker writes its reason into the folder."""
+def train_some_steps(run: SingleRun, rows: int) -> None:
+    """Train with micro-batches of `rows` in this process."""
     with contextlib.suppress(OSError):  # when memory runs out, Linux kills this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
-    with subprocess_run.report_failure(Path(folder)):
-        run = run_settings.read(Path(folder))
-        project.use(Path(run.project) if run.project else None)
-        trainable = registry.find(run.trainable)
-        config = dataclasses.replace(
-            run.fit_config(trainable), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
-        )
-        prepared = preparation.prepare_for_run(trainable, run.params)
+    trainable = registry.find(run.trainable)
+    config = dataclasses.replace(
+        run.fit_config(trainable), max_epochs=1, micro_batch=rows, steps_per_epoch=STEPS
+    )
+    prepared = preparation.prepare_for_run(trainable, run.params)
 
-        def build_large(params: Any) -> Any:
-            data: Any = trainable.build_data(params, prepared)
-            data.batch_size = rows * config.workers * ACCUMULATION
-            return data
+    def build_large(params: Any) -> Any:
+        data: Any = trainable.build_data(params, prepared)
+        data.batch_size = rows * config.workers * ACCUMULATION
+        return data
 
-        params = build_params(trainable.params_class, run.params)
-        training = Fit(OtherData(trainable, build_large), params, config)
-        training.advance()
-        training.close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    params = build_params(trainable.params_class, run.params)
+    training = Fit(OtherData(trainable, build_large), params, config)
+    training.advance()
+    training.close()
