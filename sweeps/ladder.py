@@ -8,30 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from sweeps.common import atomic_io, param_types
-from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.kinds.command import Command
 from sweeps.training.config import FIT_SETTINGS
 from sweeps.training.ladder.rungs import LadderConfig
 
-
-def _add_settings(parser: cli_parser.Parser) -> None:
-    group = parser.add_argument_group("Measurement")
-    cli_parser.add(group, "seconds", float, "Time to measure each rung, in seconds.", 12.0, "SECONDS")
-    named = "Name of the ladder's folder (default: ladder-, the trainable and the time of day)."
-    cli_parser.add(group, "name", str | None, named, None, "NAME")
-    cli_parser.add(group, "results_dir", str, "Folder of all results.", "results", "FOLDER")
-
-
 COMMAND = Command(
     name="ladder",
     does="Measure what makes training faster: one change after another, each on top of those that helped.",
-    settings={"seconds": float, "name": str | None, "results_dir": str},
-    add=_add_settings,
+    settings={n: each for n, each in LadderConfig.settings().items() if n not in ("trainable", "params")},
     fit_settings=FIT_SETTINGS,
 )
 
@@ -55,19 +43,17 @@ def parse(arguments: Sequence[str] | None = None) -> LadderConfig:
         SystemExit: after `--help` (status 0).
     """
     asked = COMMAND.read(arguments)
-    settings = asked.settings
     params, faults = param_types.checked(asked.trainable.params_class, asked.hyperparameters)
-    if not settings.seconds > 0:
-        faults.append(f"--seconds {settings.seconds:g}: must be above 0")
-    name = settings.name or asked.folder_name("ladder")
-    folder = Path(settings.results_dir).expanduser() / name
-    if fault := atomic_io.place_fault(folder):
-        faults.append(f"--results-dir {settings.results_dir}: {fault}")
-    elif folder.exists():
-        faults.append(f"--name {name}: {folder} exists already; give another name")
+    settings = {"name": asked.folder_name("ladder"), **asked.settings}
+    config = LadderConfig(trainable=asked.trainable, params=params, **settings)
+    faults += config.out_of_bounds()
+    if fault := atomic_io.place_fault(config.folder):
+        faults.append(f"--results-dir {config.results_dir}: {fault}")
+    elif config.folder.exists():
+        faults.append(f"--name {config.name}: {config.folder} exists already; give another name")
     if faults:
         raise UserError("\n".join(faults))
-    return LadderConfig(asked.trainable, params, settings.seconds, folder)
+    return config
 
 
 if __name__ == "__main__":

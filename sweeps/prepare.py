@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.common import param_types
-from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
+from sweeps.common.settings import Settings, setting
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.kinds import registry
 from sweeps.kinds.command import TRAINABLE, Command
@@ -23,13 +23,20 @@ from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
 
-def _add_settings(parser: cli_parser.Parser) -> None:
-    group = parser.add_argument_group("How")
-    share = "Largest share of corrupt raw files that are left out, in percent."
-    cli_parser.add(group, "max_bad_pct", float, share, MAX_BAD_PCT)
-    address = "Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."
-    cli_parser.add(group, "address", str | None, address, None, "HOST:PORT")
-    cli_parser.add(group, "check", bool, "Compare prepared data with its checksums.", False)
+@dataclass(frozen=True, kw_only=True)
+class PrepareConfig(Settings):
+    """Settings of a preparation."""
+
+    trainable: LightningTrainable
+    """Whose data is prepared."""
+    hyperparameters: Mapping[str, ParamValue]
+    """Those that rows depend on."""
+    max_bad_pct: float = setting(MAX_BAD_PCT, least=0, most=100, group="How")
+    """Largest share of corrupt raw files that are left out, in percent."""
+    address: str | None = setting(None, metavar="HOST:PORT")
+    """Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."""
+    check: bool = False
+    """Compare prepared data with its checksums."""
 
 
 def _find(name: str) -> LightningTrainable:
@@ -57,25 +64,13 @@ def _with_preparation() -> list[str]:
 COMMAND = Command(
     name="prepare",
     does="Prepare raw data once, for all trials that train on it.",
-    settings={"max_bad_pct": float, "address": str | None, "check": bool},
-    add=_add_settings,
+    settings={n: PrepareConfig.settings()[n] for n in ("max_bad_pct", "address", "check")},
     fit_settings=FIT_SETTINGS,
     choices=_with_preparation,
     find=_find,
     takes=lambda trainable: trainable.prepare_params,
     hyperparameters_are="Hyperparameters of {name} that rows depend on",
 )
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The parsed command line."""
-
-    trainable: LightningTrainable
-    hyperparameters: Mapping[str, ParamValue]
-    max_bad_pct: float
-    address: str | None
-    check: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status_of(lambda: prepare(parse(arguments)), interrupted)
 
 
-def prepare(asked: Asked) -> int:
+def prepare(asked: PrepareConfig) -> int:
     """Prepare what is not prepared yet, or compare prepared data with its checksums; the exit status."""
     from sweeps.training.data import dataset, preparation, shards
 
@@ -108,7 +103,7 @@ def prepare(asked: Asked) -> int:
     return 0
 
 
-def parse(arguments: Sequence[str] | None = None) -> Asked:
+def parse(arguments: Sequence[str] | None = None) -> PrepareConfig:
     """Parse the command line.
 
     Raises:
@@ -116,7 +111,7 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         SystemExit: after `--help` (status 0).
     """
     asked = COMMAND.read(arguments)
-    settings, known = asked.settings, asked.trainable.prepare_params
+    known = asked.trainable.prepare_params
     # The file of a sweep's winner has all hyperparameters.
     given = {name: value for name, value in asked.hyperparameters.items() if name in known}
     hyperparameters, faults = param_types.checked(asked.trainable.params_class, given)
@@ -126,11 +121,10 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         for name in asked.typed
         if name not in known
     ]
-    if not 0 <= settings.max_bad_pct <= 100:
-        faults.append(f"--max-bad-pct {settings.max_bad_pct:g}: must be from 0 to 100")
-    if faults:
+    config = PrepareConfig(trainable=asked.trainable, hyperparameters=hyperparameters, **asked.settings)
+    if faults := [*faults, *config.out_of_bounds()]:
         raise UserError("\n".join(faults))
-    return Asked(asked.trainable, hyperparameters, settings.max_bad_pct, settings.address, settings.check)
+    return config
 
 
 if __name__ == "__main__":

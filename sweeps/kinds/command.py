@@ -15,7 +15,7 @@ from sweeps.common import local_dirs, param_types, project, ray_auth
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import command
-from sweeps.common.settings import field_docs, flag, typed
+from sweeps.common.settings import Setting, field_docs, flag, typed
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.params_file import Recipe
@@ -36,8 +36,8 @@ class Typed:
     """The parsed words of a command; their combination is not checked yet."""
 
     trainable: LightningTrainable
-    settings: Any
-    """The command's own flags."""
+    settings: dict[str, Any]
+    """The command's own flags that were typed, or that files set."""
     typed: Mapping[str, ParamValue]
     """Hyperparameters on the command line."""
     of_files: Mapping[str, ParamValue]
@@ -61,10 +61,8 @@ class Command:
     """Its subcommand, as `fit`."""
     does: str
     """For --help."""
-    settings: Mapping[str, Any]
-    """Its own flags and their types."""
-    add: Callable[[cli_parser.Parser], object]
-    """Adds them to a parser."""
+    settings: Mapping[str, Setting]
+    """Name to setting, of its own flags."""
     choices: Callable[[], Sequence[str]] = registry.choices
     """Trainables that it accepts."""
     find: Callable[[str], LightningTrainable] = lambda name: registry.find(name, TRAINABLE)
@@ -109,8 +107,8 @@ class Command:
             _refuse_other(recipe, trainable)
         local_dirs.use_typed(values.data_dir, values.prepared_dir)
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
-        settings = argparse.Namespace(**{**self._fit_settings(recipes), **vars(values)})
-        return Typed(trainable, settings, pairs | own, of_files)
+        settings = {n: value for n, value in vars(values).items() if n in self.settings}
+        return Typed(trainable, self._fit_settings(recipes) | settings, pairs | own, of_files)
 
     @staticmethod
     def _use_project_of_files(tokens: Sequence[str]) -> None:
@@ -128,7 +126,8 @@ class Command:
             for name, value in recipe.fit.items():
                 if name in self.settings and value is not None:
                     with collecting(faults):
-                        found[name] = typed(f"--params {recipe.path}: fit.{name}", self.settings[name], value)
+                        kind = self.settings[name].kind
+                        found[name] = typed(f"--params {recipe.path}: fit.{name}", kind, value)
         refuse(faults)
         return found
 
@@ -143,7 +142,7 @@ class Command:
         )
         group = parser.add_argument_group(self.hyperparameters_are.format(name=name or "NAME"))
         cli_parser.add_pairs(group, "params", PARAMS_HELP, takes_files=True)
-        self.add(parser)
+        cli_parser.add_settings(parser, self.settings.values())
         cli_parser.add_machine(parser)
         if trainable is not None:
             self._add_hyperparameters(group, parser.flags, trainable)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweeps.common.settings import Settings, setting
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FitConfig, Strategy
@@ -19,15 +20,24 @@ NO_BATCH_SIZE = "the data module has no attribute batch_size"
 PLAIN = FitConfig(precision="32", strategy="single")
 
 
-@dataclass(frozen=True)
-class LadderConfig:
+@dataclass(frozen=True, kw_only=True)
+class LadderConfig(Settings):
     """Settings of a ladder."""
 
     trainable: LightningTrainable
+    """What is trained."""
     params: Mapping[str, ParamValue]
-    seconds: float
-    """Time to measure each rung."""
-    folder: Path
+    """Given hyperparameters; the others have their defaults."""
+    seconds: float = setting(12.0, above=0, group="Measurement", metavar="SECONDS")
+    """Time to measure each rung, in seconds."""
+    name: str | None = None
+    """Name of the ladder's folder (default: ladder-, the trainable and the time of day)."""
+    results_dir: str = setting("results", metavar="FOLDER")
+    """Folder of all results."""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.results_dir).expanduser() / str(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from sweeps.common import atomic_io, local_dirs, param_types, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError
 from sweeps.common.project import FIT_FILE as FIT_FILE
-from sweeps.common.settings import Settings, flag, setting
+from sweeps.common.settings import Setting, Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
 from sweeps.kinds import registry
 from sweeps.kinds.command import TRAINABLE, Command
@@ -94,19 +94,20 @@ FLAGS = {
     if name not in ("trainable", "params", "data", "project")
 }
 """Settings with a flag: not the first argument, hyperparameters and what the run sets itself."""
-
-
-def _add_settings(parser: cli_parser.Parser) -> None:
-    cli_parser.add_settings(parser, FLAGS.values())
-    help_ = "Run to resume, as results/NAME; it keeps its settings."
-    parser.add_argument_group("Resume").add_argument("--resume", metavar="FOLDER", help=help_)
+RESUME = Setting(
+    name="resume",
+    kind=str | None,
+    default=None,
+    doc="Run to resume, as results/NAME; it keeps its settings (default: a new run).",
+    metavar="FOLDER",
+    group="Resume",
+)
 
 
 COMMAND = Command(
     name="fit",
     does="Train one trial, without a sweep.",
-    settings={name: each.kind for name, each in FLAGS.items()},
-    add=_add_settings,
+    settings={**FLAGS, "resume": RESUME},
     fit_settings=FIT_SETTINGS,
 )
 
@@ -127,8 +128,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningT
     asked = COMMAND.read(tokens)
     trainable = asked.trainable
     params, faults = param_types.checked(trainable.params_class, asked.hyperparameters)
-    settings = {name: value for name, value in vars(asked.settings).items() if name in FLAGS}
-    settings.setdefault("name", asked.folder_name("fit"))
+    settings = {"name": asked.folder_name("fit"), **asked.settings}
     if started := launch.find_launch():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
     run = SingleRun.from_settings(
