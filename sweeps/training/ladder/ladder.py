@@ -1,40 +1,73 @@
 """The speed ladder: train a model as it is given, then with one change after another.
 
 Each rung adds one change to the fastest setup so far and is measured by itself; a rung that does not help is
-shown and left out of those that follow.
+shown and left out of those that follow. The results are a table, a JSON file and a chart.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
-from collections.abc import Iterator
+import platform
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from importlib.metadata import version
 
 import torch
+from matplotlib.figure import Figure
 
+from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params, hints_of
 from sweeps.training import micro_batches
 from sweeps.training.data import dataset, preparation
-from sweeps.training.ladder import measure, report, rungs
-from sweeps.training.ladder.measure import Result
+from sweeps.training.ladder import measure, rungs
+from sweeps.training.ladder.measure import Speed
 from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
+from sweeps.training.profiling.time_breakdown import bound
 
 LEAST_SPEEDUP = 1.02
 """Speed-up over the fastest setup so far from which a rung is kept; less is noise."""
+_TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up")
+_WIDTHS = (22, 9, 8, 9, 5, 9)
+HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
+MOST_CHANGE = 0.2
+"""Share by which the speed of the first rung may change until the end, and of all cores that other programs
+may keep busy."""
+KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a rung."""
+
+    rung: str
+    speed: Speed | None
+    times: float | None
+    """Speed-up over the first rung."""
+    note: str
+    """The change of the rung, or why it was skipped or failed."""
+    is_kept: bool
+    busy_cores: float = 0.0
+    """Cores that other programs kept busy before it."""
 
 
 def climb(config: LadderConfig) -> int:
     """Measure rung by rung; print and write each result. Returns the exit status."""
     trainable = config.trainable
-    print(f"Ladder of {trainable.name}, {config.seconds:g} s a rung, on {report.machine()}", flush=True)
+    print(f"Ladder of {trainable.name}, {config.seconds:g} s a rung, on {machine()}", flush=True)
     # Raises where the raw data is missing.
     dataset.describe_data(trainable, build_params(trainable.params_class, config.params))
     has = _capabilities(config)
-    if notice := report.notice(measure.busy_cores()):
+    if notice := busy_notice(measure.busy_cores()):
         print(f"Notice     {notice}: the figures may allow no verdict")
-    print(f"\n{report.HEAD}", flush=True)
+    print(f"\n{HEAD}", flush=True)
     results: list[Result] = []
     try:
         config.folder.mkdir(parents=True)
@@ -42,11 +75,11 @@ def climb(config: LadderConfig) -> int:
         raise UserError(f"{config.folder}: {error.strerror}") from None
     for result in _results(config, has):
         results.append(result)
-        print(report.line(result), flush=True)
-        report.write(config, results)
+        print(table_line(result), flush=True)
+        write_results(config, results)
         if results[0].speed is None:
             return 1
-    print(f"\n{report.summary(results)}\n")
+    print(f"\n{summary(results)}\n")
     for path in sorted(config.folder.iterdir()):
         print(f"           {shown_path(path)}")
     return 0
@@ -95,3 +128,119 @@ def _capabilities(config: LadderConfig) -> Capabilities:
         has_prepared=trainable.preparation is not None,
         has_loader_hyperparameter="loader_workers" in hints_of(trainable.params_class),
     )
+
+
+def machine() -> str:
+    """This PC: cores, architecture and GPUs."""
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return f"{os.cpu_count()} cores ({platform.machine()}), {', '.join(gpus) or 'no GPU'}"
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A figure with so many significant digits and no exponent: 17,580, never 1.758e+04."""
+    return f"{Decimal(f'{value:.{digits}g}'):,f}"
+
+
+def cells(result: Result) -> tuple[str, ...]:
+    """A row of the table."""
+    speed = result.speed
+    if speed is None or result.times is None:
+        return result.rung, "-", "-", "-", "-", "-"
+    busy_pct = speed.cores_busy_pct if speed.gpu_util_pct is None else speed.gpu_util_pct
+    return (
+        result.rung,
+        number(speed.samples_s),
+        number(speed.epoch_rows / speed.samples_s, 3),
+        f"{speed.data_wait_pct:.0f} %",
+        f"{busy_pct:.0f} %",
+        f"{result.times:,.2f}x" if result.is_kept else f"({result.times:,.2f}x)",
+    )
+
+
+def table_line(result: Result) -> str:
+    """A row of the table, padded for the terminal."""
+    padded = (cell.ljust(width) for cell, width in zip(cells(result), _WIDTHS, strict=True))
+    return f"{'  '.join(padded)}  {result.note}"
+
+
+def busy_notice(busy_cores: float) -> str:
+    """That other programs keep too many cores busy; else ""."""
+    cores = os.cpu_count() or 1
+    if busy_cores <= MOST_CHANGE * cores:
+        return ""
+    return f"other programs keep {busy_cores:.1f} of {cores} cores busy"
+
+
+def doubt(results: Sequence[Result]) -> str:
+    """Why the figures allow no verdict; "" where they do."""
+    last = results[-1]
+    if said := busy_notice(max(result.busy_cores for result in results)):
+        return said
+    if last.rung != AGAIN or (last.times is not None and abs(last.times - 1) <= MOST_CHANGE):
+        return ""
+    found = last.note if last.times is None else f"was {last.times:,.2f}x as fast as at the start"
+    return f"the first rung, measured again at the end, {found}"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """The speed-up of all rungs, and what limits the fastest setup; or why that is not known."""
+    if why := doubt(results):
+        return f"Verdict    none: {why}. Measure again while the PC does nothing else"
+    kept = [result for result in results if result.is_kept and result.speed is not None]
+    last = kept[-1]
+    assert last.speed is not None
+    costs = {"data_wait_pct": last.speed.data_wait_pct}
+    if last.speed.gpu_util_pct is not None:
+        costs["gpu_util_pct"] = last.speed.gpu_util_pct
+    total = f"Speed-up   {last.times:,.2f}x, by {', '.join(r.rung for r in kept[1:]) or 'no rung'}"
+    return f"{total}\nLimit      {': '.join(bound(costs))}"
+
+
+def write_results(config: LadderConfig, results: Sequence[Result]) -> None:
+    """Write ladder.md, ladder.json and ladder.png, with the results so far."""
+    folder, is_measured = config.folder, any(result.speed is not None for result in results)
+    today = time.strftime("%Y-%m-%d")
+    titles = [*_TITLES, "change"]
+    table = [titles, ["---"] * len(titles), *([*cells(result), result.note] for result in results)]
+    parts = [
+        f"# Ladder of {config.trainable.name}",
+        f"{machine()}, {today}",
+        "\n".join("| " + " | ".join(row) + " |" for row in table),
+        *([f"```text\n{summary(results)}\n```"] if is_measured else []),
+    ]
+    atomic_io.write(folder / "ladder.md", "\n\n".join(parts) + "\n")
+    content = {
+        "trainable": config.trainable.name,
+        "params": dict(config.params),
+        "command": " ".join(["sweeps ladder", *sys.argv[1:]]),
+        "date": today,
+        "machine": machine(),
+        "doubt": doubt(results),
+        "versions": {name: version(name) for name in ("torch", "lightning", "deepspeed")},
+        "rungs": [dataclasses.asdict(result) for result in results],
+    }
+    atomic_io.write(folder / "ladder.json", json.dumps(content, indent=1))
+    if is_measured:
+        chart(config.trainable.name, results).savefig(folder / "ladder.png", dpi=110)
+
+
+def chart(trainable: str, results: Sequence[Result]) -> Figure:
+    """A bar for each rung that was measured."""
+    figure = Figure(figsize=(9, 0.5 * len(results) + 1.4), layout="constrained")
+    axes = figure.subplots()
+    across = axes.get_yaxis_transform()  # x in shares of the width
+    for row, result in enumerate(results):
+        if result.speed is None or result.times is None:
+            axes.text(0.01, row, f"  {result.note[:80]}", va="center", fontsize=8, transform=across)
+            continue
+        axes.barh(row, result.speed.samples_s, color=KEPT if result.is_kept else LEFT_OUT)
+        left_out = "" if result.is_kept else ", left out"
+        label = f" {number(result.speed.samples_s)}/s, {result.times:,.2f}x{left_out}"
+        axes.text(result.speed.samples_s, row, label, va="center", fontsize=9)
+    speeds = [result.speed.samples_s for result in results if result.speed is not None]
+    axes.set_xlim(0, max(speeds) * 1.35)
+    axes.xaxis.set_major_formatter(lambda samples_s, _: number(samples_s))
+    axes.set(yticks=range(len(results)), yticklabels=[result.rung for result in results])
+    axes.set(xlabel="training speed (samples/s)", title=f"{trainable} on {machine()}")
+    axes.invert_yaxis()
+    return figure

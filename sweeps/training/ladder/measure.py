@@ -56,21 +56,6 @@ class Speed:
     """Share of all the PC's cores."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """The result of a rung."""
-
-    rung: str
-    speed: Speed | None
-    times: float | None
-    """Speed-up over the first rung."""
-    note: str
-    """The change of the rung, or why it was skipped or failed."""
-    is_kept: bool
-    busy_cores: float = 0.0
-    """Cores that other programs kept busy before it."""
-
-
 def busy_cores() -> float:
     """Number of cores that other programs keep busy, measured for `BUSY_S`."""
     return psutil.cpu_percent(BUSY_S) / 100 * (psutil.cpu_count() or 1)

@@ -365,7 +365,7 @@ def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> 
             ("--params", "lr=0.1"),
             "--params lr: prepared rows do not depend on it. Hyperparameters that they depend on: pixels",
         ),
-        (("--max-bad-pct", "101"), "--max-bad-pct 101: must be from 0 to 100"),
+        (("--max-bad-pct", "101"), "--max-bad-pct 101: must be at least 0 and at most 100"),
         (("--max-bad-pct", "many"), "--max-bad-pct many: must be a number"),
         (("--data-dir", "nowhere"), "no clips here; --data-dir FOLDER, or ask your librarian"),
         (("--address", "127.0.0.1:1"), "--address 127.0.0.1:1: no Ray cluster answers there"),

@@ -161,7 +161,7 @@ def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> No
 
     def is_measuring(process: psutil.Process) -> bool:
         loaded = process.memory_info().rss > 100 * 10**6  # it has torch
-        return loaded and "sweeps.training.ladder.measure" in process.cmdline()
+        return loaded and "sweeps.training.distributed.subprocess_run" in process.cmdline()
 
     measuring: list[psutil.Process] = []
     while not measuring:
@@ -169,14 +169,14 @@ def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> No
         time.sleep(0.1)
         measuring = [process for process in ended.children() if is_measuring(process)]
     group = measuring[0].pid  # it leads a session of its own
-    assert list((tmp_path / "tmp").glob("sweeps-speed-*"))
+    assert list((tmp_path / "tmp").glob("sweeps-try-*"))
     ended.send_signal(signal.SIGTERM)
     _, errors = ended.communicate(timeout=60)
     assert (ended.returncode, errors) == (130, "\nInterrupted.\n")
     with pytest.raises(ProcessLookupError):
         os.killpg(group, 0)
     assert not measuring[0].is_running()
-    assert not list((tmp_path / "tmp").glob("sweeps-speed-*"))
+    assert not list((tmp_path / "tmp").glob("sweeps-try-*"))
 
 
 def test_where_the_data_does_not_say_its_batch_the_other_rungs_are_measured(

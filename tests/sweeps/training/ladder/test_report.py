@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweeps.training.ladder import report
-from sweeps.training.ladder.measure import Result, Speed
+from sweeps.training.ladder import ladder
+from sweeps.training.ladder.ladder import Result
+from sweeps.training.ladder.measure import Speed
 from sweeps.training.ladder.rungs import LadderConfig
 from tests.support.trainables import as_trainable
 from tests.sweeps.training.ladder.measured import fake
@@ -34,7 +35,7 @@ def rung(name: str, speed: Speed, *, is_kept: bool = True) -> Result:
     ],
 )
 def test_a_figure_has_commas_and_no_exponent(value: float, digits: int, said: str) -> None:
-    assert report.number(value, digits) == said
+    assert ladder.number(value, digits) == said
 
 
 def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp_path: Path) -> None:
@@ -42,8 +43,11 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
     slow = Result("as given", fake(0.5), 1.0, "", True)
     parquet = Result("prepared Parquet", fake(900.0), 90.0, "", True)
     results = [slow, parquet, fast]
-    report.write(LadderConfig(as_trainable(digits_mlp), {}, 1.0, tmp_path), results)
-    axes = report.chart("toy", results).axes[0]
+    config = LadderConfig(
+        trainable=as_trainable(digits_mlp), params={}, name=tmp_path.name, results_dir=str(tmp_path.parent)
+    )
+    ladder.write_results(config, results)
+    axes = ladder.chart("toy", results).axes[0]
     ticks = [label.get_text() for label in axes.get_xticklabels()]
     bars = [text.get_text() for text in axes.texts]
     assert bars[2] == " 17,580/s, 1,758.32x"
@@ -51,7 +55,7 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
     left = (tmp_path / "ladder.md").read_text()
     assert "| 17,580 |" in left
     assert "| 1,758.32x |" in left
-    screen = [report.line(fast), report.summary(results)]
+    screen = [ladder.table_line(fast), ladder.summary(results)]
     assert screen[0].split()[2] == "17,580"
     for text in (*screen, *ticks, *bars, left):
         assert not re.search(r"\de[+-]?\d|mathdefault", text), text
@@ -86,16 +90,16 @@ def test_what_holds_it_back_is_said_with_its_figures(
         rung("larger batch", fake(100, data_wait_pct=wait_pct, gpu_util_pct=gpu_pct)),
         rung("compile", fake(50, data_wait_pct=0.0), is_kept=False),
     ]
-    assert said in report.summary(results)
+    assert said in ladder.summary(results)
 
 
 def test_a_gpu_whose_util_is_unknown_is_not_called_by_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and no NVML
     only = rung("as given", fake(10, cores_busy_pct=7.0))
-    assert "compute-bound: training waits 5 % of the time" in report.summary([only])
-    assert "GPU is busy" not in report.summary([only])
+    assert "compute-bound: training waits 5 % of the time" in ladder.summary([only])
+    assert "GPU is busy" not in ladder.summary([only])
 
 
 def test_how_busy_it_was_is_told_of_the_gpu_where_that_is_known() -> None:
     found = [fake(10, cores_busy_pct=7.0), fake(10, gpu_util_pct=0.0, cores_busy_pct=7.0)]
-    assert [report.cells(rung("as given", speed))[4] for speed in found] == ["7 %", "0 %"]
+    assert [ladder.cells(rung("as given", speed))[4] for speed in found] == ["7 %", "0 %"]
