@@ -10,8 +10,8 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -146,12 +146,15 @@ class RunFolder:
             self._best = epoch.score, epoch.epoch
         self._costs.append((epoch.seconds, epoch.costs))
         self._pace.trained(epoch.seconds)
-        no_room = self._write_line(epoch) if is_first() else None
+        fault: DiskIsFull | None = None
+        if is_first():
+            try:
+                self._write_line(epoch)
+            except DiskIsFull as error:
+                fault = error
         # All workers end together: if one ended alone, the others would wait for it.
-        if self._config.workers > 1 and training.agree(no_room is not None):
-            raise no_room or DiskIsFull("the first worker's disk has no room for the line of an epoch")
-        if no_room:
-            raise no_room
+        if training.agree(fault is not None):
+            raise fault or DiskIsFull("the first worker's disk has no room for the line of an epoch")
 
     def keep_best(self, training: Fit) -> None:
         """Write the best epoch's whole fp32 weights and their hyperparameters; then remove the checkpoints.
@@ -167,8 +170,8 @@ class RunFolder:
         found = {"score": score, "epoch": epoch}
         params = readable(type(training.params), run.params)
         about = params_file.write(run.trainable, params, self._config.settings(), found, head)
-        what = f"the weights of epoch {epoch}"
-        self._write(what, best.size_bytes, lambda: weights.keep(self.best, best, about))
+        with self._room_for(f"the weights of epoch {epoch} ({size(best.size_bytes)})"):
+            weights.keep(self.best, best, about)
         checkpoint_store.remove(self._checkpoints.parent)
 
     def say_end(self, test: Mapping[str, float] | str, *, is_prepared: bool) -> int:
@@ -195,14 +198,12 @@ class RunFolder:
         say(f"Weights    {shown_path(self.best)}")
         return 0
 
-    def _write_line(self, epoch: Report) -> DiskIsFull | None:
-        """Record and print an epoch; returns the error if the disk is full."""
+    def _write_line(self, epoch: Report) -> None:
+        """Record and print an epoch."""
         line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
-        text, what = json.dumps(line) + "\n", f"the line of epoch {epoch.epoch}"
-        try:
-            self._write(what, len(text), lambda: atomic_io.append(self._epochs, text))
-        except DiskIsFull as error:
-            return error
+        text = json.dumps(line) + "\n"
+        with self._room_for(f"the line of epoch {epoch.epoch} ({size(len(text))})"):
+            atomic_io.append(self._epochs, text)
         metrics = ", ".join(f"{name} {short(value)}" for name, value in sorted(epoch.metrics.items()))
         mark = " *" if self._best[1] == epoch.epoch else ""
         # Above a progress bar, if there is one.
@@ -212,54 +213,45 @@ class RunFolder:
         if epoch.notice:
             tqdm.write(f"Notice     {epoch.notice}")
         sys.stdout.flush()
-        return None
 
     def _save(self, epoch: int, training: Fit) -> bool:
         """Save a checkpoint; on a full disk skip it. Returns whether it was saved."""
-        began, is_shared = time.perf_counter(), self._config.workers > 1
-
-        def write() -> None:
-            if is_first():
-                checkpoint_store.write(self._checkpoints, epoch, training.save)
-            else:
-                training.save(self._checkpoints)  # into the first worker's folder
-
+        began = time.perf_counter()
         # If one of several workers failed to save, the others would wait for ever: they agree before.
-        fits = not is_shared or training.agree(is_first() and self._free_bytes > training.checkpoint_bytes)
-        if fits and not self._fits(write):
-            if is_shared:
-                raise self._no_room(f"the checkpoint of epoch {epoch}")
-            fits = False
+        fits = self._config.workers == 1 or training.agree(self._free_bytes > training.checkpoint_bytes)
+        if fits:
+            try:
+                with self._room_for(f"the checkpoint of epoch {epoch}"):
+                    if is_first():
+                        checkpoint_store.write(self._checkpoints, epoch, training.save)
+                    else:
+                        training.save(self._checkpoints)  # into the first worker's folder
+            except DiskIsFull:
+                if self._config.workers > 1:
+                    raise
+                fits = False
         if not fits and is_first():
             tqdm.write(f"Notice     no checkpoint of epoch {epoch}: the disk is full")
         self._pace.cost(time.perf_counter() - began)
         return fits
 
-    def _write(self, what: str, size_bytes: int, write: Callable[[], object]) -> None:
-        """Write what the run needs.
+    @contextmanager
+    def _room_for(self, what: str) -> Iterator[None]:
+        """Tell of what is written in the block where there is no room for it.
 
         Raises:
-            DiskIsFull: there is no room for it.
+            DiskIsFull: there is none.
         """
-        if not self._fits(write):
-            raise self._no_room(f"{what} ({size(size_bytes)})")
-
-    def _fits(self, write: Callable[[], object]) -> bool:
-        """Write; returns whether there was room."""
         try:
-            write()
+            yield
         except Exception as error:
             if not atomic_io.disk_is_full(error, self._run.folder):
                 raise
-            return False
-        return True
-
-    def _no_room(self, what: str) -> DiskIsFull:
-        left = size(self._free_bytes)
-        return DiskIsFull(
-            f"{shown_path(self._run.folder)}: the disk is full: {left} left, and no room for {what}. Free "
-            f"some space; {self._resumes_after}:\n  {self._resume_command}"
-        )
+            left, folder = size(self._free_bytes), shown_path(self._run.folder)
+            raise DiskIsFull(
+                f"{folder}: the disk is full: {left} left, and no room for {what}. Free some space; "
+                f"{self._resumes_after}:\n  {self._resume_command}"
+            ) from None
 
     @property
     def _free_bytes(self) -> int:
@@ -291,4 +283,5 @@ class RunFolder:
                 self._best = epoch[self._config.metric], epoch["epoch"]
         if is_first():
             text = "".join(f"{line}\n" for line in kept)
-            self._write("its epochs", len(text), lambda: atomic_io.write(self._epochs, text))
+            with self._room_for(f"its epochs ({size(len(text))})"):
+                atomic_io.write(self._epochs, text)
