@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,11 @@ def score_test_rows(
         return {}
     if config.micro_batch is not None:
         data.batch_size = config.micro_batch
-    precision: Any = strategy.choose_precision(config.precision, strategy.Device.here())[0]
-    options = {**trainer.lean(devices=1), **trainer_options_for(trainable, params)}
-    with _checkpoint(ModelState.read(weights)) as file, _logger() as options["logger"]:
-        options |= {"precision": precision, "enable_checkpointing": False, "max_epochs": config.max_epochs}
-        tester = trainer.Trainer(say=_ignore, **options)
+    precision = strategy.choose_precision(config.precision, strategy.Device.here())[0]
+    options = {**trainer_options_for(trainable, params), "precision": precision}
+    with _loading(ModelState.read(weights).checkpoint(), config, options) as (tester, file, logger):
         tester.test(model, data, file, verbose=False, weights_only=False)
-        found = {**options["logger"].new_scalars(), **tester.callback_metrics}
+        found: dict[str, Any] = {**logger.new_scalars(), **tester.callback_metrics}
     return {name: shortest(float(value)) for name, value in found.items()}
 
 
@@ -75,36 +73,20 @@ def load_model(
         OSError, EOFError, pickle.UnpicklingError, RuntimeError, TypeError: the weights can't be read, or fit
             no more.
     """
+    checkpoint = ModelState.read(weights).checkpoint()
     with _process_kept():
-        return _load_model(trainable, params, config, ModelState.read(weights), prepared)
-
-
-def _load_model(
-    trainable: LightningTrainable,
-    params: Any,
-    config: FitConfig,
-    state: ModelState,
-    prepared: Callable[[], Path | None],
-) -> pl.LightningModule:
-    model = trainer.build_model(trainable, params, config, _ignore)
-    if any(is_overridden(hook, model) for hook in ("setup", "configure_model")):
-        data = trainer.build_data(trainable, params, config, prepared())
-        options = {**trainer.lean(devices=1), "accelerator": "cpu", "enable_checkpointing": False}
-        options["max_epochs"] = config.max_epochs
-        # Lightning asks its callbacks where the checkpoint holds states of some.
-        with (
-            _checkpoint(state, callbacks={}) as file,
-            _logger() as options["logger"],
-            suppress(_WeightsLoaded),
-        ):
-            loader = trainer.Trainer(say=_ignore, **options, callbacks=[_Loaded()])
-            loader.fit(model, data, ckpt_path=file, weights_only=False)
-        model.trainer = None
-    else:
-        checkpoint = state.checkpoint()
-        model.on_load_checkpoint(checkpoint)
-        model.load_state_dict(checkpoint["state_dict"], strict=model.strict_loading)
-    return model.eval()
+        model = trainer.build_model(trainable, params, config, _ignore)
+        if any(is_overridden(hook, model) for hook in ("setup", "configure_model")):
+            data = trainer.build_data(trainable, params, config, prepared())
+            checkpoint["callbacks"] = {}  # else Lightning asks no callback
+            options = {"accelerator": "cpu", "callbacks": [_Loaded()]}
+            with _loading(checkpoint, config, options) as (loader, file, _), suppress(_WeightsLoaded):
+                loader.fit(model, data, ckpt_path=file, weights_only=False)
+            model.trainer = None
+        else:
+            model.on_load_checkpoint(checkpoint)
+            model.load_state_dict(checkpoint["state_dict"], strict=model.strict_loading)
+        return model.eval()
 
 
 @contextmanager
@@ -133,22 +115,17 @@ class _Loaded(pl.Callback):
 
 
 @contextmanager
-def _logger() -> Iterator[TrialLogger]:
-    """What the model finds as `self.logger`."""
+def _loading(
+    checkpoint: dict[str, Any], config: FitConfig, options: dict[str, Any]
+) -> Iterator[tuple[trainer.Trainer, Path, TrialLogger]]:
+    """A Trainer for one device, the file of a checkpoint for it, and the logger of the model."""
     logger = TrialLogger(None, _ignore)
-    try:
-        yield logger
-    finally:
-        logger.close()
+    own = {"logger": logger, "enable_checkpointing": False, "max_epochs": config.max_epochs}
+    with closing(logger), tempfile.TemporaryDirectory() as folder:
+        torch.save(checkpoint, Path(folder) / "model.ckpt")
+        options = {**trainer.lean(devices=1), **options, **own}
+        yield trainer.Trainer(say=_ignore, **options), Path(folder) / "model.ckpt", logger
 
 
 def _ignore(_: str) -> None:
     """Take a notice that the training has told."""
-
-
-@contextmanager
-def _checkpoint(state: ModelState, **more: Any) -> Iterator[Path]:
-    """A file that Lightning loads as a checkpoint."""
-    with tempfile.TemporaryDirectory() as folder:
-        torch.save(state.checkpoint() | more, Path(folder) / "model.ckpt")
-        yield Path(folder) / "model.ckpt"
