@@ -24,12 +24,18 @@ ALLOWED = {
     "sweeps.training.fit_loop: "
     "self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)",
     # The files of a trained model beside it, of the same folder: what the model's own hooks put there.
-    "sweeps.training.weights: torch.load(folder / WEIGHTS_FILE, weights_only=False, map_location='cpu')",
-    "sweeps.training.weights: torch.load(folder / HOOKS_FILE, weights_only=False, map_location='cpu')",
+    "sweeps.training.checkpoints.weights: "
+    "torch.load(folder / WEIGHTS_FILE, weights_only=False, map_location='cpu')",
+    "sweeps.training.checkpoints.weights: "
+    "torch.load(folder / HOOKS_FILE, weights_only=False, map_location='cpu')",
+    # What this process has written into a folder of its own for its child, and the child for this process.
+    "sweeps.training.distributed.subprocess_run: pickle.loads((folder / _CALL_FILE).read_bytes())",
+    "sweeps.training.distributed.subprocess_run: pickle.loads((folder / _RESULT_FILE).read_bytes())",
     # What was written into memory in the line before, and a checkpoint that was made of those two files.
-    "sweeps.training.weights: torch.load(content, weights_only=False, map_location='cpu')",
-    "sweeps.training.trained_model: tester.test(model, data, file, verbose=False, weights_only=False)",
-    "sweeps.training.trained_model: loader.fit(model, data, ckpt_path=file, weights_only=False)",
+    "sweeps.training.checkpoints.weights: torch.load(content, weights_only=False, map_location='cpu')",
+    "sweeps.training.checkpoints.trained_model: "
+    "tester.test(model, data, file, verbose=False, weights_only=False)",
+    "sweeps.training.checkpoints.trained_model: loader.fit(model, data, ckpt_path=file, weights_only=False)",
 }
 
 

@@ -21,7 +21,7 @@ from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import Status, TrialRow
 from sweeps.storage import retention
 from sweeps.storage.open import open_storage_of
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 
 if TYPE_CHECKING:
@@ -65,7 +65,9 @@ class Best:
         project.use_noted(self.folder, [self.trainable], shown_path(self.folder))
         trainable = registry.find(self.trainable)
         params, config = self._params_of(trainable.params_class), FitConfig(seed=self.seed)
-        from sweeps.training import trained_model  # with PyTorch: seconds that reading a record does not need
+        from sweeps.training.checkpoints import (
+            trained_model,  # with PyTorch: seconds that reading a record does not need
+        )
         from sweeps.training.data import preparation
 
         def prepared() -> Path | None:

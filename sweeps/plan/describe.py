@@ -13,7 +13,7 @@ from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement, session
 from sweeps.storage import datasets
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 
 
 def describe(plan: Plan) -> str:

@@ -21,7 +21,7 @@ from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.storage.protocol import DISK_IS_FULL, Fill, Params, Storage, StorageError, new_name, numbers_in
 from sweeps.storage.remote import Backend, Remote
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 
 SCHEMES = ("s3", "sftp")
 FORMS = "s3://bucket/prefix or sftp://[user@]host[:port]/path"

@@ -1,7 +1,8 @@
 """Checkpoints on a server: `NAME/trial_0003/epoch_0009.tar`, one file each.
 
-The folder that `sweeps/training/checkpoint_store.py` would write is packed into one file with its manifest. A
-downloaded one is unpacked on this PC and compared with its manifest. Failures are retried with longer waits.
+The folder that `training/checkpoints/checkpoint_store.py` would write is packed into one file with
+its manifest. A downloaded one is unpacked on this PC and compared with its manifest. Failures are retried
+with longer waits.
 
 Servers are file systems of fsspec: S3 by Arrow, SFTP by `sshfs`, as fsspec's own SFTP accepts any host key,
 and hung under load. Credentials come from the SSH agent, ~/.ssh, the environment or a profile of AWS.
@@ -23,7 +24,7 @@ from sweeps.common import atomic_io
 from sweeps.common.formatting import duration
 from sweeps.storage import scratch
 from sweeps.storage.protocol import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 
 CONNECT_S, SILENT_S = 10, 20
 """Longest wait for a host to answer, and for one that has answered before."""

@@ -24,6 +24,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
 from sweeps.training import lightning_internals
+from sweeps.training.checkpoints.weights import BestWeights
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import Loader
 from sweeps.training.distributed import strategy
@@ -33,7 +34,6 @@ from sweeps.training.report import CannotContinue, Notices, Position, Report
 from sweeps.training.torch_state import random_states, restore_random_states, seed_epoch
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
-from sweeps.training.weights import BestWeights
 
 NO_BATCH = "the {} data has no batch: no rows, or with drop_last=True too few for one"
 ASK_EVERY_STEPS = 10

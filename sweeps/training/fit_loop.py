@@ -25,7 +25,8 @@ from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import compile as training_compile
 from sweeps.training import micro_batches, trainer
-from sweeps.training import weights as training_weights
+from sweeps.training.checkpoints import weights as training_weights
+from sweeps.training.checkpoints.weights import BestWeights, ModelState
 from sweeps.training.config import FitConfig
 from sweeps.training.data import loader_workers
 from sweeps.training.distributed import strategy
@@ -36,7 +37,6 @@ from sweeps.training.profiling import memory
 from sweeps.training.report import Notices, Position, Report
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
-from sweeps.training.weights import BestWeights, ModelState
 
 ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"

@@ -80,7 +80,8 @@ def test_winner(
         files: those of the weights, by name: this PC may not see the folder of the sweep.
     """
     with imports.fast():
-        from sweeps.training import torch_state, trained_model  # with PyTorch, which the driver does not load
+        from sweeps.training import torch_state  # with PyTorch, which the driver does not load
+        from sweeps.training.checkpoints import trained_model
     torch_state.seed_again(0)  # as in a trial
     trainable = registry.load(job.trainables[point.trainable])
     params = build_params(trainable.params_class, {**point.fixed, **point.params})

@@ -23,7 +23,8 @@ from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
-from sweeps.training import checkpoint_store, torch_state
+from sweeps.training import torch_state
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.report import CannotContinue, Position, Report

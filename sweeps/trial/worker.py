@@ -24,7 +24,8 @@ from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
 from sweeps.storage import folder_copy, folder_reader, scratch
 from sweeps.storage.folder_copy import File, Original
-from sweeps.training import checkpoint_store, torch_state
+from sweeps.training import torch_state
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
 from sweeps.training.fit_loop import Fit
 from sweeps.trial import leave_request, output

@@ -19,7 +19,7 @@ from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.plan.build import make_plan
 from sweeps.space.multi_model import OneSpace
-from sweeps.training import trained_model
+from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report

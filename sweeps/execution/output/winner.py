@@ -29,7 +29,7 @@ from sweeps.record.status import in_words
 from sweeps.record.sweep_info import HeldOutScore, Outcome
 from sweeps.record.trials import TrialRow
 from sweeps.storage import retention
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial.job import test_winner
 

@@ -23,8 +23,8 @@ from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
 from sweeps.common.formatting import command, count, duration, short, shown_path, size
 from sweeps.common.param_types import readable
 from sweeps.kinds import params_file
-from sweeps.training import checkpoint_store, weights
-from sweeps.training.checkpoint_store import Pace
+from sweeps.training.checkpoints import checkpoint_store, weights
+from sweeps.training.checkpoints.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
 from sweeps.training.fit_loop import Fit

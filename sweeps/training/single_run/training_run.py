@@ -17,7 +17,7 @@ from sweeps.common.errors import CannotTrain, UserError, first_line, is_out_of_m
 from sweeps.common.formatting import command, count, shown_path
 from sweeps.common.param_types import build_params
 from sweeps.kinds.trainable import LightningTrainable
-from sweeps.training import trained_model
+from sweeps.training.checkpoints import trained_model
 from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch, strategy
 from sweeps.training.fit_loop import Fit

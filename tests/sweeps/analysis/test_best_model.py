@@ -19,7 +19,7 @@ from sweeps.analysis.best_model import Best
 from sweeps.common.errors import UserError
 from sweeps.record.record import Record
 from sweeps.storage import retention
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report

@@ -31,7 +31,7 @@ from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import Ending
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.report import Report
 from sweeps.trial.messages import Message
 from tests.support.contexts import said

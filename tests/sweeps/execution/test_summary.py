@@ -9,7 +9,7 @@ from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Steered
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from tests.conftest import propose
 from tests.support import kinds
 from tests.support.contexts import context_of

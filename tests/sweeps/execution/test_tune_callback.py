@@ -23,7 +23,7 @@ from sweeps.schedulers import none
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.storage.protocol import DISK_IS_FULL
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.report import REPORT, Report
 from sweeps.trial.messages import (
     SAVED,

@@ -18,7 +18,7 @@ from sweeps.plan.models import Model
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import TrialRow
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from tests.faulty import toy
 from tests.support.confirmed import searched
 from tests.support.contexts import context_of

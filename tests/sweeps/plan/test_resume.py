@@ -24,7 +24,7 @@ from sweeps.record.sweep_info import FORMAT, Outcome, Steered
 from sweeps.schedulers import asha
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from tests.conftest import propose
 
 SLOPES = "tests.faulty.slopes"

@@ -11,7 +11,7 @@ from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
 from sweeps.storage import retention
 from sweeps.storage.open import Folder
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from tests.conftest import propose
 from tests.support.confirmed import ASKED, rerun, searched
 

@@ -18,7 +18,8 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler, random_split
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
-from sweeps.training import epoch_callback, trained_model
+from sweeps.training import epoch_callback
+from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report

@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from sweeps.training import trained_model
+from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.trial_logger import TrialLogger

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from sweeps.storage.folder_copy import Original
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.trial import worker
 
 

@@ -67,7 +67,7 @@ def out_of_memory(params: Any, micro_batch: int | None = None, begun: bool = Tru
     """A training of which the test says that it ran out of memory, in its first step or before it."""
     fit = FitConfig(metric="val_loss", mode="min", micro_batch=micro_batch)
     training = Fit(as_trainable(hungry), params, fit)  # type: ignore[arg-type]
-    training.has_begun = begun
+    training._epoch_end.has_begun = begun
     return training
 
 

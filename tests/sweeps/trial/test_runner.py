@@ -15,7 +15,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.storage.open import Folder
-from sweeps.training import checkpoint_store, torch_state
+from sweeps.training import torch_state
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial import leave_request
 from sweeps.trial.job import Job

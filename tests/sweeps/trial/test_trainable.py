@@ -19,7 +19,7 @@ import torch
 
 from sweeps.storage.open import Folder, backend_of
 from sweeps.storage.remote import Remote
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.report import Report
 from sweeps.trial.job import Job

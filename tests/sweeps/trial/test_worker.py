@@ -13,7 +13,7 @@ from sweeps.common.errors import PCUnfit
 from sweeps.storage import folder_copy, scratch
 from sweeps.storage.folder_copy import File
 from sweeps.storage.open import Folder
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.trial.job import Job

@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.common.errors import PCUnfit
 from sweeps.storage import scratch
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.trial import worker
 from sweeps.trial.worker import Folders
 from tests.sweeps.trial.first_pc import FirstPC, checkpoint

@@ -15,7 +15,7 @@ import torch
 import yaml
 
 from sweeps import fit
-from sweeps.training import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store
 from tests.conftest import ROOT, fill_up
 
 # digits_mlp, in whose way others write: when epoch $FILLS_IN begins, the disk is full to the last byte.

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.common import atomic_io
-from sweeps.training import checkpoint_store
-from sweeps.training.checkpoint_store import KEPT, MANIFEST
+from sweeps.training.checkpoints import checkpoint_store
+from sweeps.training.checkpoints.checkpoint_store import KEPT, MANIFEST
 from tests.conftest import ROOT
 
 
@@ -125,7 +125,7 @@ def test_a_write_that_raises_leaves_nothing_and_the_one_before_it(trial: Path, e
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sweeps.training import checkpoint_store as checkpoints
+from sweeps.training.checkpoints import checkpoint_store as checkpoints
 
 def fill(folder):
     (folder / "weights.pt").write_bytes(bytes(4096))
@@ -157,7 +157,7 @@ def test_a_process_that_is_killed_in_the_middle_leaves_no_checkpoint_and_is_tidi
 KILLED_BEFORE_EACH = """
 import os, signal, sys
 from pathlib import Path
-from sweeps.training import checkpoint_store as checkpoints
+from sweeps.training.checkpoints import checkpoint_store as checkpoints
 
 trial, epoch = Path(sys.argv[1]), int(sys.argv[2])
 

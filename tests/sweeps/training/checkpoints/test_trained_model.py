@@ -8,7 +8,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 
-from sweeps.training import trained_model
+from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through

@@ -21,11 +21,11 @@ from sweeps.common.formatting import shortest
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.kinds.trainer_options import trainer_options_for
 from sweeps.training import trainer
+from sweeps.training.checkpoints.weights import ModelState
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.torch_state import random_states, restore_random_states
 from sweeps.training.trial_logger import TrialLogger
-from sweeps.training.weights import ModelState
 
 
 def score_test_rows(

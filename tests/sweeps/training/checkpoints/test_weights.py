@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from sweeps.kinds.params_file import FILE, WEIGHTS_FILE
-from sweeps.training import weights
+from sweeps.training.checkpoints import weights
+from sweeps.training.checkpoints.weights import ModelState
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
-from sweeps.training.weights import ModelState
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 
