@@ -51,6 +51,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "flags"),
     [

@@ -73,6 +73,7 @@ def test_the_token_opens_what_is_closed_without(
     assert _get(f"http://{guarded.dashboard}/api/jobs/", "wrong") == 403
 
 
+@pytest.mark.slow
 def test_no_call_is_answered_without_the_token(guarded: Head, token: Path) -> None:
     answers = _calls(guarded.address, None)
     assert answers["NodeInfoGcsService/CheckAlive"] == REFUSED

@@ -152,6 +152,7 @@ def test_two_forks_draw_other_numbers(command: list[str], worker: str) -> None:
     assert one["numpy"] != other["numpy"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("does", "status"),
     [

@@ -71,6 +71,7 @@ print("all is free")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "ends"),
     [

@@ -303,6 +303,7 @@ def test_two_workers_share_micro_batches(strategy: str, project: Path) -> None:
     assert_same_steps(found, alone, steps_per_epoch=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fsdp", pytest.param("fsdp_full", marks=pytest.mark.long)])
 def test_the_transformers_shards_decay_and_are_stepped_one_by_one(strategy: str, project: Path) -> None:
     sizes = ("--depth", "1", "--width", "8", "--batch-size", "16", "--warmup-steps", "0")

@@ -179,6 +179,7 @@ def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> No
     assert not list((tmp_path / "tmp").glob("sweeps-try-*"))
 
 
+@pytest.mark.slow
 def test_where_the_data_does_not_say_its_batch_the_other_rungs_are_measured(
     speeds: dict[str, Any],
     tmp_path: Path,

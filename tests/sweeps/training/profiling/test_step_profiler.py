@@ -66,6 +66,7 @@ def second_epoch(wait_s: float) -> Report:
     return epochs[1]
 
 
+@pytest.mark.slow
 def test_parts_are_shares_of_the_epoch_and_a_slow_loader_shows() -> None:
     slow, quick = second_epoch(WAIT_S), second_epoch(0.0)
     for epoch in (slow, quick):

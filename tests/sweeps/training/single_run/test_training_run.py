@@ -69,6 +69,7 @@ def best(folder: Path) -> dict[str, Any]:
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_resume_continues_at_the_very_step(stop: signal.Signals, tmp_path: Path) -> None:
     there = ("--results-dir", str(tmp_path), "--name")
@@ -98,6 +99,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) 
     assert re.search(r"\nStopped +the run starts again: it has no checkpoint yet", output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "start", "persistent", "devices"),
     [
