@@ -11,11 +11,12 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from sweeps.common import imports, project, ray_auth, ray_connection
+from sweeps.common import imports, project
 from sweeps.common.cli.dispatch import status_of
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import ray_environment
+from sweeps.ray_start import ray_auth, ray_connection
 from sweeps.trial import fork_server
 
 

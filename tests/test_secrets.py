@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.common import ray_auth
+from sweeps.ray_start import ray_auth
 from tests.conftest import ROOT
 from tests.support.heads import head, with_token, write_token
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.text import Text
 
-from sweeps.common.cli import screen
+from sweeps.common.cli import terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.config.sweep_folder import no_sweep
@@ -171,7 +171,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
 
 def _aligned(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[str]:
     """The header and a line per row, however long: nothing is cut."""
-    aligned = screen.plain_table(*names)
+    aligned = terminal.plain_table(*names)
     for column in aligned.columns:
         column.justify = "right" if column.header in ("trials", "hours") else "left"
     for row in rows:

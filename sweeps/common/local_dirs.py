@@ -7,20 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from pathlib import Path
-
-from sweeps.common.atomic_io import disk_is_full
-from sweeps.common.errors import UserError
 
 DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE = "SWEEPS_DATA_DIR", "SWEEPS_PREPARED_DIR"
 OF_THE_MACHINE = {"--data-dir": DATA_DIR_VARIABLE, "--prepared-dir": PREPARED_DIR_VARIABLE}
 """Flag to environment variable."""
-RAY_TMPDIR = "RAY_TMPDIR"
-"""Ray's own variable for the place of its temporary files."""
-LONGEST_FOR_SOCKETS = 32
-"""Bytes of a path below which Ray may put its sockets. The kernel takes 107, and the longest one adds 75:
-`/ray/session_2026-01-31_23-59-59_123456_1234567/sockets/dash_TaskEventsHead`."""
 
 
 def cache_dir() -> Path:
@@ -63,44 +54,3 @@ def folder_of_user() -> Path:
     if folder.lstat().st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))
     return folder
-
-
-def for_sockets() -> Path:
-    """The folder in which Ray and the fork servers have their temporary files and sockets.
-
-    It is `$RAY_TMPDIR` if that is set, or else the folder of temporary files (`$TMPDIR`, `/tmp`). Where that
-    is of no use, as the long one of a job of a batch system, it is a folder of this user in `/tmp`.
-
-    Raises:
-        UserError: no folder is of use; the text says which one to set.
-    """
-    named = os.environ.get(RAY_TMPDIR)
-    try:
-        folder = Path(named or tempfile.gettempdir())
-        fault = _socket_fault(folder)
-        if fault and not named:
-            folder = folder_of_user()
-            fault = _socket_fault(folder)
-    except OSError as error:
-        folder, fault = Path("/tmp"), error.strerror or str(error)
-    if fault:
-        raise UserError(
-            f"{f'{RAY_TMPDIR}=' if named else ''}{folder}: {fault}. Set {RAY_TMPDIR} to a folder with some "
-            f"space and a path of at most {LONGEST_FOR_SOCKETS} bytes"
-        )
-    return folder
-
-
-def _socket_fault(folder: Path) -> str:
-    """Why sockets can't be in a folder; "" where they can."""
-    if (length := len(os.fsencode(folder))) > LONGEST_FOR_SOCKETS:
-        return f"the path has {length} bytes, too many for the sockets of Ray"
-    if not folder.is_absolute():
-        return "must be an absolute path"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"written")
-    except OSError as error:
-        return f"no file can be written ({error.strerror})"
-    return "its disk is full" if disk_is_full(OSError(), folder) else ""

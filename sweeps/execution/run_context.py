@@ -10,7 +10,7 @@ from functools import cached_property
 from ray.tune import Callback, PlacementGroupFactory
 from rich.console import Console
 
-from sweeps.common.cli import screen
+from sweeps.common.cli import terminal
 from sweeps.common.kept_here import KeptHere
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
@@ -35,7 +35,7 @@ class RunContext:
     cluster: Cluster
     end: RunEnd
     disk: Disk
-    console: Console = field(default_factory=screen.console)
+    console: Console = field(default_factory=terminal.console)
 
     @classmethod
     def from_plan(cls, plan: Plan, record: Record, cluster: Cluster) -> RunContext:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ray.tune import Stopper
 
-from sweeps.common import stop_signals
+from sweeps.common.cli import stop_signals
 from sweeps.common.kept_here import KeptHere
 from sweeps.record.sweep_info import Outcome
 

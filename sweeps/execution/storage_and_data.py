@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from sweeps.common.cli.progress import Bar
+from sweeps.common.cli.terminal import Bar
 from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
 from sweeps.common.param_types import build_params

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import local_dirs, param_types, project, ray_auth
+from sweeps.common import local_dirs, param_types, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import command
@@ -20,6 +20,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.params_file import Recipe
 from sweeps.kinds.trainable import LightningTrainable
+from sweeps.ray_start import ray_auth
 
 TRAINABLE = "trainable"
 """The first word, for messages."""

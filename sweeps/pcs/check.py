@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.common.cli import screen
+from sweeps.common.cli import terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count, size
 from sweeps.pcs import ssh
@@ -69,7 +69,9 @@ def run(file: ClusterFile, storage: str | None) -> int:
     for pc in checked:  # a PC that this one can't reach is no fault of the network between the others
         if silent := [peer for peer in pc.silent if peer.rpartition(":")[0] not in unreached]:
             pc.faults.append(Fault("ports", f"no answer from {', '.join(silent)}", OPEN))
-    screen.console().print(_table(file, [*checked], [part for part in PARTS if storage or part != "storage"]))
+    terminal.console().print(
+        _table(file, [*checked], [part for part in PARTS if storage or part != "storage"])
+    )
     found = [(pc.address, fault) for pc in checked for fault in pc.faults]
     for address, fault in found:
         print(f"\n{address}  {fault.part}: {fault.reason}\n    {fault.remedy}")
@@ -77,7 +79,7 @@ def run(file: ClusterFile, storage: str | None) -> int:
 
 
 def _table(file: ClusterFile, checked: Sequence[Checked], parts: Sequence[str]) -> Table:
-    table = screen.plain_table("pc", *parts)
+    table = terminal.plain_table("pc", *parts)
     for pc in checked:
         wrong = {fault.part for fault in pc.faults}
         name = f"{pc.address} (head)" if pc.address == file.head else pc.address

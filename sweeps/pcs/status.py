@@ -21,12 +21,12 @@ from ray.util.state.exception import RayStateApiException
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.common import ray_connection
-from sweeps.common.cli import screen
+from sweeps.common.cli import terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_start import ray_connection
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 
@@ -67,7 +67,7 @@ def run(address: str, folder: Path | None) -> int:
     """
     trials = {} if folder is None else _trials(folder)
     pcs, lost, waiting = look(address)
-    screen.console().print(_table(pcs, trials))
+    terminal.console().print(_table(pcs, trials))
     for pc in lost:
         print(f"{pc} is lost: it is off or unplugged, or Ray has stopped there")
     reasons = Counter(why_waiting(bundles, pcs) for bundles in waiting)
@@ -163,7 +163,7 @@ def look(address: str) -> tuple[list[Use], list[str], list[Sequence[Resources]]]
 
 
 def _table(pcs: Sequence[Use], trials: Mapping[tuple[str, int], str]) -> Table:
-    table = screen.plain_table("pc", *(f"{name}s in use" for name in SHOWN), "runs")
+    table = terminal.plain_table("pc", *(f"{name}s in use" for name in SHOWN), "runs")
     for pc in pcs:
         runs = [trials.get((pc.node.hostname, pid), f"{name} (process {pid})") for name, pid in pc.processes]
         used = [f"{pc.taken.get(name, 0):g} of {pc.node.has.get(name, 0):g}" for name in SHOWN]

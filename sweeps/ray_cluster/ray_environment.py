@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sweeps.common import ray_auth, ray_connection
+from sweeps.ray_start import ray_auth, ray_connection
 
 ENVIRONMENT = {
     # Without it Tune ignores a progress reporter, hence ours (ray#38202).

@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import ray
 
-from sweeps.common import ray_connection
 from sweeps.common.errors import RayLost
+from sweeps.ray_start import ray_connection
 
 LOST_SIGNAL = signal.SIGUSR2
 """To this process by itself, when Ray has ended. (Tune handles SIGUSR1.)"""

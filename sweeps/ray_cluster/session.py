@@ -11,7 +11,7 @@ from pathlib import Path
 
 import ray
 
-from sweeps.common import project, ray_auth, ray_connection
+from sweeps.common import project
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import gpus as cluster_gpus
@@ -21,6 +21,7 @@ from sweeps.ray_cluster.membership import Membership
 from sweeps.ray_cluster.nodes import PC, Node
 from sweeps.ray_cluster.ray_environment import ENVIRONMENT
 from sweeps.ray_cluster.ray_watch import RayWatch
+from sweeps.ray_start import ray_auth, ray_connection
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-gpu", "/dev/kfd")
 """PyTorch may find a GPU where one of these exists: NVIDIA's on Linux, in WSL and on a Jetson; AMD's."""

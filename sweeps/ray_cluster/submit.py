@@ -21,7 +21,7 @@ from typing import Any
 
 from ray.job_submission import JobSubmissionClient
 
-from sweeps.common import local_dirs, ray_auth, ray_connection
+from sweeps.common import local_dirs
 from sweeps.common.cli.parser import take_all
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
@@ -33,6 +33,7 @@ from sweeps.kinds import registry, source_files
 from sweeps.kinds.registry import short_name
 from sweeps.kinds.source_files import Source
 from sweeps.kinds.trainable import Trainable
+from sweeps.ray_start import ray_auth, ray_connection
 
 PLUG_INS = ("trainable", "search_space", "searcher", "scheduler", "loggers")
 OTHER_PYTHON = (

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import ray
 
-from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import storage_and_data
 from sweeps.plan.build import make_plan
 from sweeps.ray_cluster import gpus, nodes
 from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_start import ray_connection
 
 LEFT = Node("0" * 56, "pc9", "10.0.0.9", {"CPU": 8, "GPU": 1})
 """Ray does not have it any more."""

@@ -14,9 +14,9 @@ from ray.cluster_utils import Cluster
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from sweeps.common import ray_connection
 from sweeps.common.errors import PCUnfit
 from sweeps.ray_cluster import broadcast
+from sweeps.ray_start import ray_connection
 from sweeps.storage.data_source import Say
 from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig

@@ -13,8 +13,8 @@ from typing import Any
 from optuna.storages import JournalStorage
 
 from sweeps import run
-from sweeps.common import ray_auth
 from sweeps.ray_cluster import ray_environment
+from sweeps.ray_start import ray_auth
 
 ray_environment.prepare_environment()
 if __name__ == "__main__":  # Ray reads it when it is imported

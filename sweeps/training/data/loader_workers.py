@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from sweeps.common.stop_signals import STOPS
+from sweeps.common.cli.stop_signals import STOPS
 
 _workers: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
 """Those that this process has started."""

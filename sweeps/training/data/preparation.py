@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sweeps.common.atomic_io import disk_is_full
-from sweeps.common.cli.progress import Bar
+from sweeps.common.cli.terminal import Bar
 from sweeps.common.errors import CannotContinue, UserError
 from sweeps.common.formatting import count, duration, shown_path, size
 from sweeps.common.yaml_values import ParamValue

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common import atomic_io, local_dirs
-from sweeps.common.cli.progress import Bar
+from sweeps.common.cli.terminal import Bar
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count
 

@@ -21,13 +21,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sweeps.common import atomic_io, ray_auth, ray_connection
-from sweeps.common.cli.progress import Bar
+from sweeps.common import atomic_io
+from sweeps.common.cli.terminal import Bar
 from sweeps.common.errors import UserError, innermost
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry, source_files
 from sweeps.kinds.trainable import Description
+from sweeps.ray_start import ray_auth, ray_connection
 from sweeps.training.data import shards
 from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparameter
 from sweeps.training.data.raw_files import Item

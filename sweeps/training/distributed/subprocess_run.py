@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
-from sweeps.common import atomic_io, project, stop_signals
+from sweeps.common import atomic_io, project
+from sweeps.common.cli import stop_signals
 from sweeps.common.errors import CannotTrain, UserError, is_out_of_memory
 from sweeps.training.distributed import launch
 from sweeps.training.distributed.cluster_environment import is_lost_connection

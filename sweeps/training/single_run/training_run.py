@@ -12,7 +12,8 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_only
 
-from sweeps.common import plugins, stop_signals
+from sweeps.common import plugins
+from sweeps.common.cli import stop_signals
 from sweeps.common.errors import CannotTrain, UserError, first_line, is_out_of_memory
 from sweeps.common.formatting import command, count, shown_path
 from sweeps.common.param_types import build_params

@@ -16,7 +16,6 @@ import ray
 from ray.exceptions import RayActorError
 from rich.console import Console
 
-from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults.requeue import MOST_INSTANT, Requeue
 from sweeps.execution.preflight import KEY, Preflight, lines
@@ -26,6 +25,7 @@ from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.build import make_plan
 from sweeps.ray_cluster.nodes import PC
 from sweeps.ray_cluster.session import Cluster
+from sweeps.ray_start import ray_connection
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.disk_guard import Disk

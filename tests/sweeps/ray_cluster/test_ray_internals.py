@@ -13,9 +13,10 @@ from ray._private.runtime_env import constants
 from ray.train._internal.storage import StorageContext
 from ray.tune.experiment import Trial
 
-from sweeps.common import project, ray_connection
+from sweeps.common import project
 from sweeps.common.errors import UserError
 from sweeps.ray_cluster import broadcast, ray_internals
+from sweeps.ray_start import ray_connection
 
 CHANGED = f"Ray {ray.__version__} has changed it"
 

@@ -16,8 +16,8 @@ from filelock import FileLock
 from ray.tune import CheckpointConfig, RunConfig, Trainable, TuneConfig, Tuner, grid_search, with_resources
 from ray.tune.experiment import Trial
 
-from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_start import ray_connection
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Steered
 from sweeps.schedulers.none import Scheduler as NoPruning

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from sweeps.common import ray_connection
 from sweeps.ray_cluster import broadcast
+from sweeps.ray_start import ray_connection
 from sweeps.trial import leave_request
 from tests.conftest import ROOT
 from tests.sweeps.trial.first_pc import FirstPC

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.common.cli import progress
-from sweeps.common.cli.progress import Bar
+from sweeps.common.cli import terminal
+from sweeps.common.cli.terminal import Bar
 
 
 @pytest.fixture
 def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock."""
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     return now
 
 

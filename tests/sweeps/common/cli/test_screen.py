@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from sweeps.common.cli import screen
+from sweeps.common.cli import terminal
 
 
 def drawn(width: int) -> list[str]:
-    table = screen.plain_table("pc", "runs")
+    table = terminal.plain_table("pc", "runs")
     table.add_row(Text("10.0.0.1 (head)"), Text("SweepTrial [42], SweepTrial [43]"))
     file = io.StringIO()
     Console(file=file, width=width).print(table)
@@ -33,7 +33,7 @@ def test_a_cell_that_does_not_fit_is_folded_and_not_cut() -> None:
 def test_what_reads_the_output_may_end() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    page = screen.console()
+    page = terminal.console()
     page.file = file = os.fdopen(writer, "w")
     page.print("nobody reads this")
     page.print("nor this")

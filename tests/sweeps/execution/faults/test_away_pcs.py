@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import ray
 
-from sweeps.common import ray_connection
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults import away_pcs
 from sweeps.execution.faults.away_pcs import AwayPCs
@@ -19,6 +18,7 @@ from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.membership import Membership
 from sweeps.ray_cluster.nodes import HEAD
 from sweeps.ray_cluster.session import Cluster
+from sweeps.ray_start import ray_connection
 from sweeps.record.record import Record
 from sweeps.training.report import Report
 from sweeps.trial.messages import SAVED, Message, NotSaved, Saved

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import ray
 
-from sweeps.common import ray_connection
 from sweeps.execution.faults import requeue
 from sweeps.execution.faults.requeue import EARLIER_ERROR, loss_of
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_start import ray_connection
 from sweeps.trial import output
 from sweeps.trial.messages import UNUSABLE
 from sweeps.trial.output import EXIT

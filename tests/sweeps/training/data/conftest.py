@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import ray
 
-from sweeps.common import ray_connection
+from sweeps.ray_start import ray_connection
 from tests.conftest import ROOT
 from tests.support.clips import Clips
 from tests.sweeps.training.data.numbered import data_set

@@ -15,8 +15,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from sweeps.common import ray_auth
 from sweeps.common.errors import UserError
+from sweeps.ray_start import ray_auth
 from tests.conftest import ROOT
 from tests.support.heads import OPEN, Head, head, with_token, write_token
 
@@ -111,7 +111,7 @@ def test_a_ray_that_is_started_here_lets_nobody_in(stranger: Path) -> None:
         pytest.skip("listing ports needs ss")
     code = """
 import os, subprocess, sys, time
-from sweeps.common import ray_auth
+from sweeps.ray_start import ray_auth
 ray_auth.settle(None)
 import ray
 context = ray.init("local", num_cpus=1, log_to_driver=False, logging_level="ERROR")

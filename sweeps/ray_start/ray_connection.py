@@ -15,9 +15,15 @@ from typing import Any
 import psutil
 
 from sweeps.common import local_dirs, project
+from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.errors import CannotContinue, UserError, first_line
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 
+RAY_TMPDIR = "RAY_TMPDIR"
+"""Ray's own variable for the place of its temporary files."""
+LONGEST_FOR_SOCKETS = 32
+"""Bytes of a path below which Ray may put its sockets. The kernel takes 107, and the longest one adds 75:
+`/ray/session_2026-01-31_23-59-59_123456_1234567/sockets/dash_TaskEventsHead`."""
 RAY_FOLDER = "ray"
 """Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
 
@@ -73,7 +79,7 @@ def start(ray: Any, *, dashboard: bool, python: str | None = None) -> Any:
         UserError: no folder of this PC is of use for a Ray.
         CannotContinue: it does not start.
     """
-    folder = local_dirs.for_sockets()
+    folder = folder_for_sockets()
     rays_own = {
         "TMPDIR": str(folder),  # its dashboard has sockets there
         "PYTHONPATH": os.pathsep.join(project.path_behind()),
@@ -166,7 +172,7 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
         if address is None:
             raise CannotContinue(
                 f"Ray does not start on this PC ({first_line(error)}). Is this PC very busy, or /dev/shm "
-                f"full? Ray's logs are in {local_dirs.for_sockets() / RAY_FOLDER}/session_latest/logs"
+                f"full? Ray's logs are in {folder_for_sockets() / RAY_FOLDER}/session_latest/logs"
             ) from None
         if not isinstance(error, (OSError, ValueError, RuntimeError, ray.exceptions.RuntimeEnvSetupError)):
             raise
@@ -233,3 +239,44 @@ def refuse_outside(address: str | None, or_else: str = "") -> None:
             f"--address {address}: this PC is not part of that cluster, since no Ray runs on it. Type the "
             f"command on a PC of the cluster, or let this one join (ray start --address={address}){or_else}"
         )
+
+
+def folder_for_sockets() -> Path:
+    """The folder in which Ray and the fork servers have their temporary files and sockets.
+
+    It is `$RAY_TMPDIR` if that is set, or else the folder of temporary files (`$TMPDIR`, `/tmp`). Where that
+    is of no use, as the long one of a job of a batch system, it is a folder of this user in `/tmp`.
+
+    Raises:
+        UserError: no folder is of use; the text says which one to set.
+    """
+    named = os.environ.get(RAY_TMPDIR)
+    try:
+        folder = Path(named or tempfile.gettempdir())
+        fault = _socket_fault(folder)
+        if fault and not named:
+            folder = local_dirs.folder_of_user()
+            fault = _socket_fault(folder)
+    except OSError as error:
+        folder, fault = Path("/tmp"), error.strerror or str(error)
+    if fault:
+        raise UserError(
+            f"{f'{RAY_TMPDIR}=' if named else ''}{folder}: {fault}. Set {RAY_TMPDIR} to a folder with some "
+            f"space and a path of at most {LONGEST_FOR_SOCKETS} bytes"
+        )
+    return folder
+
+
+def _socket_fault(folder: Path) -> str:
+    """Why sockets can't be in a folder; "" where they can."""
+    if (length := len(os.fsencode(folder))) > LONGEST_FOR_SOCKETS:
+        return f"the path has {length} bytes, too many for the sockets of Ray"
+    if not folder.is_absolute():
+        return "must be an absolute path"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"written")
+    except OSError as error:
+        return f"no file can be written ({error.strerror})"
+    return "its disk is full" if disk_is_full(OSError(), folder) else ""

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.common import ray_connection
 from sweeps.common.errors import UserError
+from sweeps.ray_start import ray_connection
 from tests import ROOT
 
 PATIENCE_S = 60.0
@@ -80,7 +80,7 @@ def test_a_signal_to_the_group_of_this_process_does_not_reach_rays_processes() -
 
 LETS_GO = """
 import threading, time, ray
-from sweeps.common import ray_connection
+from sweeps.ray_start import ray_connection
 
 ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
 held, has_begun, is_over = [ray.put(0) for _ in range(2000)], threading.Event(), threading.Event()
@@ -115,7 +115,7 @@ def test_a_thread_that_makes_objects_while_ray_is_shut_down_does_not_end_the_pro
 FORKED = """
 import os, sys, tempfile, time
 from sweeps.ray_cluster import ray_environment
-from sweeps.common import ray_auth, ray_connection
+from sweeps.ray_start import ray_auth, ray_connection
 from sweeps.trial import fork_server
 
 ray_environment.prepare_environment()
@@ -151,3 +151,30 @@ def test_the_workers_of_a_ray_are_forks_and_all_end_with_a_driver_that_is_killed
         driver.kill()
         _, left = psutil.wait_procs(started, PATIENCE_S)
         assert left == []
+
+
+@pytest.mark.parametrize("temporary", ["a_scratch_folder_of_a_batch_system", "missing", "", "/proc"])
+def test_sockets_have_a_short_folder_that_can_be_written(
+    temporary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_scratch_folder_of_a_batch_system").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / temporary) if temporary else "")
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    found = ray_connection.folder_for_sockets()
+    assert found in (Path("/tmp"), Path(f"/tmp/sweeps-{os.getuid()}"))
+    if found != Path("/tmp"):
+        assert (found.stat().st_uid, found.stat().st_mode & 0o777) == (os.getuid(), 0o700)
+
+
+def test_a_folder_that_the_user_has_named_for_ray_is_used_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        assert ray_connection.folder_for_sockets() == Path(folder)
+    monkeypatch.setenv("RAY_TMPDIR", "/proc")
+    with pytest.raises(UserError, match=r"RAY_TMPDIR=/proc: no file can be written .* Set RAY_TMPDIR to"):
+        ray_connection.folder_for_sockets()
+    monkeypatch.setenv("RAY_TMPDIR", f"/tmp/{'x' * 40}")
+    with pytest.raises(UserError, match=r"the path has 45 bytes, .* at most 32 bytes"):
+        ray_connection.folder_for_sockets()

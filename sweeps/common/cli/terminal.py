@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, elsewhere a line every ten seconds."""
+"""The terminal: plain tables, and the progress of long work."""
 
 from __future__ import annotations
 
@@ -6,16 +6,41 @@ import sys
 import time
 from types import TracebackType
 
+from rich.console import Console
+from rich.table import Table
 from tqdm import tqdm
 
 from sweeps.common.formatting import duration, size
 
 LINE_S = 10.0
-"""Between two lines."""
+"""Between two lines of progress."""
+WIDTH_OF_A_FILE = 160
+"""Columns where the output is no terminal: room for every column of a table."""
+
+
+class Screen(Console):
+    """A terminal or file that may go away while a sweep runs."""
+
+    def on_broken_pipe(self) -> None:
+        """Print no more: what read the output has ended, as `| head` does. Rich would end the program."""
+        self.quiet = True
+
+
+def console() -> Console:
+    """Of the standard output."""
+    return Screen(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
+
+
+def plain_table(*titles: str) -> Table:
+    """Columns without lines; a cell that does not fit is folded, never cut."""
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    return table
 
 
 class Bar:
-    """Counts finished work, and prints how much is left.
+    """Counts finished work, and shows how much is left: a bar on a terminal, elsewhere a line now and then.
 
     Args:
         title: of the work, as `Preparing`.
