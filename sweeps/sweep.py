@@ -63,21 +63,21 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
         print(cluster.describe(), flush=True)
         if config.address is not None:
             storage_and_data.check_storage(plan, cluster.nodes(), cluster.membership)
-        with storage_and_data.deliver_data(plan, cluster):
-            with cluster.watch.needed(lambda: _last_words(plan, record, notice, cluster.lost)):
-                environment.note(plan.folder, cluster, in_cluster=config.address is not None)
-                run_start.begin_run(plan, record)
-                notice.begin()
-                context = RunContext.from_plan(plan, record, cluster)
-                tuner.fit(context)
-                test_scores = winner.keep(context)
-            record.end_run(context.end.outcome)
-            summary.print_result(context, test_scores)
-            if context.end.outcome is not Outcome.LOST or cluster.lost:
-                summary.write_report(record)
-            notice.status = summary.print_next_step(context)
-            notice.outcome = context.end.outcome
-            return notice.status
+        storage_and_data.deliver_data(plan, cluster)
+        with cluster.watch.needed(lambda: _last_words(plan, record, notice, cluster.lost)):
+            environment.note(plan.folder, cluster, in_cluster=config.address is not None)
+            run_start.begin_run(plan, record)
+            notice.begin()
+            context = RunContext.from_plan(plan, record, cluster)
+            tuner.fit(context)
+            test_scores = winner.keep(context)
+        record.end_run(context.end.outcome)
+        summary.print_result(context, test_scores)
+        if context.end.outcome is not Outcome.LOST or cluster.lost:
+            summary.write_report(record)
+        notice.status = summary.print_next_step(context)
+        notice.outcome = context.end.outcome
+        return notice.status
 
 
 def _last_words(plan: Plan, record: Record, notice: notify.Notice, lost: str) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import ray
 
@@ -25,15 +23,12 @@ from sweeps.ray_cluster import broadcast
 from sweeps.ray_cluster.membership import Membership
 from sweeps.ray_cluster.nodes import Node
 from sweeps.ray_cluster.session import Cluster
-from sweeps.storage import folder_reader
-from sweeps.storage.data_source import READER, PreparedData
+from sweeps.storage.data_source import PreparedData
 from sweeps.storage.protocol import Storage, StorageError, new_name
 from sweeps.training.data import dataset
 from sweeps.training.data.preparation import ensure_prepared
 
-READS = 8
-"""Pieces that are read from the disk at a time, for all PCs."""
-PROGRESS_EVERY_S = 0.5
+PROGRESS_EVERY_S = 2.0
 Raw = tuple[Description, Mapping[str, ParamValue]]
 """A trainable whose data is not prepared, and its fixed hyperparameters."""
 
@@ -128,9 +123,8 @@ def _setting(plan: Plan) -> str:
     return f"--results-dir {plan.config.results_dir}" if given is None else f"--storage {given}"
 
 
-@contextlib.contextmanager
-def deliver_data(plan: Plan, cluster: Cluster) -> Iterator[None]:
-    """Prepare the data here, copy it to each PC that trains, and serve it to PCs that join later.
+def deliver_data(plan: Plan, cluster: Cluster) -> None:
+    """Prepare the data here, and copy it to each PC that trains.
 
     Raises:
         CannotContinue: too many raw files are corrupt, or the disk is full; what was prepared is kept.
@@ -139,7 +133,6 @@ def deliver_data(plan: Plan, cluster: Cluster) -> Iterator[None]:
     for data_set in (each for model in plan.models for each in model.prepared):
         ensure_prepared(data_set)
     if plan.config.address is None:
-        yield
         return
     sources = list(data_of_trials(plan).values())
     there = [node for node in cluster.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
@@ -149,16 +142,8 @@ def deliver_data(plan: Plan, cluster: Cluster) -> Iterator[None]:
     if sources:
         print(f"Looking for the prepared data on {count(len(there), 'PC')} ...", flush=True)
     lacking = _missing_bytes(there, sources, raw)
-    if not sources or plan.config.data == "shared":
-        yield
-        return
-    folders = [source.original.folder for source in sources]
-    again = {"max_restarts": -1, "max_task_retries": -1}
-    reader = folder_reader.start(folders, broadcast.here(), name=READER, max_concurrency=READS, **again)
     if lacking:
-        _copy(reader, lacking, sources)
-    yield
-    del reader  # its process ends with it
+        _copy(lacking, sources)
 
 
 def _missing_bytes(
@@ -184,7 +169,7 @@ def _look(sources: Sequence[PreparedData], raw: Sequence[Raw]) -> tuple[int, str
         return 0, str(error)
 
 
-def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[PreparedData]) -> None:
+def _copy(lacking: Mapping[Node, int], sources: Sequence[PreparedData]) -> None:
     """Copy to all PCs that lack something, at the same time."""
     tasks = broadcast.begin(list(lacking), _fetch, sources)
     began = time.monotonic()
@@ -192,12 +177,12 @@ def _copy(reader: Any, lacking: Mapping[Node, int], sources: Sequence[PreparedDa
     with Bar("Copying data", sum(lacking.values()), unit="B") as bar:
         while waiting:
             _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=PROGRESS_EVERY_S)
-            got = ray.get(reader.got.remote())
-            now = sum(got.values())
-            rate = size(now / (time.monotonic() - began))
-            shares = [f"{n.hostname} {100 * got.get(n.id, 0) // lacking[n]} %" for n in lacking]
-            bar.add(now - done, f"{rate}/s, {', '.join(shares)}")
-            done = now
+            looks = broadcast.ask(list(lacking), _look, sources, [])
+            left = {node: each.value[0] for node, each in looks.items() if each.value and not each.value[1]}
+            now = sum(lacking[node] - left[node] for node in left)
+            shares = [f"{node.hostname} {100 - 100 * left[node] // lacking[node]} %" for node in left]
+            bar.add(max(0, now - done), f"{size(now / (time.monotonic() - began))}/s, {', '.join(shares)}")
+            done = max(now, done)
     answers = broadcast.answers(tasks, None)
     _refuse({node.name: each.fault or each.value[2] for node, each in answers.items() if each.is_there})
     for node, answer in answers.items():

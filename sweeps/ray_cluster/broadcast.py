@@ -1,22 +1,29 @@
-"""Run a function on every PC of the cluster at the same time, as a small Ray task on each."""
+"""Work on other PCs of the cluster: a function on each of them as a small Ray task, and a file of one."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sweeps.common.errors import PCUnfit
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
 
 ANSWER_S = 120.0
 """For the answer of a PC, by default."""
 PROGRESS_EVERY_S = 10.0
+PIECE_BYTES = 16 * 2**20
+PIECE_S = 300
+"""Longest wait for a piece of a file, in seconds."""
 ENDED_AT_ONCE = "its process ends at once (is the disk full, or the memory?)"
 
 
@@ -52,6 +59,34 @@ def begin_on(node: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Start a function on the PC of this id of Ray's; a Ray reference to its result."""
     task = ray.remote(function).options(num_cpus=0, max_retries=0, scheduling_strategy=on(node))
     return task.remote(*arguments)
+
+
+def read_file(node: str, holder: str, path: Path, size_bytes: int) -> Iterator[Any]:
+    """The content of a file on the PC of this id of Ray's, in pieces. The next one is on its way meanwhile.
+
+    Args:
+        node: the id.
+        holder: name of that PC and what it has, for the message.
+        path: of the file, there.
+        size_bytes: of the file.
+
+    Raises:
+        PCUnfit: that PC does not answer, or lacks the file.
+    """
+    task = ray.remote(_piece).options(num_cpus=0, scheduling_strategy=on(node))
+    pieces = deque[Any]()
+    try:
+        for offset in range(0, size_bytes, PIECE_BYTES):
+            pieces.append(task.remote(path, offset))
+            if len(pieces) == 2:
+                yield ray.get(pieces.popleft(), timeout=PIECE_S)
+        yield from (ray.get(last, timeout=PIECE_S) for last in pieces)
+    except ray.exceptions.RayError as error:
+        raise PCUnfit(f"{holder} does not answer: {cause(error)}") from None
+
+
+def _piece(path: Path, offset: int) -> Any:
+    return np.fromfile(path, np.uint8, PIECE_BYTES, offset=offset)  # Ray passes arrays on without a copy
 
 
 def on(node: str) -> NodeAffinitySchedulingStrategy:

@@ -1,31 +1,27 @@
 """Prepared data on every PC of a cluster: copied to its disk once, or read from a shared folder.
 
-The driver's PC always has all of it, and a process there serves its files. PCs get the data before the first
-trial starts; a PC that joins later, or has a damaged copy, gets it when a trial starts there.
+The driver's PC always has all of it. PCs get the data before the first trial starts; a PC that joins later,
+or has a damaged copy, gets it when a trial starts there.
 """
 
 from __future__ import annotations
 
-import functools
 import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-
-import ray
 
 from sweeps.common.errors import PCUnfit
 from sweeps.common.formatting import duration, size
 from sweeps.ray_cluster import broadcast
-from sweeps.storage import folder_copy, folder_reader
+from sweeps.storage import folder_copy
 from sweeps.storage.folder_copy import Original
 from sweeps.training.data import dataset, shards
 from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.shards import Manifest
 
-READER = "reader of prepared data"
-"""Ray's name of the process that serves it, in the namespace of the sweep."""
 Say = Callable[[str], None]
 
 
@@ -38,6 +34,8 @@ class PreparedData:
     """Name of the driver's PC, which has it."""
     is_copied: bool
     """Whether each PC gets a copy; else all see one folder."""
+    node: str = ""
+    """Ray's id of the driver's PC."""
 
     def here(self, say: Say) -> Path:
         """Its complete folder on this PC.
@@ -70,19 +68,9 @@ class PreparedData:
         Raises:
             PCUnfit: its disk is full, or the PC that has the data does not answer.
         """
-        got = 0
-        reader = functools.cache(lambda: ray.get_actor(READER))
-
-        def told(bytes_: int) -> None:
-            nonlocal got
-            got += bytes_
-            reader().note.remote(broadcast.here(), bytes_)
-
-        holder = f"{self.pc}, which has the prepared data,"
-        fetch = folder_reader.fetch_from(reader, self.original.folder, holder)
+        fetch = partial(broadcast.read_file, self.node, f"{self.pc}, which has the prepared data,")
         lock = self._copy.with_name(f".{self._copy.name}.lock")
-        folder_copy.bring(self.original, self._copy, lock, fetch, told)
-        return got
+        return folder_copy.bring(self.original, self._copy, lock, fetch)
 
     def _find(self) -> Path | None:
         if self.is_copied:
@@ -111,4 +99,4 @@ def cluster_data(data_set: DataSet, *, is_copied: bool) -> PreparedData:
     sha256s = {shard.file: shard.sha256 for shard in Manifest.read(data_set.folder).shards}
     remedy = ". `sweeps prepare NAME --check` on that PC prints how to repair it"
     original = Original.from_folder(data_set.folder, sha256s, shards.MANIFEST, remedy)
-    return PreparedData(original, platform.node(), is_copied)
+    return PreparedData(original, platform.node(), is_copied, broadcast.here())

@@ -22,10 +22,8 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
 from sweeps.common.formatting import size
 
-Fetch = Callable[["File"], Iterator[Any]]
-"""The content of a file of the original, in pieces of bytes."""
-MAX_TRIES = 2
-"""For a file that arrives with another checksum."""
+Fetch = Callable[[Path, int], Iterator[Any]]
+"""Pieces of a file on another PC, from its path there and its size in bytes."""
 FILE_TIME_TICK_NS = 2 * 10**9
 """Coarsest resolution of a file system's times of change."""
 
@@ -119,29 +117,24 @@ def missing_bytes(original: Original, copy: Path) -> int:
     return missing
 
 
-def bring(
-    original: Original, copy: Path, lock: Path, fetch: Fetch, told: Callable[[int], None] = lambda _: None
-) -> Path:
-    """The folder on this PC. Missing files are fetched; other processes of the PC wait meanwhile.
+def bring(original: Original, copy: Path, lock: Path, fetch: Fetch) -> int:
+    """Fetch the files that this PC lacks, and return their bytes. Other processes of the PC wait meanwhile.
 
     Args:
         original: the folder to copy.
         copy: where it goes.
         lock: held by the one process that writes the copy.
         fetch: reads the original.
-        told: gets the size in bytes of each piece that was written.
 
     Raises:
         CannotCopy: the disk is full, or a checksum is wrong.
     """
     try:
         with _locked(lock):
-            if (found := original.find(copy)) is not None:
-                return found
-            missing_bytes(original, copy)  # raises if there is no room
-            for file in original.missing_from(copy):
-                copy_file(file, copy, fetch, told)
-            return copy
+            if needed := missing_bytes(original, copy):  # raises if there is no room
+                for file in original.missing_from(copy):
+                    copy_file(file, Path(original.folder), copy, fetch)
+            return needed
     except WrongChecksum as error:
         raise CannotCopy(f"{error}: the original, {original.folder}, is damaged{original.remedy}") from None
     except OSError as error:
@@ -150,27 +143,23 @@ def bring(
         raise CannotCopy(f"{copy.parent}: {error.strerror or error}") from None
 
 
-def copy_file(file: File, folder: Path, fetch: Fetch, told: Callable[[int], None] = lambda _: None) -> None:
-    """Copy a file into a folder of this PC.
+def copy_file(file: File, source: Path, folder: Path, fetch: Fetch) -> None:
+    """Copy a file of the folder `source`, on another PC, into a folder of this PC.
 
     Raises:
         OSError: it can't be written, or arrives with another checksum.
     """
     path = folder / file.name
     path.parent.mkdir(parents=True, exist_ok=True)
-    for _ in range(MAX_TRIES):
-        digest = hashlib.sha256()
-        with contextlib.suppress(WrongChecksum), atomic_io.atomic_write(path) as part:
-            with part.open("wb") as content:
-                for piece in fetch(file):
-                    content.write(piece)
-                    digest.update(piece)
-                    told(len(piece))
-            if digest.hexdigest() != file.sha256:
-                raise WrongChecksum
-            os.utime(part, ns=(file.time_ns, file.time_ns))
-            return
-    raise WrongChecksum(f"{file.name} arrived {MAX_TRIES} times with a wrong checksum")
+    digest = hashlib.sha256()
+    with atomic_io.atomic_write(path) as part:
+        with part.open("wb") as content:
+            for piece in fetch(source / file.name, file.size_bytes):
+                content.write(piece)
+                digest.update(piece)
+        if digest.hexdigest() != file.sha256:
+            raise WrongChecksum(f"{file.name} arrived with a wrong checksum")
+        os.utime(part, ns=(file.time_ns, file.time_ns))
 
 
 @contextlib.contextmanager

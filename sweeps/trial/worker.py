@@ -22,7 +22,8 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
 from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
-from sweeps.storage import folder_copy, folder_reader, scratch
+from sweeps.ray_cluster import broadcast
+from sweeps.storage import folder_copy, scratch
 from sweeps.storage.folder_copy import File, Original
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
@@ -168,11 +169,6 @@ class Worker:
         return files_of(folder) if is_own else []
 
     @_failing_as_worker
-    def read(self, folder: str, file: str, offset: int, length: int) -> Any:
-        """Bytes of such a file."""
-        return folder_reader.read(folder, file, offset, length)
-
-    @_failing_as_worker
     def clear(self) -> None:
         """Remove what was written here for the first worker."""
         self._folders.clear()
@@ -218,9 +214,10 @@ class Folders:
         top.mkdir(exist_ok=True)
         with suppress(OSError):  # another worker of this PC has claimed it
             self._made.append((top, scratch.claim(top)))
-        reader = functools.cache(lambda: folder_reader.start([original.folder], node))
-        fetch = folder_reader.fetch_from(reader, original.folder, HOLDER)
-        return folder_copy.bring(original, top / Path(original.folder).name, top / ".lock", fetch)
+        copy = top / Path(original.folder).name
+        fetch = functools.partial(broadcast.read_file, node, HOLDER)
+        folder_copy.bring(original, copy, top / ".lock", fetch)
+        return copy
 
     def make(self, folder: Path) -> bool:
         """Make a folder; False if it exists."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
 import sys
@@ -27,9 +28,9 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from sweeps.common.errors import first_line
+from sweeps.common.errors import PCUnfit, first_line
 from sweeps.ray_cluster import broadcast
-from sweeps.storage import folder_copy, folder_reader
+from sweeps.storage import folder_copy
 from sweeps.storage.folder_copy import File
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment, is_lost_connection
 from sweeps.training.fit_loop import Fit
@@ -136,8 +137,9 @@ class WorkerGroup:
         self.is_out_of_step = True
         self._call("save", folder)
         fit.save(folder)
-        for worker, files in zip(self._workers, self._results(), strict=True):
-            self._fetch(worker, files, folder)
+        there = zip(self._workers, self._introductions, self._results(), strict=True)
+        for worker, introduction, files in there:
+            self._fetch(ray.get(introduction).node, files, folder)
             worker.clear.remote()
         self.is_out_of_step = False
 
@@ -277,16 +279,16 @@ class WorkerGroup:
                 found.append(output.marked(words, worker.rank))
         return "".join(found)
 
-    def _fetch(self, worker: Any, files: Sequence[File], folder: Path) -> None:
+    def _fetch(self, node: str, files: Sequence[File], folder: Path) -> None:
         """Copy the files that a worker has written on its PC.
 
         Raises:
             OSError: this PC can't write them.
-            WorkerFailed: the worker can't read them.
         """
-        fetch = folder_reader.fetch_from(
-            lambda: worker, str(folder), "another worker's PC", lambda ref: self._values([ref])[0]
-        )
+        fetch = functools.partial(broadcast.read_file, node, "the PC of a worker")
         for file in files:
             if not (folder / file.name).exists():
-                folder_copy.copy_file(file, folder, fetch)
+                try:
+                    folder_copy.copy_file(file, folder, folder, fetch)
+                except PCUnfit as error:
+                    give_up(f"a worker is lost: {error}")

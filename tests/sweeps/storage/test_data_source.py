@@ -161,17 +161,14 @@ def test_what_is_whole_everywhere_is_not_copied_again(cluster: Cluster) -> None:
 CUT_OFF = """
 import ray
 from sweeps.common.errors import PCUnfit
-from sweeps.storage import folder_reader
-from sweeps.storage.data_source import READER, PreparedData
+from sweeps.ray_cluster import broadcast
+from sweeps.storage.data_source import PreparedData
 from sweeps.storage.folder_copy import File, Original
 files = (File("train-0.parquet", 5, 5, "0"), File("manifest.json", 5, 5, "0"))
-with_one = PreparedData(Original("/nowhere/mine", files), "pc7", is_copied=True)
-ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-for has_reader in (False, True):
-    if has_reader:
-        reader = folder_reader.start(["/nowhere/mine"], ray.get_runtime_context().get_node_id(), name=READER)
+ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+for node in ("0" * 56, broadcast.here()):
     try:
-        with_one.bring()
+        PreparedData(Original("/nowhere/mine", files), "pc7", is_copied=True, node=node).bring()
     except PCUnfit as error:
         print("said", error)
 """

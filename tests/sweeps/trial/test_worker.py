@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 
 from sweeps.common.errors import PCUnfit
 from sweeps.storage import folder_copy, scratch
-from sweeps.storage.folder_copy import File
 from sweeps.storage.open import Folder
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
@@ -57,13 +55,8 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     assert any("optim_states" in file.name for file in files)
     whole = first_pc.root / "whole" / "epoch_0001"
 
-    def fetch(file: File) -> Iterator[Any]:
-        half = file.size_bytes // 2
-        for begin, end in ((0, half), (half, file.size_bytes)):
-            yield worker.read(str(folder), file.name, begin, end - begin)
-
     for file in files:
-        folder_copy.copy_file(file, whole, fetch)
+        folder_copy.copy_file(file, folder, whole, lambda path, _: iter([path.read_bytes()]))
     worker.clear()
     assert not folder.parent.exists()
     leave(worker)
