@@ -1,13 +1,9 @@
-"""TensorBoard's event files. Imports tensorboardX, and by it PyTorch.
-
-Each byte of a file follows from the record: a file that a killed driver left is a prefix of the whole one.
-"""
+"""The content of TensorBoard's event files. Imports tensorboardX, and by it PyTorch."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tensorboardX import summary
@@ -24,34 +20,12 @@ from sweeps.record.trials import ENDED_WELL, TrialRow
 STATUSES = dict.fromkeys(ENDED_WELL, "STATUS_SUCCESS")
 
 
-class EventFiles:
-    """A folder with an event file for each trial."""
-
-    def __init__(self, folder: Path, objective: Objective) -> None:
-        self._folder, self._objective = folder, objective
-        self._epochs: dict[int, int] = {}
-        """Trial to the number of epochs in its file."""
-
-    def write(self, trial: TrialRow) -> None:
-        """Append what the file lacks."""
-        path = self._folder / f"trial_{trial.number:04d}" / f"events.out.tfevents.{int(trial.start)}.sweep"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        known = self._epochs.pop(trial.number, None)  # read again if writing fails
-        new = b"".join(map(_framed, _events(trial, self._objective, known)))
-        if known is None and path.exists():
-            there = path.read_bytes()
-            if new.startswith(there):
-                new = new[len(there) :]
-            else:
-                path.unlink()
-        with path.open("ab") as file:
-            file.write(new)
-        if trial.status == "unfinished":
-            self._epochs[trial.number] = len(trial.epochs)
+def encode(trial: TrialRow, objective: Objective, known: int | None) -> bytes:
+    """The events of a trial; the first `known` epochs and the start are left out if given."""
+    return b"".join(map(_framed, _events(trial, objective, known)))
 
 
 def _events(trial: TrialRow, objective: Objective, known: int | None) -> Iterator[Any]:
-    """TensorBoard's events of a trial; the first `known` epochs and the start are left out if given."""
     if known is None:
         yield Event(wall_time=trial.start, file_version="brain.Event:2")
         begin = SessionStartInfo(start_time_secs=trial.start, group_name=f"trial_{trial.number:04d}")

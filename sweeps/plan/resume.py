@@ -124,14 +124,11 @@ def where_it_continues(plan: Plan, record: Record, trial: TrialRow) -> str:
     """Where a resume continues an unfinished trial, and what is trained again."""
     if plan.waits(record, trial):
         return f"waits at epoch {max(trial.epochs)} for other trials"
-    params, reported = {**trial.fixed, **trial.params}, len(trial.epochs)
-    newest, faults = plan.storage.look(trial.number, params, reported)
+    reported = len(trial.epochs)
+    epoch = max((epoch for epoch in plan.storage.epochs(trial.number) if epoch <= reported), default=0)
     is_inside = trial.position not in ("", f"the end of epoch {reported}")
-    if is_inside and newest == reported and not faults:
+    if is_inside and epoch == reported:
         return f"continues at {trial.position}"
-    epoch = newest or 0
-    again = reported - epoch
-    trained_again = f"{count(again, 'epoch')} {_is(again)} trained again"
-    notes = [*([trained_again] if again else []), *faults]
     begins = f"continues after epoch {epoch}" if epoch else "starts from its first epoch"
-    return begins + (f" ({'; '.join(notes)})" if notes else "")
+    again = reported - epoch
+    return begins + (f" ({count(again, 'epoch')} {_is(again)} trained again)" if again else "")

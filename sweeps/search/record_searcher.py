@@ -86,21 +86,16 @@ class RecordSearcher(KeptHere, Searcher):
     def _begin_new(self) -> TrialRow | None:
         """Begin the next trial that trains; None where there is none, or none yet. Where nothing trains it is
         looked for up to the end: Tune would wait for it, and do nothing else."""
-        while (begun := self._begin_some()) is None and self._has_more and not self._taken():
-            if self.is_to_end is not None and self.is_to_end():
+        while True:
+            with self._record.together():
+                for _ in range(MOST_REFUSED):
+                    if (begun := self._begin_next()) is None:
+                        return None
+                    if self.refusal is None or (refused := self.refusal(begun.point)) is None:
+                        return begun
+                    self._record.end(begun.number, **refused._asdict())
+            if self._taken() or (self.is_to_end is not None and self.is_to_end()):
                 return None
-        return begun
-
-    def _begin_some(self) -> TrialRow | None:
-        """The same among the next MOST_REFUSED points."""
-        with self._record.together():
-            for _ in range(MOST_REFUSED):
-                if (begun := self._begin_next()) is None:
-                    return None
-                if self.refusal is None or (refused := self.refusal(begun.point)) is None:
-                    return begun
-                self._record.end(begun.number, **refused._asdict())
-        return None
 
     @property
     def _has_more(self) -> bool:

@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import optuna
@@ -45,20 +45,6 @@ Define = Callable[[Any], object]
 """A user's `suggest`."""
 
 
-class Kind(NamedTuple):
-    """What of a hyperparameter must be the same in all points: Optuna can't model it otherwise."""
-
-    name: str
-    """float, int or choice."""
-    is_log: bool = False
-    choices: tuple[Any, ...] = ()
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name}{', log' if self.is_log else ''}{f' of {[*self.choices]}' if self.choices else ''}"
-        )
-
-
 class _RecordingTrial(TrialProxy):
     """The trial that a user's `suggest` gets: it suggests values, records them, and can do nothing else.
 
@@ -71,7 +57,8 @@ class _RecordingTrial(TrialProxy):
         self._trial = trial
         self._hints = hints
         self.params: dict[str, Any] = {}
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, str] = {}
+        """What of each hyperparameter must be the same in all points: Optuna can't model it otherwise."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
@@ -81,7 +68,7 @@ class _RecordingTrial(TrialProxy):
     def _number(self, name: str, asked: Range) -> float:
         call = f"suggest_{'int' if asked.is_whole else 'float'}({name!r}, {asked.low!r}, {asked.high!r})"
         value = self._answered(name, call, lambda: asked.suggested(self._trial, name))
-        self.kinds[name] = Kind("int" if asked.is_whole else "float", asked.is_log)
+        self.kinds[name] = f"{'int' if asked.is_whole else 'float'}{', log' if asked.is_log else ''}"
         return float(value)
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
@@ -93,7 +80,7 @@ class _RecordingTrial(TrialProxy):
             of_sweep = [held(value, self._hints[name]) for value in choices]
         call = f"suggest_categorical({name!r}, {of_sweep!r})"
         value = self._answered(name, call, lambda: self._trial.suggest_categorical(name, of_sweep))
-        self.kinds[name] = Kind("choice", choices=tuple(of_sweep))
+        self.kinds[name] = f"choice of {of_sweep}"
         return choices[of_sweep.index(value)]
 
     def _answered(self, name: str, call: str, ask: Callable[[], Any]) -> Any:
@@ -137,8 +124,8 @@ class ConditionalSpace(Space):
     """Params of the trainable."""
     trainable: str = ""
     """Its name, as it was given to the sweep."""
-    kinds: dict[str, Kind] = dataclasses.field(default_factory=dict)
-    """Of each hyperparameter in the first point that had it."""
+    kinds: dict[str, str] = dataclasses.field(default_factory=dict)
+    """As `_RecordingTrial.kinds`, of each hyperparameter in the first point that had it."""
     seen: Mapping[str, Seen] = dataclasses.field(default_factory=dict)
     dimensions: int = 0
 

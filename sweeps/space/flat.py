@@ -65,18 +65,18 @@ class FlatSpace(Space):
             ordered = sorted(self.domains.items(), key=lambda item: item[1].form == "sample_from")
             domains = {name: domain.tune for name, domain in ordered}
             _, point = next(generate_variants(domains, random_state=generator))
-        return self._point({name: point[name] for name in self.domains})
+        return self.point({name: point[name] for name in self.domains})
 
     def grid(self) -> Iterator[Point]:
         """Every point of a finite space; the last hyperparameter changes fastest."""
         for point in itertools.product(*[domain.values() or [] for domain in self.domains.values()]):
-            yield self._point(dict(zip(self.domains, point, strict=True)))
+            yield self.point(dict(zip(self.domains, point, strict=True)))
 
     def size(self) -> float:
         return math.prod(domain.size() for domain in self.domains.values())
 
     def suggest(self, trial: Suggests) -> Point:
-        return self._point({name: self.domains[name].suggest(trial, name) for name in self._suggested()})
+        return self.point({name: self.domains[name].suggest(trial, name) for name in self._suggested()})
 
     def names(self, point: Point) -> dict[str, ParamValue]:
         return {name: point.params[name] for name in self._suggested()}
@@ -93,8 +93,12 @@ class FlatSpace(Space):
         """Hyperparameters that Optuna can suggest."""
         return [name for name, domain in self.domains.items() if domain.is_of_optuna]
 
-    def _point(self, values: Mapping[str, Any]) -> Point:
-        """The point of these values, without rounding errors."""
+    def point(self, values: Mapping[str, Any]) -> Point:
+        """The point of these values, without rounding errors.
+
+        Raises:
+            InvalidPoint: one does not fit the type of its hyperparameter.
+        """
         hints, params = hints_of(self.params_class), {}
         for name, value in values.items():
             domain = self.domains[name]

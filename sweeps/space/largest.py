@@ -16,7 +16,7 @@ from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
 DRAWS = 200
-"""Points that are looked at: with the largest values, and random ones where those are no points."""
+"""Points that are looked at, and as many random ones: the largest values may be no point."""
 
 
 class _Largest(TrialProxy):
@@ -42,25 +42,15 @@ def point(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> Point
         seed: of what is drawn.
         is_refused: whether the trainable's Params refuse a point.
     """
-    for candidates in (_corners(space, seed), _drawn(space, seed)):
-        if allowed := [each for each in candidates if not is_refused(each)]:
-            return max(allowed, key=_size)
-    return None
+    allowed = (each for each in _candidates(space, seed) if not is_refused(each))
+    return max(allowed, key=_size, default=None)
 
 
-def _corners(space: Space, seed: int) -> Iterator[Point]:
-    """The largest values, with random choices."""
+def _candidates(space: Space, seed: int) -> Iterator[Point]:
     generator = random.Random(seed)
-    for _ in range(DRAWS):
-        with contextlib.suppress(InvalidPoint, ValueError, LookupError):  # they exclude one another
-            yield space.suggest(_Largest(generator))
-
-
-def _drawn(space: Space, seed: int) -> Iterator[Point]:
-    """Random points."""
-    for number in range(DRAWS):
-        with contextlib.suppress(InvalidPoint):
-            yield space.draw((seed, number))
+    for number in range(2 * DRAWS):
+        with contextlib.suppress(InvalidPoint, ValueError, LookupError):  # values may exclude one another
+            yield space.suggest(_Largest(generator)) if number < DRAWS else space.draw((seed, number - DRAWS))
 
 
 def _size(point: Point) -> float:

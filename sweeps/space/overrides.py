@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -156,19 +155,19 @@ def _of_type(value: Any, is_whole: bool) -> ParamValue:
     return int(value)
 
 
-NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-TEXT = re.compile(rf"({NUMBER}){re.escape(BETWEEN)}({NUMBER})((?::[^:]*)*)")
-
-
 def _parts(text: str) -> tuple[float, float, list[str]] | None:
     """Both ends of a range, and the marks behind them; None where it is none."""
-    found = TEXT.fullmatch(text.replace(" ", ""))
-    if found is None:
+    low_text, _, rest = text.replace(" ", "").partition(BETWEEN)
+    high_text, *marks = rest.split(":")
+    low, high = _number(low_text), _number(high_text)
+    return None if low is None or high is None else (low, high, marks)
+
+
+def _number(text: str) -> float | None:
+    found = hyperparameter(text)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
         return None
-    low, high = (hyperparameter(end) for end in found.groups()[:2])
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
-    return low, high, found[3].split(":")[1:]
+    return found
 
 
 def _between(domain: Domain | None, hint: Any, text: str) -> Domain | ParamValue:
@@ -199,9 +198,11 @@ def _of_hint(hint: Any, *numbers: float) -> Range:
 
 def _marked(hint: Any, low: float, high: float, marks: Sequence[str]) -> Range:
     """A range with a scale and steps."""
-    steps: list[Any] = [hyperparameter(mark) for mark in marks if re.fullmatch(NUMBER, mark)]
+    steps: list[float] = []
     for mark in marks:
-        if mark not in (LOG, LINEAR) and not re.fullmatch(NUMBER, mark):
+        if (step := _number(mark)) is not None:
+            steps.append(step)
+        elif mark not in (LOG, LINEAR):
             raise ValueError(
                 f":{mark} is no scale.{nearest(mark, (LOG, LINEAR))} Give :log, :linear or :STEP"
             )

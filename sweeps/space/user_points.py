@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import short
 from sweeps.common.param_types import are_same, given_fault, held, hints_of, refusal, shown, type_fault
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.space.domain import Domain
@@ -32,20 +31,18 @@ def user_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
     values = {**values, **{n: held(v, hints[n]) for n, v in others.items() if not type_fault(v, hints[n])}}
     asked = _GivenValues(values)
     try:
-        point = own.suggest(asked)
+        if isinstance(own, FlatSpace):
+            point = own.point({n: asked.in_domain(n, each, hints[n]) for n, each in own.domains.items()})
+        else:
+            point = own.suggest(asked)
     except InvalidPoint as error:
         raise UserError("\n".join(asked.faults or [str(error)])) from None
-    params = dict(point.params)
-    if isinstance(own, FlatSpace):
-        params |= asked.without_range(own)
     faults = [*asked.faults, *_faults_of_others(own, values, asked.names)]
-    if not faults and isinstance(own, FlatSpace):
-        faults = _faults_of_steps(own.domains, values, params)
-    if not faults and (fault := refusal(own.params_class, {**point.fixed, **params})):
+    if not faults and (fault := refusal(own.params_class, {**point.fixed, **point.params})):
         faults = [fault]
     if faults:
         raise UserError("\n".join(faults))
-    return Point(point.trainable, params, point.fixed)
+    return point
 
 
 def _model_of(space: Space, values: Mapping[str, ParamValue]) -> tuple[OneSpace, Mapping[str, ParamValue]]:
@@ -79,17 +76,6 @@ def _faults_of_others(own: OneSpace, values: Mapping[str, ParamValue], names: Se
     return faults
 
 
-def _faults_of_steps(
-    domains: Mapping[str, Domain], values: Mapping[str, ParamValue], params: Mapping[str, ParamValue]
-) -> list[str]:
-    """Values that a point of the space rounds: Optuna has no steps on a log scale."""
-    return [
-        f"{name}={values[name]}: must be {domain}; the nearest is {short(params[name])}"
-        for name, domain in domains.items()
-        if domain.range is not None and params[name] != values[name]
-    ]
-
-
 class _GivenValues(TrialProxy):
     """A trial that suggests what was given, and goes on with something else where that does not fit."""
 
@@ -99,20 +85,18 @@ class _GivenValues(TrialProxy):
         """What was asked for."""
         self.faults: list[str] = []
 
-    def without_range(self, space: FlatSpace) -> dict[str, ParamValue]:
-        """The values of hyperparameters that Optuna has no distribution for."""
-        hints, found = hints_of(space.params_class), dict[str, ParamValue]()
-        for name, domain in space.domains.items():
-            if domain.is_of_optuna:
-                continue
-            self.names.append(name)
-            if name not in self._values:
-                self.faults.append(f"{name}: missing; its values: {domain}")
-            elif fault := given_fault(self._values[name], hints[name]):
-                self.faults.append(f"{name}={shown(self._values[name])}: {fault}")
-            else:
-                found[name] = held(self._values[name], hints[name])
-        return found
+    def in_domain(self, name: str, domain: Domain, hint: Any) -> Any:
+        """The value in a domain, or another one beside a fault; of a function any of its type."""
+        if domain.choices is not None:
+            return self._choice(name, domain.choices)
+        if domain.range is not None:
+            return self._number(name, domain.range)
+        self.names.append(name)
+        if name not in self._values:
+            self.faults.append(f"{name}: missing; its values: {domain}")
+        elif fault := given_fault(self._values[name], hint):
+            self.faults.append(f"{name}={shown(self._values[name])}: {fault}")
+        return self._values.get(name)
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
         self.names.append(name)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import defaults_of, held, hints_of
@@ -16,6 +12,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import Trainable
 from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.flat import FlatSpace
+from sweeps.space.optuna_space import choices_of, range_of
 from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet
 
@@ -38,14 +35,18 @@ def find_data_sets(trainable: Trainable, space: FlatSpace | ConditionalSpace) ->
     swept = [name for name in trainable.prepare_params if name not in space.fixed]
     if not swept:
         return (dataset.find_data_set(trainable, space.fixed),)
-    ways = list(itertools.islice(_ways(space, swept), MAX_DATA_SETS + 1))
+    every_way = itertools.product(*(_values(space, name) for name in swept))
+    ways = list(itertools.islice(every_way, MAX_DATA_SETS + 1))
     if len(ways) > MAX_DATA_SETS:
         raise UserError(
             f"{', '.join(swept)}: data is prepared for each value (PREPARE_PARAMS of {trainable.name}), and "
             f"the space has more than {MAX_DATA_SETS} combinations. Give fewer values, or fix one with "
             "--params"
         )
-    return tuple(dataset.find_data_set(trainable, {**space.fixed, **way}) for way in ways)
+    return tuple(
+        dataset.find_data_set(trainable, {**space.fixed, **dict(zip(swept, way, strict=True))})
+        for way in ways
+    )
 
 
 def describe(sets: Sequence[DataSet]) -> str:
@@ -67,32 +68,21 @@ def keys(sets: Sequence[DataSet]) -> dict[str, str]:
     return found
 
 
-def _ways(space: FlatSpace | ConditionalSpace, swept: Sequence[str]) -> Iterator[Mapping[str, ParamValue]]:
+def _values(space: FlatSpace | ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
+    """All values that a point can have, of a conditional space by its samples."""
+    found: Sequence[Any] | None
     if isinstance(space, FlatSpace):
-        alone = dataclasses.replace(space, domains={name: space.domains[name] for name in swept})
-        for name in swept:
-            if dataclasses.replace(alone, domains={name: alone.domains[name]}).size() == math.inf:
-                raise UserError(_endless(name, "has endlessly many values"))
-        yield from (point.params for point in alone.grid())
-        return
-    values = [_values(space, name) for name in swept]
-    yield from (dict(zip(swept, way, strict=True)) for way in itertools.product(*values))
-
-
-def _values(space: ConditionalSpace, hyperparameter: str) -> list[ParamValue]:
-    """Values that `suggest` can give a hyperparameter, from the ranges of its samples."""
-    seen = space.seen[hyperparameter]
-    first: BaseDistribution = seen.distributions[0]
-    if any(each != first for each in seen.distributions):
-        raise UserError(_endless(hyperparameter, "changes its range from point to point"))
-    if isinstance(first, CategoricalDistribution):
-        found: list[Any] = list(first.choices)
-    elif isinstance(first, IntDistribution):
-        found = list(range(first.low, first.high + 1, first.step))
+        found = space.domains[hyperparameter].values()
     else:
-        raise UserError(_endless(hyperparameter, "is a range of fractions"))
-    if seen.share < 1:  # a point without it trains with the default
-        found.append(defaults_of(space.params_class)[hyperparameter])
+        seen = space.seen[hyperparameter]
+        if any(each != seen.distributions[0] for each in seen.distributions):
+            raise UserError(_endless(hyperparameter, "changes its range from point to point"))
+        one = range_of(seen.distributions)
+        found = choices_of(seen.distributions) if one is None else one.values()
+        if found is not None and seen.share < 1:  # a point without it trains with the default
+            found = [*found, defaults_of(space.params_class)[hyperparameter]]
+    if found is None:
+        raise UserError(_endless(hyperparameter, "has endlessly many values"))
     hint = hints_of(space.params_class)[hyperparameter]
     return list(dict.fromkeys(held(value, hint) for value in found))
 

@@ -6,7 +6,6 @@ file (`remote.py`).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -55,12 +54,6 @@ class Folder:
         with self._as_storage_errors():
             self.root.stat()  # a missing folder is not a trial without checkpoints
         return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
-
-    def look(self, number: int, params: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
-        found, faults = checkpoint_store.newest(
-            checkpoint_store.folder_of(self.root, number), params, at_most
-        )
-        return (checkpoint_store.epoch_of(found) if found else None), faults
 
     def epochs(self, number: int) -> list[int]:
         there = checkpoint_store.all_of(checkpoint_store.folder_of(self.root, number))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -42,9 +41,6 @@ class Storage(Protocol):
     def newest(self, number: int, params: Params | None = None) -> tuple[Path | None, list[str]]:
         """The newest intact checkpoint of a trial, as a folder of this PC that stays until the next call; and
         the faults of newer ones."""
-
-    def look(self, number: int, params: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
-        """The same, but its epoch alone. On a server no content is read, so no damage is found."""
 
     def epochs(self, number: int) -> list[int]:
         """Epochs of the checkpoints of a trial, newest first."""

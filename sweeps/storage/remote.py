@@ -10,7 +10,6 @@ and hung under load. Credentials come from the SSH agent, ~/.ssh, the environmen
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 import tarfile
@@ -103,9 +102,6 @@ class Remote:
                 return found, faults
             faults.append(f"the checkpoint of epoch {epoch} is damaged ({fault})")
         return None, faults
-
-    def look(self, number: int, params: Params, at_most: float = math.inf) -> tuple[int | None, list[str]]:
-        return next((epoch for epoch in self.epochs(number) if epoch <= at_most), None), []
 
     def epochs(self, number: int) -> list[int]:
         return self._epochs(number, ONCE_S)

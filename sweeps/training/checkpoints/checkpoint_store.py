@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import math
 import os
 import platform
 import re
@@ -130,18 +129,10 @@ def epoch_of(checkpoint: Path) -> int:
     return _age(checkpoint)[0]
 
 
-def newest(
-    folder: Path, of: Mapping[str, Any] | None = None, at_most: float = math.inf
-) -> tuple[Path | None, list[str]]:
-    """The newest complete checkpoint of a trial, and what is wrong with newer ones.
-
-    Args:
-        folder: the trial's.
-        of: the trial's params.
-        at_most: newer checkpoints are ignored.
-    """
+def newest(folder: Path, of: Mapping[str, Any] | None = None) -> tuple[Path | None, list[str]]:
+    """The newest complete checkpoint of a trial with these params, and what is wrong with newer ones."""
     faults: list[str] = []
-    for checkpoint in (path for path in all_of(folder) if epoch_of(path) <= at_most):
+    for checkpoint in all_of(folder):
         found = fault(checkpoint, of)
         if found is None:
             return checkpoint, faults

@@ -2,7 +2,7 @@
 
 A batch is a function of (seed, epoch, position) alone: a resumed trial trains on the batches of an
 uninterrupted one, with any number of loader workers. A training batch gathers its rows from the few row
-groups of a window; batches to validate and to test are slices of contiguous memory.
+groups of a window.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from sweeps.training.data.sampler import WINDOW_ROWS, Batches, Group, Order, Slice
+from sweeps.training.data.sampler import WINDOW_ROWS, Batches, Order, Slice
 from sweeps.training.data.shards import Manifest, MappedShard, NotPrepared
 
 Batch = dict[str, torch.Tensor]
@@ -49,30 +49,30 @@ class PreparedRows(Dataset[Batch]):
         split: str,
         *,
         seed: int,
-        is_shuffled: bool,
-        window_rows: int,
+        window_rows: int | None,
         transform: Transform | None = None,
     ) -> None:
         self._split, self._transform = split, transform
         self._folder, self._columns = folder, manifest.columns
         self._shards = list(manifest.splits[split])
-        self._seed, self._is_shuffled, self._window_rows = seed, is_shuffled, window_rows
+        self._seed, self._window_rows = seed, window_rows
         # Of each column: bytes of a row, PyTorch's type, shape.
         self._layout = {
             name: (column.row_bytes, torch.from_numpy(np.empty(0, column.dtype)).dtype, column.shape)
             for name, column in self._columns.items()
         }
         self._has_cuda = torch.cuda.is_available()
-        groups = []
-        for number, shard in enumerate(self._shards):
-            found = MappedShard(folder, shard, self._columns).rows_of_groups
-            groups += [Group(number, group, rows) for group, rows in enumerate(found)]
-        self._groups = tuple(group for group in groups if group.rows)
+        rows_of_shards = [MappedShard(folder, each, self._columns).rows_of_groups for each in self._shards]
+        self._groups = [
+            (shard, group) for shard, found in enumerate(rows_of_shards) for group in range(len(found))
+        ]
+        """Shard, and number in it, of each row group."""
+        self._rows_of_groups = np.concatenate([np.array(found, np.int64) for found in rows_of_shards])
         self._order: Order | None = None
         self._readers: dict[int, Callable[[int], Columns]] = {}
 
     def __len__(self) -> int:
-        return sum(group.rows for group in self._groups)
+        return int(self._rows_of_groups.sum())
 
     @property
     def has_transform(self) -> bool:
@@ -81,7 +81,7 @@ class PreparedRows(Dataset[Batch]):
 
     def __getitem__(self, wanted: Slice) -> Batch:
         if self._order is None or self._order.epoch != wanted.epoch:
-            self._order = Order(self._groups, self._seed, wanted.epoch, self._is_shuffled, self._window_rows)
+            self._order = Order(self._rows_of_groups, self._seed, wanted.epoch, self._window_rows)
         rows = wanted.last - wanted.first
         # CUDA's memory belongs to one process. And PyTorch keeps a pinned block until its copy to the GPU has
         # ended, but not for an array that begins inside one, as a transform may make it.
@@ -91,14 +91,12 @@ class PreparedRows(Dataset[Batch]):
             for name, (row_bytes, _, _) in self._layout.items()
         }
         places, done = {name: content.numpy() for name, content in batch.items()}, 0
-        for group, chosen, count in self._pieces(self._order, wanted.first, wanted.last):
-            for name, values in self._reader(group.shard)(group.number).items():
-                place = places[name][done : done + count]
-                if isinstance(chosen, slice):
-                    place[:] = values[chosen]
-                else:
-                    np.take(values, chosen, axis=0, out=place, mode="clip")  # mode "raise" would copy twice
-            done += count
+        for number, chosen in self._order.pieces(wanted.first, wanted.last):
+            shard, group = self._groups[number]
+            for name, values in self._reader(shard)(group).items():
+                place = places[name][done : done + len(chosen)]
+                np.take(values, chosen, axis=0, out=place, mode="clip")  # mode "raise" would copy twice
+            done += len(chosen)
         found = {
             name: batch[name].view(dtype).view(rows, *shape)
             for name, (_, dtype, shape) in self._layout.items()
@@ -108,23 +106,6 @@ class PreparedRows(Dataset[Batch]):
         stored = {name: values.numpy() for name, values in found.items()}
         made = self._transform(self._split, wanted.epoch, stored)
         return {name: torch.from_numpy(values) for name, values in made.items()}
-
-    @staticmethod
-    def _pieces(
-        order: Order, first: int, last: int
-    ) -> Iterator[tuple[Group, slice | npt.NDArray[np.int64], int]]:
-        """The pieces of a slice: group, its rows, and their number."""
-        if not order.is_shuffled:
-            for group, begin, end in order.groups_of(first, last):
-                yield group, slice(begin, end), end - begin
-            return
-        for begin, end, turns in order.windows(first, last):
-            passed = 0
-            for group, first_row, last_row in order.groups_of(begin, end):
-                count = last_row - first_row
-                inside = turns[(turns >= passed) & (turns < passed + count)]
-                yield group, inside + (first_row - passed), len(inside)
-                passed += count
 
     def _reader(self, number: int) -> Callable[[int], Columns]:
         """From a row group of a shard to its columns as bytes [rows, bytes]."""
@@ -233,7 +214,7 @@ class ParquetDataModule(pl.LightningDataModule):
         self._loader_workers, self._transform = loader_workers, transform
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        return self._loader("train", is_shuffled=True, drop_last=self._drop_last)
+        return self._loader("train", self._window_rows, self._drop_last)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader("val")
@@ -241,7 +222,9 @@ class ParquetDataModule(pl.LightningDataModule):
     def test_dataloader(self) -> DataLoader[Batch]:
         return self._loader("test")
 
-    def _loader(self, split: str, is_shuffled: bool = False, drop_last: bool = False) -> DataLoader[Batch]:
+    def _loader(
+        self, split: str, window_rows: int | None = None, drop_last: bool = False
+    ) -> DataLoader[Batch]:
         if split not in self._manifest.splits:
             known = ", ".join(self._manifest.splits)
             raise NotPrepared(f"{self._folder}: no split '{split}'; it has {known}")
@@ -250,8 +233,7 @@ class ParquetDataModule(pl.LightningDataModule):
             self._manifest,
             split,
             seed=self._seed,
-            is_shuffled=is_shuffled,
-            window_rows=self._window_rows,
+            window_rows=window_rows,
             transform=self._transform,
         )
         # Not of the process group: that outlives the training, and a test by the first worker alone would

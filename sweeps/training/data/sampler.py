@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,59 +28,36 @@ class Slice(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True)
-class Group:
-    """A row group of a shard."""
-
-    shard: int
-    number: int
-    rows: int
-
-
-@dataclass(frozen=True)
 class Order:
-    """Order of a split's rows in an epoch."""
+    """Order of a split's rows in an epoch.
 
-    groups: tuple[Group, ...]
-    seed: int
-    epoch: int
-    is_shuffled: bool
-    window_rows: int = WINDOW_ROWS
+    Args:
+        rows_of_groups: number of rows of each row group.
+        seed: of the order.
+        epoch: of which it is.
+        window_rows: rows of a shuffling window; None: the rows are in the order of the files.
+    """
 
-    @cached_property
-    def _turns(self) -> list[int]:
-        """Numbers of the groups, in the order of the epoch."""
-        turns = np.arange(len(self.groups))
-        return list(_permutation((self.seed, self.epoch, 0), len(turns)) if self.is_shuffled else turns)
+    def __init__(
+        self, rows_of_groups: npt.NDArray[np.int64], seed: int, epoch: int, window_rows: int | None
+    ) -> None:
+        self.epoch, rows = epoch, int(rows_of_groups.sum())
+        self._turns, self._positions = np.arange(len(rows_of_groups)), np.arange(rows)
+        if window_rows is not None:
+            self._turns = np.random.default_rng((seed, epoch, 0)).permutation(len(rows_of_groups))
+            for number, begin in enumerate(range(0, rows, window_rows), start=1):
+                generator = np.random.default_rng((seed, epoch, number))
+                end = min(begin + window_rows, rows)
+                self._positions[begin:end] = begin + generator.permutation(end - begin)  # `shuffle` is slower
+        self._ends = np.cumsum(rows_of_groups[self._turns])
+        self._begins = self._ends - rows_of_groups[self._turns]
 
-    @cached_property
-    def _ends(self) -> npt.NDArray[np.int64]:
-        """End position of each turn."""
-        return np.cumsum([self.groups[turn].rows for turn in self._turns])
-
-    def windows(self, first: int, last: int) -> Iterator[tuple[int, int, npt.NDArray[np.int64]]]:
-        """The windows that hold positions of a shuffled epoch: first and last position, and which of the
-        window's rows to take, in order."""
-        size = self.window_rows
-        for begin in range(first // size * size, last, size):
-            end = min(begin + size, int(self._ends[-1]))
-            rows = _permutation((self.seed, self.epoch, 1 + begin // size), end - begin)
-            yield begin, end, rows[max(first - begin, 0) : last - begin]
-
-    def groups_of(self, first: int, last: int) -> Iterator[tuple[Group, int, int]]:
-        """The groups between two positions, before windows are shuffled, each with its first and last row."""
-        turn = int(np.searchsorted(self._ends, first, side="right"))
-        while first < last:
-            group = self.groups[self._turns[turn]]
-            begin = int(self._ends[turn]) - group.rows
-            end = min(last, int(self._ends[turn]))
-            yield group, first - begin, end - begin
-            first, turn = end, turn + 1
-
-
-@lru_cache(maxsize=4)  # each batch of a window needs the same one
-def _permutation(seed: tuple[int, ...], count: int) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(seed).permutation(count)
+    def pieces(self, first: int, last: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+        """Of the rows at these positions of the epoch, each row group's number and its rows among them."""
+        wanted = self._positions[first:last]
+        turns = np.searchsorted(self._ends, wanted, side="right")
+        for turn in np.unique(turns):
+            yield int(self._turns[turn]), wanted[turns == turn] - self._begins[turn]
 
 
 class Batches(DistributedSampler[Any]):

@@ -482,15 +482,6 @@ def test_a_torn_end_of_the_record_is_said(sweep: Sweep) -> None:
     assert "the last 21 bytes of the record are incomplete and are removed" in sweep.look().text
 
 
-def test_a_broken_checkpoint_is_said_before_the_start(sweep: Sweep) -> None:
-    sweep.trial(0.9, 0.9, 0.9)
-    sweep.checkpoint(0, 2, 3)
-    (checkpoint_store.folder_of(sweep.folder, 0) / "epoch_0003" / "weights.pt").write_text("x")
-    text = sweep.look().text
-    again = "1 epoch is trained again; the checkpoint of epoch 3 is damaged"
-    assert f"trial 0 continues after epoch 2 ({again}" in text
-
-
 def test_a_finished_sweep_that_has_lost_its_best_folder_makes_it_anew(sweep: Sweep) -> None:
     sweep.trial(*[0.9] * 27, ended="finished")
     sweep.record.note("outcome", "finished")

@@ -72,7 +72,7 @@ def test_it_is_a_point_of_the_space() -> None:
         ({"batch_size": 48}, "batch_size=48: must be one of 32, 64"),
         ({"depth": True}, "depth=True: must be one of 0, 1"),
         ({"width": 20}, "width=20: must be 8 to 64 in steps of 8, log scale; the nearest is 16"),
-        ({"width": 20.5}, "width=20.5: must be 8 to 64, log scale; the nearest is 20"),
+        ({"width": 21}, "width=21: must be 8 to 64 in steps of 8, log scale; the nearest is 24"),
         ({"kind": "bb"}, "kind=bb: must be one of a, b. Did you mean 'b'?"),
         ({"drop": 0.1}, "drop=0.1: fixed at 0.5 in this sweep"),
         (
@@ -93,7 +93,7 @@ def test_all_that_is_missing_is_named_at_once() -> None:
     assert faults(FLAT, lr=7) == [
         "lr=7: must be 0.001 to 0.1, log scale; the nearest is 0.1",
         "batch_size: missing; one of 32, 64",
-        "width: missing; 8 to 64, log scale",
+        "width: missing; 8 to 64 in steps of 8, log scale",
         "kind: missing; one of a, b",
         "depth: missing; one of 0, 1",
     ]

@@ -26,9 +26,8 @@ def rows_from(first: int, count: int) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def reader(folder: Path, seed: int = 0, is_shuffled: bool = True, window_rows: int = 8) -> PreparedRows:
-    return PreparedRows(
-        folder, Manifest.read(folder), "train", seed=seed, is_shuffled=is_shuffled, window_rows=window_rows
-    )
+    window = window_rows if is_shuffled else None
+    return PreparedRows(folder, Manifest.read(folder), "train", seed=seed, window_rows=window)
 
 
 def numbers_of(batches: list[dict[str, torch.Tensor]]) -> list[list[int]]:
