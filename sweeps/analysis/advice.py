@@ -61,16 +61,15 @@ def advise(sweep: Sweep) -> Advice:
 def _steps(record: Record, refine: Step | None) -> Iterator[Step]:
     """To repair what fails, then to go on; where nothing else is to do, to use the best trial."""
     failed = [trial for trial in record.searched if trial.status == "failed"]
-    if failed:
-        alike = max(by_cause(failed).values(), key=len)
+    folder, best = record.folder.resolve(), record.best()
+    alike = max(by_cause(failed).values(), key=len, default=[])
+    if log := next((trial.log for trial in alike if trial.log), None):
         most = ", most often" if len(alike) < len(failed) else ""
-        log = next((trial.log for trial in alike if trial.log), None)
         yield Step(
             f"Repair what {len(failed):,} of {count(len(record.searched), 'trial')} failed with{most}: "
             f"{alike[0].reason or 'no reason was recorded'}.",
-            shlex.join(["cat", shown_path(record.folder.resolve() / log)]) if log else "",
+            shlex.join(["cat", shown_path(folder / log)]),
         )
-    folder, best = record.folder.resolve(), record.best()
     if status.is_running(record):
         return
     if status.can_go_on(record):
@@ -138,26 +137,23 @@ def _basis(record: Record, is_refined: bool) -> Iterator[str]:
 def _on_comparison(record: Record, seen: ComparedTrials) -> str:
     """At which epoch trials are compared, or why they are not."""
     scored, metric = len(seen.order), record.info.metric
-    if not scored and not seen.bad:
-        return f"{count(len(seen.trials), 'trial')} started; none has a score."
-    if not scored:
+    if not scored and seen.bad:
         reason, times = Counter(trial.reason for trial in seen.bad).most_common(1)[0]
         bad = f"{len(seen.bad)} of {len(seen.trials)} failed, diverged or were infeasible"
         return (
             f"No trial ended well: {bad}. The most common reason is: {reason or 'none was recorded'} "
             f"({count(times, 'time')}). Fix that before another sweep."
         )
-    if scored == 1:
-        return f"Only one trial has a score. To judge ranges, {FEW} trials are needed."
-    if seen.is_constant:
+    if not scored:
+        return f"{count(len(seen.trials), 'trial')} started; none has a score."
+    if scored > 1 and seen.is_constant:
         score = short(record.scores_at(seen.epoch)[seen.order[0].number])
         return (
             f"{metric} is {score} in all {scored} trials that reached epoch {seen.epoch}: no range can be "
             "judged. Use another --metric, or tune other hyperparameters."
         )
     if scored < FEW:
-        few = f"Only {scored} trials have a score at epoch {seen.epoch}"
-        return f"{few}. To judge ranges, {FEW} trials are needed."
+        return f"{count(scored, 'trial')} with a score at epoch {seen.epoch}: too few to judge ranges."
     return (
         f"Trials are compared at epoch {seen.epoch}, which {scored} of {count(len(seen.trials), 'trial')} "
         f"reached. The best {len(seen.best())} of these count as the best trials."

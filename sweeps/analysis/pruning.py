@@ -35,8 +35,8 @@ class AtRung:
     reached: int
     at_once: int
     """That continued without waiting."""
-    waited: tuple[int, ...]
-    """Numbers of those that waited, and continued."""
+    waited: int
+    """That continued after a wait."""
     wait_s: float | None
     """Median of how long; None where none waited."""
     stopped: int
@@ -88,14 +88,14 @@ def _at_rung(record: Record, epoch: int, next_epoch: int) -> AtRung:
     there = [trial for trial in record.searched if epoch in trial.epochs]
     stopped = [trial for trial in there if trial.status == "pruned" and max(trial.epochs) == epoch]
     continued = [trial for trial in there if epoch + 1 in trial.epochs]
-    paused = {trial.number: trial.pauses[epoch] for trial in continued if epoch in trial.pauses}
-    waits_s = [pause.ended - pause.began for pause in paused.values() if pause.ended is not None]
+    paused = [trial.pauses[epoch] for trial in continued if epoch in trial.pauses]
+    waits_s = [pause.ended - pause.began for pause in paused if pause.ended is not None]
     return AtRung(
         epoch,
         next_epoch,
         len(there),
         len(continued) - len(paused),
-        tuple(paused),
+        len(paused),
         median(waits_s) if waits_s else None,
         len(stopped),
         sum(epoch in trial.pauses for trial in stopped),

@@ -6,28 +6,22 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
-import yaml
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import duration
-from sweeps.common.yaml_values import load_yaml
-from sweeps.config.sweep_folder import SWEEP_FILE
-from sweeps.record.trials import EpochRow, TrialRow
+from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import PARTS
 
 MOST_BARS = 3000
 BINS = 120
-UNITS = (("seconds", 1, 120), ("minutes", 60, 7200), ("hours", 3600, math.inf))
-"""Of an axis of time: name, seconds, and seconds below which it is taken."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +46,12 @@ class Spent:
 
 def spent(sweep: Sweep) -> Spent:
     """What a sweep took, and what pruning saved."""
-    trials = sweep.record.trials
-    settings = sweep.record.info.settings
+    trials, settings = sweep.record.trials, sweep.record.info.settings
+    seconds = math.fsum(map(_seconds, trials))
     on_gpu = any(trial.place.get("gpu") for trial in trials)
-    share = _gpus_per_worker(sweep) if on_gpu else float(settings.cpus_per_trial or 1)
+    share = float(settings.cpus_per_trial or 1)
+    if on_gpu:
+        share = _held_s(sweep) / (seconds or 1) * max(1.0, settings.gpus_per_trial or 1.0)
     share *= settings.workers_per_trial
     end = sweep.record.info.max_epochs or 0
     saved_epochs, saved_s = 0, 0.0
@@ -63,7 +59,6 @@ def spent(sweep: Sweep) -> Spent:
         if trial.status == "pruned" and trial.epochs and (more := end - max(trial.epochs)) > 0:
             saved_epochs += more
             saved_s += more * _seconds(trial) / len(trial.epochs)
-    seconds = math.fsum(map(_seconds, trials))
     return Spent(
         epochs=sum(len(trial.epochs) for trial in trials),
         seconds=seconds,
@@ -84,10 +79,9 @@ def time_spent(sweep: Sweep) -> go.Figure:
     parts = {"start-up": found.start_up_s, **found.parts}
     parts = {name: seconds for name, seconds in parts.items() if seconds > 0}
     whole, longest = sum(parts.values()), max(parts.values())
-    unit, unit_s = next((u, s) for u, s, most in UNITS if longest < most)
     figure = go.Figure(
         go.Bar(
-            x=[seconds / unit_s for seconds in parts.values()],
+            x=list(parts.values()),
             y=list(parts),
             orientation="h",
             text=[f"{100 * seconds / whole:.0f} %, {duration(seconds)}" for seconds in parts.values()],
@@ -96,7 +90,7 @@ def time_spent(sweep: Sweep) -> go.Figure:
             cliponaxis=False,
         )
     )
-    figure.update_xaxes(title_text=f"{unit}, sum of all trials", range=[0, 1.3 * longest / unit_s])
+    figure.update_xaxes(title_text="time, sum of all trials", showticklabels=False, range=[0, 1.3 * longest])
     figure.update_yaxes(autorange="reversed")
     caption = (
         "Start-up is the time from a trial's proposal to its first epoch. "
@@ -108,24 +102,19 @@ def time_spent(sweep: Sweep) -> go.Figure:
 def utilization(sweep: Sweep) -> go.Figure:
     """Per PC over time: how many trials trained, and how busy that kept its devices."""
     title = "Utilization of the PCs"
-    spans = [
-        (_begun(sweep, row), row.time, str(trial.place_of(epoch).get("pc", "PC not recorded")), row.costs)
-        for trial in sweep.record.trials
-        for epoch, row in trial.epochs.items()
-        if row.seconds > 0
-    ]
+    spans = [span for span in _spans(sweep) if span.end > span.begin]
     if not spans:
         return style.blank(title, style.NO_EPOCH)
-    on_gpu = any("gpu_util_pct" in costs for *_, costs in spans)
+    on_gpu = any("gpu_util_pct" in span.costs for span in spans)
     busy = "gpu_util_pct" if on_gpu else "cpu_busy_pct"
-    first, last = min(begin for begin, *_ in spans), max(end for _, end, *_ in spans)
+    first, last = min(span.begin for span in spans), max(span.end for span in spans)
     edges = np.linspace(first, max(last, first + 1e-3), BINS + 1)
     moments = [_moment(second) for second in (edges[:-1] + edges[1:]) / 2]
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.1)
-    for place, pc in enumerate(sorted({pc for _, _, pc, _ in spans})):
-        of_pc = [span for span in spans if span[2] == pc]
-        training = _filled([(begin, end, 1.0) for begin, end, _, _ in of_pc], edges)
-        known = [(begin, end, costs[busy]) for begin, end, _, costs in of_pc if busy in costs]
+    for place, pc in enumerate(sorted({span.pc for span in spans})):
+        of_pc = [span for span in spans if span.pc == pc]
+        training = _filled([(span.begin, span.end, 1.0) for span in of_pc], edges)
+        known = [(span.begin, span.end, span.costs[busy]) for span in of_pc if busy in span.costs]
         held = _filled([(begin, end, 1.0) for begin, end, _ in known], edges)
         shares = np.divide(_filled(known, edges), held, out=np.full(BINS, np.nan), where=held > 0.02)
         line = {
@@ -192,26 +181,14 @@ def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:
     return {**known, "rest": max(0.0, seconds - sum(known.values()))}
 
 
-def _gpus_per_worker(sweep: Sweep) -> float:
-    """GPUs of a worker of a trial; with `--trials-per-gpu auto` the mean, since the GPU of each trial is
-    recorded, not its share."""
-    trials, per_gpu = sweep.record.trials, None
-    with suppress(OSError, AttributeError, yaml.YAMLError):
-        # The record has no --trials-per-gpu: no result depends on it.
-        per_gpu = load_yaml((sweep.folder / SWEEP_FILE).read_text()).get("trials_per_gpu")
-    if per_gpu != "auto":
-        return 1 / per_gpu if per_gpu else float(sweep.record.info.settings.gpus_per_trial or 1)
-    spans: dict[tuple[Any, Any], list[tuple[float, float]]] = defaultdict(list)
-    for trial in trials:
-        gpu = trial.place.get("pc"), trial.place.get("gpu")
-        spans[gpu] += [(_begun(sweep, row), row.time) for row in trial.epochs.values()]
-    held_s = 0.0
-    for of_gpu in spans.values():
-        last = -math.inf
-        for begin, end in sorted(of_gpu):
-            held_s += max(0.0, end - max(begin, last))
-            last = max(last, end)
-    return held_s / (math.fsum(map(_seconds, trials)) or 1)
+def _held_s(sweep: Sweep) -> float:
+    """Seconds in which GPUs trained, the sum of all: one that trials share counts once."""
+    held_s, ends = 0.0, dict[tuple[str, str], float]()
+    for span in sorted(_spans(sweep), key=lambda span: span.begin):
+        gpu = span.pc, span.gpu
+        held_s += max(0.0, span.end - max(span.begin, ends.get(gpu, 0.0)))
+        ends[gpu] = max(span.end, ends.get(gpu, 0.0))
+    return held_s
 
 
 def _seconds(trial: TrialRow) -> float:
@@ -228,34 +205,42 @@ def _start_up(sweep: Sweep, trial: TrialRow) -> float:
     return 0.0 if any(trial.start < started < begun for started in runs) else max(0.0, begun - trial.start)
 
 
-def _begun(sweep: Sweep, row: EpochRow) -> float:
-    """When an epoch began, or went on where it was left by an earlier run of the sweep."""
-    runs = (run.started for run in sweep.record.info.runs if run.started is not None)
-    return max(row.time - row.seconds, *(started for started in runs if started < row.time), 0.0)
+class _Span(NamedTuple):
+    """When and where a trial trained an epoch, or epochs that follow each other."""
 
-
-class _Bar(NamedTuple):
-    """When and where a trial trained epochs that follow each other."""
-
-    lane: str
-    """Its process."""
+    pc: str
+    pid: str
+    gpu: str
     begin: float
     end: float
+    costs: Mapping[str, float]
     trial: TrialRow
 
+    @property
+    def lane(self) -> str:
+        """Its process."""
+        return f"{self.pc}, process {self.pid}"
 
-def _bars(sweep: Sweep) -> list[_Bar]:
-    """A process that trains another trial meanwhile, a pause, and the end of a run of the sweep end a bar."""
-    info, epochs = sweep.record.info, []
-    breaks = [run.started for run in info.runs if run.started is not None]
-    breaks += [each.time for each in info.steered if each.command == "pause"]
+
+def _spans(sweep: Sweep) -> list[_Span]:
+    """Of all epochs; one that an earlier run of the sweep left begins with the run that ended it."""
+    runs, found = [run.started or 0.0 for run in sweep.record.info.runs], []
     for trial in sweep.record.trials:
         for epoch, row in trial.epochs.items():
-            place = trial.place_of(epoch)
-            lane = f"{place.get('pc', 'PC not recorded')}, process {place.get('pid', 'not recorded')}"
-            epochs.append(_Bar(lane, _begun(sweep, row), row.time, trial))
-    bars: list[_Bar] = []
-    for each in sorted(epochs, key=lambda bar: (bar.lane, bar.end)):
+            begin = max([row.time - row.seconds, *(started for started in runs if started < row.time)])
+            place = {"pc": "PC not recorded", "pid": "not recorded", "gpu": "", **trial.place_of(epoch)}
+            pc, pid, gpu = (str(place[name]) for name in ("pc", "pid", "gpu"))
+            found.append(_Span(pc, pid, gpu, begin, row.time, row.costs, trial))
+    return found
+
+
+def _bars(sweep: Sweep) -> list[_Span]:
+    """A process that trains another trial meanwhile, a pause, and the end of a run of the sweep end a bar."""
+    info = sweep.record.info
+    breaks = [run.started for run in info.runs if run.started is not None]
+    breaks += [each.time for each in info.steered if each.command == "pause"]
+    bars: list[_Span] = []
+    for each in sorted(_spans(sweep), key=lambda span: (span.lane, span.end)):
         last = bars[-1] if bars else None
         is_same = last is not None and (last.lane, last.trial.number) == (each.lane, each.trial.number)
         stops = (*breaks, *(pause.began for pause in each.trial.pauses.values()))

@@ -41,15 +41,13 @@ def front(sweep: Sweep) -> go.Figure:
         first, second = (record.objectives.every[place] for place in (vertical, across))
         figure.update_yaxes(title_text=f"{first.metric} ({first.mode})", row=row, col=1)
         figure.update_xaxes(title_text=f"{second.metric} ({second.mode})", row=row, col=1)
-        _name_knee(figure, next(iter(on_front.items())), across, vertical, row)
         figure.update_xaxes(range=_around(on_front, every, across), row=row, col=1)
         figure.update_yaxes(range=_around(on_front, every, vertical), row=row, col=1)
     caption = (
         "A point is a trial, by the metrics of its best epoch. No trial is better than one of the front in "
+        "one objective and not worse in another. The knee is the best compromise on it. The axes show the "
+        "front and what is near it: a double click shows all trials."
     )
-    caption += "one objective and not worse in another. The knee is the best compromise on it."
-    if any(_is_far(on_front, values) for values in every):
-        caption += " Trials that are far from it are beyond the axes: a double click shows them."
     if any(trial.scores for trial in record.confirmed()):
         caption += " The front is that of the means of the reruns."
     return style.finish(figure, title, caption, height=110 + HEIGHT * len(pairs))
@@ -58,26 +56,13 @@ def front(sweep: Sweep) -> go.Figure:
 def _around(on_front: _Points, every: Sequence[tuple[float, ...]], place: int) -> list[float] | None:
     """The ends of an axis that shows the front, and the trials up to its range away; None where the front is
     at one value."""
-    low, high = _ends(on_front, place)
+    values = [each[place] for each in on_front.values()]
+    low, high = min(values), max(values)
     if low == high:
         return None
-    near = [values[place] for values in every if 2 * low - high <= values[place] <= 2 * high - low]
+    near = [each[place] for each in every if 2 * low - high <= each[place] <= 2 * high - low]
     low, high = min(low, *near), max(high, *near)
     return [low - MARGIN * (high - low), high + MARGIN * (high - low)]
-
-
-def _is_far(on_front: _Points, values: tuple[float, ...]) -> bool:
-    """Whether a trial is further from the front than its range, in an objective."""
-    ends = [_ends(on_front, place) for place in range(len(values))]
-    return any(
-        low < high and not 2 * low - high <= value <= 2 * high - low
-        for value, (low, high) in zip(values, ends, strict=True)
-    )
-
-
-def _ends(on_front: _Points, place: int) -> tuple[float, float]:
-    values = [each[place] for each in on_front.values()]
-    return min(values), max(values)
 
 
 def _traces(record: Record, on_front: _Points, across: int, vertical: int, is_line: bool) -> list[go.Scatter]:
@@ -95,7 +80,8 @@ def _traces(record: Record, on_front: _Points, across: int, vertical: int, is_li
     traces.append(_scatter("front", in_order, across, vertical, marker=look, **(line if is_line else {})))
     knee = dict([next(iter(on_front.items()))])
     star = {"color": style.VERMILLION, "symbol": "star", "size": 17}
-    traces.append(_scatter("knee", knee, across, vertical, marker=star))
+    words = {"mode": "markers+text", "textposition": "bottom left", "cliponaxis": False}
+    traces.append(_scatter("knee", knee, across, vertical, marker=star, **words))
     return traces
 
 
@@ -107,20 +93,4 @@ def _scatter(name: str, points: _Points, across: int, vertical: int, **look: Any
         text=[f"trial {number}" for number in points],
         name=name,
         **{"mode": "markers", **look},
-    )
-
-
-def _name_knee(
-    figure: go.Figure, knee: tuple[int, tuple[float, ...]], across: int, vertical: int, row: int
-) -> None:
-    number, values = knee
-    figure.add_annotation(
-        x=values[across],
-        y=values[vertical],
-        text=f"knee: trial {number}",
-        ax=40,
-        ay=30,
-        bgcolor="rgba(255, 255, 255, 0.8)",
-        row=row,
-        col=1,
     )

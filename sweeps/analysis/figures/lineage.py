@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -17,8 +16,6 @@ from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import ParentInfo
-
-MOST_GENERATIONS = 8
 
 
 def seeds(sweep: Sweep) -> go.Figure:
@@ -85,10 +82,9 @@ def ancestors(sweep: Sweep) -> list[Ancestor]:
         record = _read(parent, child.folder)
         best = "" if record is None else status.best(record)
         found.append(Ancestor(parent.name, generation, child.name, best))
-        if record is None or generation == MOST_GENERATIONS or record.folder.resolve() in seen:
-            continue
-        seen.add(record.folder.resolve())
-        following += [(one, record, generation + 1) for one in record.info.parents]
+        if record is not None and record.folder.resolve() not in seen:
+            seen.add(record.folder.resolve())
+            following += [(one, record, generation + 1) for one in record.info.parents]
     return found
 
 
@@ -105,45 +101,27 @@ def lineage(sweep: Sweep) -> go.Figure:
         for generation, column in columns.items()
         for place, one in enumerate(column)
     }
-    figure = go.Figure([*_arrows(found, places), _names(found, places)])
+    figure = go.Figure()
+    for one in found:
+        figure.add_scatter(
+            x=[places[one.name][0]],
+            y=[places[one.name][1]],
+            text=f"<b>{escape(one.name)}</b><br>{escape(one.best or 'its folder is missing')}",
+            mode="markers+text",
+            textposition="top center",
+            marker={"size": 16, "color": style.BLUE, "symbol": "circle" if one.generation else "star"},
+            hoverinfo="skip",
+        )
+        if one.child in places:
+            (x, y), (at_x, at_y) = places[one.child], places[one.name]
+            tail = {"axref": "x", "ayref": "y", "ax": at_x, "ay": at_y, "standoff": 12, "startstandoff": 12}
+            figure.add_annotation(x=x, y=y, text="", arrowhead=2, arrowcolor=style.GREY, arrowwidth=2, **tail)
     oldest, most = max(columns), max(map(len, columns.values()))
     figure.update_xaxes(visible=False, range=[-oldest - 0.5, 0.5])
     figure.update_yaxes(visible=False, range=[-most / 2 - 0.2, most / 2 + 0.5])
     caption = "An arrow leads from a sweep to the one that refines it. The star is this sweep."
     return style.finish(
         figure, title, caption, height=130 + 110 * most, min_width=220 * (oldest + 1), legend=False
-    )
-
-
-_Places = Mapping[str, tuple[float, float]]
-
-
-def _arrows(found: Sequence[Ancestor], places: _Places) -> Iterator[go.Scatter]:
-    for one in (ancestor for ancestor in found if ancestor.child in places):
-        (x0, y0), (x1, y1) = places[one.name], places[one.child]
-        yield go.Scatter(
-            x=[x0, x1],
-            y=[y0, y1],
-            mode="lines+markers",
-            line={"color": style.GREY, "width": 2},
-            marker={"symbol": "arrow", "angleref": "previous", "size": [0, 14], "standoff": 10},
-            hoverinfo="skip",
-        )
-
-
-def _names(found: Sequence[Ancestor], places: _Places) -> go.Scatter:
-    return go.Scatter(
-        x=[places[one.name][0] for one in found],
-        y=[places[one.name][1] for one in found],
-        text=[f"<b>{escape(one.name)}</b><br>{escape(one.best or 'its folder is missing')}" for one in found],
-        mode="markers+text",
-        textposition="top center",
-        marker={
-            "size": 16,
-            "color": style.BLUE,
-            "symbol": ["star" if one.generation == 0 else "circle" for one in found],
-        },
-        hoverinfo="skip",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from sweeps.common.formatting import cell, shown_path, size
 from sweeps.config.sweep_folder import REPORT_FILE
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
+from sweeps.record.trials import TrialRow
 
 NOT_DRAWN = "This figure could not be drawn"
 MOST_TRIALS = 20
@@ -63,8 +64,8 @@ class Section:
     steps: Sequence[Step] = ()
     items: Sequence[str] = ()
     command: str = ""
-    logs: Sequence[tuple[int, str]] = ()
-    """Numbers of trials, and their logs relative to the sweep's folder, where the report is."""
+    logs: Sequence[TrialRow] = ()
+    """Trials whose logs are linked: the report is in the folder to which they are relative."""
     tables: Sequence[Table] = ()
     figures: Sequence[Drawn] = ()
 
@@ -130,7 +131,7 @@ def sections(sweep: Sweep) -> list[Section]:
             tables=_pairs("Search space", "range", dict(space)) if space else [],
         ),
         _next_steps(sweep),
-        Section("Best trials", logs=text.logs(text.ranked(sweep)[:MOST_TRIALS]), tables=[_ranking(sweep)]),
+        Section("Best trials", logs=_with_log(text.ranked(sweep)[:MOST_TRIALS]), tables=[_ranking(sweep)]),
         Section(
             "Learning and pruning",
             [text.pruning(sweep)],
@@ -188,9 +189,13 @@ def _failures(sweep: Sweep) -> Section:
         "Failures",
         ["Trials that failed, diverged or are infeasible, by cause:"],
         items=failed,
-        logs=text.logs([trial for trial in sweep.record.trials if is_bad(trial)])[:MOST_LOGS],
+        logs=_with_log(filter(is_bad, sweep.record.trials))[:MOST_LOGS],
         figures=_figures(sweep, "failures"),
     )
+
+
+def _with_log(trials: Iterable[TrialRow]) -> list[TrialRow]:
+    return [trial for trial in trials if trial.log]
 
 
 def _pairs(caption: str, column: str, values: Mapping[str, object]) -> list[Table]:
@@ -210,7 +215,7 @@ def _ranking(sweep: Sweep) -> Table:
     which = f"The best {MOST_TRIALS} of {there:,} trials" if there > MOST_TRIALS else "All trials"
     order = "by the score of their best epoch"
     if sweep.record.objectives.are_several:
-        order = f"the front first, then by the {sweep.record.info.metric} of their best epoch"
+        order = "the front first, then those that it dominates"
     return Table(f"{which}, {order}", columns, rows)
 
 

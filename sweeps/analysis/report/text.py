@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from sweeps.analysis import pruning as pruning_analysis
@@ -13,17 +12,12 @@ from sweeps.analysis.compared_trials import is_bad
 from sweeps.analysis.figures import costs
 from sweeps.analysis.figures.failures import causes
 from sweeps.analysis.figures.learning_curves import rungs
-from sweeps.analysis.pruning import AtRung
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import cell, count, duration, short
 from sweeps.record import status as record_status
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-
-MOST_NAMED = 12
-"""Trials that a cell of a table names."""
-_DECIMAL = re.compile(r"(?<![\w.])\d+\.\d+(e[-+]?\d+)?(?![\w.])")
 
 
 def result(sweep: Sweep) -> str:
@@ -110,19 +104,8 @@ def _on_test(record: Record, best: TrialRow) -> str:
     run, scores = test.run, ", ".join(f"{name} {short(score)}" for name, score in test.scores.items())
     again = f" (the weights of trial {run}, its rerun with seed {reruns[run].seed})" if run in reruns else ""
     times = len(record.info.tests)
-    often = f" They were scored {times} times, {_for_which(record, best.number)}." if times > 1 else ""
+    often = f" They were scored {times} times." if times > 1 else ""
     return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"
-
-
-def _for_which(record: Record, best: int) -> str:
-    """For which trials the test rows were scored; a rerun is its trial with another seed."""
-    trials = {trial.number: trial for trial in record.trials}
-    runs = [trials[test.run] for test in record.info.tests if test.run in trials]
-    others = sorted({run.number if run.confirms is None else run.confirms for run in runs} - {best})
-    if not others:
-        return "each time for this trial"
-    were = f"trial {others[0]} was" if len(others) == 1 else f"trials {', '.join(map(str, others))} were"
-    return f"as {were} the best before"
 
 
 def settings(sweep: Sweep) -> list[str]:
@@ -147,13 +130,9 @@ def settings(sweep: Sweep) -> list[str]:
 
 
 def space(sweep: Sweep) -> list[tuple[str, str]]:
-    """Hyperparameter and its range in words, its numbers as short as on the screen."""
+    """Hyperparameter and its range in words."""
     info = sweep.record.info
-    written = [
-        (str(name), _DECIMAL.sub(lambda number: short(float(number[0])), str(text)))
-        for name, text in info.identity["space"].items()
-    ]
-    return written + [
+    return [(str(name), str(text)) for name, text in info.identity["space"].items()] + [
         (f"{hyperparameter} of {name}" if info.is_of_several else hyperparameter, words)
         for name, sampled in info.sampled_space.items()
         for hyperparameter, words in sampled.items()
@@ -199,23 +178,11 @@ def at_rungs(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
     titles = ["epoch", "reached", "continued at once", "waited, then continued", "stopped", "leaders missed"]
     rows = []
     for rung in pruning_analysis.at_rungs(sweep.record):
-        leaders = "not known" if rung.leaders is None else f"about {rung.leaders:.1f}"
-        known = [rung.epoch, rung.reached, rung.at_once]
+        waited = str(rung.waited) + ("" if rung.wait_s is None else f" for {duration(rung.wait_s)} (median)")
         stopped = str(rung.stopped) + (f", {rung.in_vain} of them after a wait" if rung.in_vain else "")
-        rows.append([*map(str, known), _waited(rung), stopped, leaders])
+        leaders = "not known" if rung.leaders is None else f"about {rung.leaders:.1f}"
+        rows.append([*map(str, (rung.epoch, rung.reached, rung.at_once)), waited, stopped, leaders])
     return titles, rows
-
-
-def _waited(rung: AtRung) -> str:
-    """`3 for 40 s (median): trials 1, 4 and 7`"""
-    if rung.wait_s is None:
-        return "0"
-    named = [str(number) for number in rung.waited[:MOST_NAMED]]
-    if (rest := len(rung.waited) - len(named)) > 0:
-        named.append(f"{rest} more")
-    which = " and ".join([", ".join(named[:-1]), named[-1]] if named[:-1] else named)
-    of = "trial" if len(rung.waited) == 1 else "trials"
-    return f"{len(rung.waited)} for {duration(rung.wait_s)} (median): {of} {which}"
 
 
 def cost(sweep: Sweep) -> str:
@@ -252,29 +219,13 @@ def failures(sweep: Sweep) -> list[str]:
     ]
 
 
-def logs(trials: Sequence[TrialRow]) -> list[tuple[int, str]]:
-    """Numbers and logs of the trials that have one."""
-    return [(trial.number, trial.log) for trial in trials if trial.log]
-
-
 def ranked(sweep: Sweep) -> list[TrialRow]:
-    """The trials of the search, the best one or the front first, then by their scores; those that have no
-    score come last."""
-    record, objective = sweep.record, sweep.record.objective
-    places = {number: place for place, number in enumerate(record.front())}
-    if not record.objectives.are_several:
-        for number in record.leaders(len(record.searched)):
-            places.setdefault(number, len(places))
-
-    def rank(trial: TrialRow) -> tuple[int, float, int]:
-        score = trial.best_score(objective)
-        if trial.number in places:
-            return -1, places[trial.number], trial.number
-        if score is None:
-            return 2, 0.0, trial.number
-        return is_bad(trial), -objective.sign * score, trial.number
-
-    return sorted(record.searched, key=rank)
+    """The trials of the search, the best one or the front first; those that did not end well, or have no
+    score, come last."""
+    record = sweep.record
+    order = dict.fromkeys([*record.front(), *record.leaders(len(record.searched))])
+    others = [trial for trial in record.searched if trial.number not in order]
+    return [*(record.trials[number] for number in order), *others]
 
 
 def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:

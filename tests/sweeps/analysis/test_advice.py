@@ -138,8 +138,8 @@ def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -
     ("trials", "said"),
     [
         (0, "No trial was started"),
-        (1, "Only one trial has a score"),
-        (5, "Only 5 trials have a score at epoch"),
+        (1, "1 trial with a score at epoch 1: too few to judge ranges."),
+        (5, "5 trials with a score at epoch 1: too few to judge ranges."),
     ],
 )
 def test_few_trials_say_that_they_are_few(trials: int, said: str, tmp_path: Path) -> None:

@@ -43,14 +43,14 @@ def test_a_trial_that_waited_is_told_from_one_that_went_on_at_once(tmp_path: Pat
     train(record, {3: 0.1}, status="pruned")
     train(record, {3: 0.2}, wait_s=30.0, status="pruned")
     assert at_rungs(record) == [
-        AtRung(3, 9, 5, at_once=1, waited=(1, 2), wait_s=40.0, stopped=2, in_vain=1, leaders=None)
+        AtRung(3, 9, 5, at_once=1, waited=2, wait_s=40.0, stopped=2, in_vain=1, leaders=None)
     ]
     columns, rows = text.at_rungs(Sweep(record))
     assert dict(zip(columns, rows[0], strict=True)) == {
         "epoch": "3",
         "reached": "5",
         "continued at once": "1",
-        "waited, then continued": "2 for 40 s (median): trials 1 and 2",
+        "waited, then continued": "2 for 40 s (median)",
         "stopped": "2, 1 of them after a wait",
         "leaders missed": "not known",
     }

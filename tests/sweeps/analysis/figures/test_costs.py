@@ -10,7 +10,6 @@ import pytest
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.figures import costs
 from sweeps.analysis.sweep import Sweep
-from sweeps.config.sweep_folder import SWEEP_FILE
 from tests.conftest import propose
 from tests.support.kinds import add, begun, drawn
 
@@ -23,35 +22,25 @@ def test_what_pruning_saved_is_what_was_left_to_the_end(sweeps: dict[str, Sweep]
     assert math.isclose(sum(took.parts.values()), took.seconds)
 
 
-def test_gpu_hours_count_the_share_of_a_gpu_that_a_trial_has(tmp_path: Path) -> None:
-    settings = {"gpus_per_trial": 0.5, "cpus_per_trial": 3}
-    record = begun(tmp_path, identity={"settings": settings})
-    add(record, drawn(0), 9, "unfinished")
-    assert math.isclose(costs.spent(analysis_sweep.load(tmp_path)).device_hours, 3 * 9 / 3600)
-    record.place(0, {"pc": "a", "pid": 1, "gpu": "0"})
-    took = costs.spent(analysis_sweep.load(tmp_path))
-    assert (took.devices, round(took.device_hours * 3600, 3)) == ("GPU", 4.5)
-
-
 @pytest.mark.parametrize(
     ("settings", "gpus"),
     [
+        ({}, 1.0),
         ({"workers_per_trial": 2}, 2.0),
         ({"gpus_per_trial": 2, "workers_per_trial": 3}, 6.0),
-        ({"trials_per_gpu": 4}, 0.25),
-        ({"trials_per_gpu": 2, "gpus_per_trial": 0.5}, 0.5),
+        ({"gpus_per_trial": 0.5}, 1.0),
     ],
 )
 def test_gpu_hours_count_the_gpus_of_all_workers(
-    settings: dict[str, float | str], gpus: float, tmp_path: Path
+    settings: dict[str, float], gpus: float, tmp_path: Path
 ) -> None:
-    per_gpu = settings.pop("trials_per_gpu", None)
     record = begun(tmp_path, identity={"settings": {"cpus_per_trial": 8, **settings}})
-    (tmp_path / SWEEP_FILE).write_text("{}" if per_gpu is None else f"trials_per_gpu: {per_gpu}")
-    add(record, drawn(0), 9, "unfinished")
+    propose(record, drawn(0))
+    record.report(0, 1, 0.5, {}, 9.0)
+    assert costs.spent(analysis_sweep.load(tmp_path)).devices == "CPU"
     record.place(0, {"pc": "a", "pid": 1, "gpu": "0"})
     took = costs.spent(analysis_sweep.load(tmp_path))
-    assert math.isclose(took.device_hours, gpus * took.seconds / 3600)
+    assert (took.devices, round(took.device_hours * 3600, 3)) == ("GPU", 9 * gpus)
 
 
 def test_cpu_hours_count_the_cpus_of_all_workers(tmp_path: Path) -> None:
@@ -61,13 +50,13 @@ def test_cpu_hours_count_the_cpus_of_all_workers(tmp_path: Path) -> None:
     assert math.isclose(took.device_hours, 6 * took.seconds / 3600)
 
 
-def test_a_gpu_that_trials_share_by_measurement_counts_once(tmp_path: Path) -> None:
+def test_a_gpu_that_trials_share_counts_once(tmp_path: Path) -> None:
     """Two trials on the same GPU at the same time, and one alone on another."""
     record = begun(tmp_path)
-    (tmp_path / SWEEP_FILE).write_text("trials_per_gpu: auto")
     for number, gpu in enumerate("001"):
-        add(record, drawn(number), 9, "unfinished")
+        propose(record, drawn(number))
         record.place(number, {"pc": "a", "pid": number, "gpu": gpu})
+        record.report(number, 1, 0.5, {}, 9.0)
     sweep = analysis_sweep.load(tmp_path)
     rows = [list(trial.epochs.values()) for trial in sweep.record.trials]
     held_s = sum(
