@@ -18,8 +18,7 @@ from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.config import control_commands
-from sweeps.config.next_commands import resume_command
-from sweeps.config.sweep_folder import no_sweep
+from sweeps.config.sweep_folder import no_sweep, resume_command
 from sweeps.record import control_requests
 
 KEPT = "It keeps the command, and will take it up; its screen says what it did."

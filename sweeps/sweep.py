@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.config.next_commands import resume_command
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.config.sweep_folder import resume_command
 from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import dashboard_server, notify, summary, winner

@@ -20,8 +20,7 @@ from sweeps.analysis.new_ranges import Change, changes
 from sweeps.analysis.pruning import later_first_rung
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import command, count, short, shown_path
-from sweeps.config.next_commands import repeat_command, resume_command
-from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE
+from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE, repeat_command, resume_command
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.trials import ENDED_WELL

@@ -1,7 +1,9 @@
-"""Parse flags and YAML files into a SweepConfig."""
+"""Parse flags and YAML files into a SweepConfig: of --config, or of a sweep to resume or refine."""
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,18 +11,19 @@ from typing import Any
 from sweeps.common import local_dirs, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
-from sweeps.config.sweep_config import SweepConfig, flag, one_or_several, to_yaml
-from sweeps.config.validation import check
-from sweeps.config.yaml_files import (
-    PAIRS,
-    POINTS,
-    read_yaml,
-    refuse_other,
-    settings_of_refined,
-    settings_of_sweep,
-)
+from sweeps.common.formatting import shown_path
+from sweeps.common.settings import typed
+from sweeps.common.yaml_values import nearest, read_lines
+from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
+from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep
+from sweeps.config.validation import check, refuse_other
 
 COMMAND = "sweeps run"
+PAIRS = ("params", "ranges")
+"""Settings with a `name: value` line for each hyperparameter."""
+POINTS = ("tries",)
+"""Settings with a list of such lines."""
+SEEDS = 2**32
 
 
 def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
@@ -33,10 +36,10 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         SystemExit: after `--help` and `--print-config` (status 0).
     """
     values = _parser().values_of(arguments)
-    typed = {name: value for name, value in vars(values).items() if name in SweepConfig.settings()}
-    contents = _contents(typed, values.config)
+    flags = {name: value for name, value in vars(values).items() if name in SweepConfig.settings()}
+    contents = _contents(flags, values.config)
     given: dict[str, Any] = {}
-    for content in [*contents, typed]:
+    for content in [*contents, flags]:
         merged = {name: {**given.get(name, {}), **content.get(name, {})} for name in PAIRS}
         given |= {**content, **merged}
     local_dirs.use_typed(values.data_dir, values.prepared_dir)
@@ -50,34 +53,11 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         refuse_other(config.flat(), contents[0])
         folder = Path(config.resume).expanduser().resolve()  # it may have been moved
         config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
-    refuse(check(config, typed))
+    refuse(check(config, flags))
     if values.print_config:
         print(to_yaml(config), end="")
         raise SystemExit(0)
     return config
-
-
-def _contents(typed: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Settings of files, the last has priority: those of --resume, or of --refine and --config."""
-    project.use()
-    sweep = typed.get("resume")
-    if sweep is not None:
-        _refuse_beside_resume(sweep, typed, files)
-        if typed.get("submit"):  # the sweep is on the head
-            return []
-        path = settings_of_sweep(sweep, "--resume")
-        content = read_yaml(path, "--resume")
-        _use_project_of(path, content, f"--resume {sweep}")
-        return [content]
-    contents: list[Mapping[str, Any]] = [read_yaml(path, "--config") for path in files]
-    for file, settings in zip(files, contents, strict=True):
-        if project.noted_in(Path(file).parent) is not None:  # the settings of an earlier sweep
-            _use_project_of(file, settings, f"--config {file}")
-    if parents := typed.get("refine"):
-        asked = [typed, *reversed(contents)]
-        results_dir = next((one["results_dir"] for one in asked if "results_dir" in one), None)
-        return [_of_parents(parents, results_dir), *contents]
-    return contents
 
 
 def _parser() -> cli_parser.Parser:
@@ -99,13 +79,35 @@ def _parser() -> cli_parser.Parser:
     return parser
 
 
-def _refuse_beside_resume(sweep: str, typed: Mapping[str, Any], files: Sequence[str]) -> None:
+def _contents(flags: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Settings of files, the last has priority: those of --resume, or of --refine and --config."""
+    project.use()
+    if (sweep := flags.get("resume")) is not None:
+        _refuse_beside_resume(sweep, flags, files)
+        if flags.get("submit"):  # the sweep is on the head
+            return []
+        path = _settings_of_sweep(sweep, "--resume")
+        content = read_yaml(path, "--resume")
+        _use_project_of(path, content, f"--resume {sweep}")
+        return [content]
+    contents: list[Mapping[str, Any]] = [read_yaml(path, "--config") for path in files]
+    for file, settings in zip(files, contents, strict=True):
+        if project.noted_in(Path(file).parent) is not None:  # the settings of an earlier sweep
+            _use_project_of(file, settings, f"--config {file}")
+    if parents := flags.get("refine"):
+        asked = [flags, *reversed(contents)]
+        results_dir = next((one["results_dir"] for one in asked if "results_dir" in one), None)
+        return [_of_parents(parents, results_dir), *contents]
+    return contents
+
+
+def _refuse_beside_resume(sweep: str, flags: Mapping[str, Any], files: Sequence[str]) -> None:
     """Refuse flags that a resume can't have."""
     if not sweep:
         raise UserError("--resume: give the folder of a sweep, as in --resume results/NAME")
-    if "refine" in typed:
+    if "refine" in flags:
         raise UserError("--refine can't be combined with --resume: it starts a new sweep")
-    if given := sorted(flag(name) for name in ("name", "results_dir") if name in typed):
+    if given := sorted(flag(name) for name in ("name", "results_dir") if name in flags):
         raise UserError(f"{given[0]}: a resumed sweep keeps its name and its folder")
     if files:
         raise UserError("--config can't be combined with --resume: a resumed sweep keeps its settings")
@@ -118,8 +120,78 @@ def _use_project_of(settings: str, content: Mapping[str, Any], where: str) -> No
 
 
 def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str, Any]:
-    """Settings that a sweep takes from those that it refines."""
-    paths = [settings_of_sweep(parent, "--refine") for parent in parents]
+    """The settings of the first sweep to refine, with another name, folder and seed, and without a grid.
+
+    Args:
+        parents: folders of the sweeps.
+        results_dir: folder of the new sweep's folder; None: that of the first parent.
+    """
+    paths = [_settings_of_sweep(parent, "--refine") for parent in parents]
     contents = [read_yaml(path, "--refine") for path in paths]
     _use_project_of(paths[0], contents[0], f"--refine {parents[0]}")
-    return {**contents[0], "ranges": {}, "tries": [], **settings_of_refined(paths[0], contents, results_dir)}
+    folder = Path(paths[0]).resolve().parent
+    where = folder.parent if results_dir is None else Path(results_dir).expanduser()
+    stem = re.sub(r"-refined(-\d+)?$", "", folder.name)
+    names = ((n, f"{stem}-refined{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
+    number, name = next((n, name) for n, name in names if not (where / name).exists())
+    seed = (max(int(content.get("seed", 0)) for content in contents) + number) % SEEDS
+    own = {"name": name, "results_dir": str(shown_path(where)), "seed": seed, "ranges": {}, "tries": []}
+    return {**contents[0], **own, **({"searcher": None} if contents[0].get("searcher") == "grid" else {})}
+
+
+def _settings_of_sweep(sweep: str, flag: str) -> str:
+    """The sweep.yaml of a sweep to resume or to refine."""
+    folder = Path(sweep).expanduser()
+    settings, is_recorded = folder / SWEEP_FILE, (folder / JOURNAL).is_file()
+    if settings.is_file() and is_recorded:
+        return str(settings)
+    if is_recorded:
+        what = (
+            f"{SWEEP_FILE} is missing. Restore it from a copy; most of its settings are in {JOURNAL} under "
+            "`identity.settings`"
+        )
+    elif settings.is_file():
+        what = f"{JOURNAL} is missing, so its trials are lost. Start a new sweep: --config {settings}"
+    else:
+        raise UserError(f"{flag} {no_sweep(folder)}")
+    raise UserError(f"{flag} {sweep}: {what}")
+
+
+def read_yaml(path: str, name: str) -> dict[str, Any]:
+    """The settings in a file, in their types.
+
+    Args:
+        path: of the file.
+        name: the flag, for messages.
+
+    Raises:
+        UserError: the file can't be read, or settings in it are wrong, one a line.
+    """
+    settings = SweepConfig.settings()
+    faults: list[str] = []
+    values: dict[str, Any] = {}
+    named = {typed_as: setting for setting, typed_as in YAML_KEYS.items()}
+    for typed_key, value in read_lines(path, f"{name} {path}").items():
+        key = named.get(typed_key, typed_key)
+        if key not in settings or typed_key in YAML_KEYS:
+            known = [*(name for name in settings if name not in YAML_KEYS), *named]
+            faults.append(f"{path}: {typed_key}: no such key.{nearest(str(typed_key), known)}")
+        elif key in COMMAND_ONLY:
+            faults.append(f"{path}: {key}: can't be set in a file: use the flag {flag(key)}")
+        elif key in (*PAIRS, *POINTS):
+            values[key] = [value] if key in POINTS and not isinstance(value, list) else value
+            hint = "; the name of a search space is given as search_space" if key == "ranges" else ""
+            faults += [
+                f"{path}: {typed_key} {each}: must be 'name: value' lines{hint}"
+                for each in (values[key] if key in POINTS else [value])
+                if not isinstance(each, Mapping)
+            ]
+        else:
+            try:
+                values[key] = typed(f"{path}: {key}", settings[key].kind, value)
+            except UserError as error:
+                faults.append(f"{error}{', as in val_acc:max' if key == 'metric' else ''}")
+    if faults and name == "--resume":
+        faults.append("Another version of sweeps may have made this sweep: to resume it, use that version.")
+    refuse(faults)
+    return values

@@ -1,10 +1,11 @@
-"""Names of the files of a sweep's folder, and the error for a folder that is no sweep."""
+"""The folder of a sweep: names of its files, the error for one that is none, and the commands that go on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.common.formatting import shown_path
+from sweeps.common import local_dirs
+from sweeps.common.formatting import command, shown_path
 from sweeps.common.project import FIT_FILE
 from sweeps.common.project import JOURNAL as JOURNAL
 from sweeps.common.yaml_values import closest
@@ -52,3 +53,19 @@ def sweeps_in(folder: Path) -> list[str]:
 def _listed(known: list[str]) -> str:
     more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
     return ", ".join(known[-MOST_LISTED:]) + more
+
+
+def resume_command(folder: Path, *flags: str) -> str:
+    """To resume a sweep, with more flags."""
+    return command("run", "--resume", shown_path(folder.resolve()), *local_dirs.typed_again(), *flags)
+
+
+def control_command(folder: Path, *words: str) -> str:
+    """To steer a sweep that runs."""
+    return command("control", shown_path(folder), *words)
+
+
+def repeat_command(folder: Path, name: str) -> str:
+    """To begin a new sweep with the same settings."""
+    again = ("--config", shown_path(folder / SWEEP_FILE), "--name", f"{name}-again")
+    return command("run", *again, *local_dirs.typed_again())

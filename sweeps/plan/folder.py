@@ -16,9 +16,8 @@ from sweeps.common import atomic_io, project
 from sweeps.common.atomic_io import write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
-from sweeps.config.next_commands import resume_command
 from sweeps.config.sweep_config import to_yaml
-from sweeps.config.sweep_folder import SWEEP_FILE, no_sweep
+from sweeps.config.sweep_folder import SWEEP_FILE, no_sweep, resume_command
 from sweeps.plan.fingerprint import identity
 from sweeps.plan.plan import Plan
 from sweeps.record import lock

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, duration, moment, shown_path
 from sweeps.config.control_commands import SETTABLE
-from sweeps.config.next_commands import control_command, repeat_command, resume_command
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.config.yaml_files import refuse_other
+from sweeps.config.sweep_folder import control_command, repeat_command, resume_command
+from sweeps.config.validation import refuse_other
 from sweeps.plan.describe import describe_confirmation, describe_disk
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan

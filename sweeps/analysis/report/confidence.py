@@ -7,7 +7,7 @@ import math
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count, short
 from sweeps.common.objective import Objective
-from sweeps.config.next_commands import resume_command
+from sweeps.config.sweep_folder import resume_command
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed

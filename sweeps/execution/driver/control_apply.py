@@ -13,9 +13,8 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, duration, moment
 from sweeps.config.control_commands import Command
-from sweeps.config.next_commands import control_command, resume_command
 from sweeps.config.sweep_config import to_yaml
-from sweeps.config.sweep_folder import SWEEP_FILE
+from sweeps.config.sweep_folder import SWEEP_FILE, control_command, resume_command
 from sweeps.execution.run_context import RunContext
 from sweeps.ray_cluster import placement
 from sweeps.record import status

@@ -16,7 +16,7 @@ from ray.tune.experiment import Trial
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import moment
 from sweeps.config import control_commands as words
-from sweeps.config.next_commands import control_command, resume_command
+from sweeps.config.sweep_folder import control_command, resume_command
 from sweeps.execution.driver import control_apply
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import DriverCallback, RunContext

@@ -13,7 +13,7 @@ from typing import Any
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import duration
-from sweeps.config.next_commands import control_command
+from sweeps.config.sweep_folder import control_command
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.trial.messages import message_of

@@ -9,8 +9,7 @@ from sweeps.analysis.sweep import Sweep
 from sweeps.common import local_dirs
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, pairs, short, shown_path
-from sweeps.config.next_commands import repeat_command, resume_command
-from sweeps.config.sweep_folder import BEST_FOLDER
+from sweeps.config.sweep_folder import BEST_FOLDER, repeat_command, resume_command
 from sweeps.execution.output import winner
 from sweeps.execution.run_context import RunContext
 from sweeps.plan import resume

@@ -39,11 +39,11 @@ def test_the_defaults_have_no_fault() -> None:
         ({"trainable": "a,b"}, "--trainable a,b: separate names by spaces: a b"),
         (
             {"trainable": ["a", "b"], "search_space": "s"},
-            "--search-space s: give as many search spaces as trainables (2), in the order a, b; or none",
+            "--search-space s: give as many as there are trainables (2), in the order a, b; or none",
         ),
         (
             {"trainable": "a", "search_space": ["s", "t"]},
-            "--search-space s t: give one search space, for a; or none",
+            "--search-space s t: give as many as there are trainables (1), in the order a; or none",
         ),
         ({"name": "../up"}, "--name '../up': give at most 100 letters"),
         ({"name": ".hidden"}, "--name '.hidden': give at most 100 letters"),

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from sweeps.config.cli import read_yaml
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.config.yaml_files import read_yaml
 from sweeps.execution.driver.steering import NO_WEIGHTS, Steerer, Steering
 from sweeps.execution.driver.tuner import Leaving
 from sweeps.execution.output.console import STATUS_EVERY_S

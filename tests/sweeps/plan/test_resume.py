@@ -145,14 +145,14 @@ OTHER: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("fault", OTHER)
 def test_what_the_scores_and_rungs_mean_is_never_changed(fault: str, force: bool, sweep: Sweep) -> None:
     sweep.trial(0.1)
-    reason = "scored and pruned with these settings. Start a new sweep to change them"
+    reason = "scored, pruned and saved with these settings. Start a new sweep to change them"
     sweep.refuses(rf"(?s)^{fault}\n.*{reason}", **OTHER[fault], force=force)
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_checkpoints_are_of_so_many_workers(force: bool, sweep: Sweep) -> None:
     sweep.refuses(
-        r"^--workers-per-trial 2: the sweep has 1, and a checkpoint holds a part for each",
+        r"^--workers-per-trial 2: the sweep has 1",
         workers_per_trial=2,
         force=force,
     )
