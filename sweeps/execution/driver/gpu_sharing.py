@@ -39,7 +39,7 @@ class Sharing(DriverCallback):
     how many fit.
 
     Args:
-        driver: of the sweep.
+        context: of the sweep.
         processes: of its trials.
     """
 

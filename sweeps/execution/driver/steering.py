@@ -43,7 +43,7 @@ class Steering:
     """The commands to a sweep.
 
     Args:
-        driver: of the sweep.
+        context: of the sweep.
         clock: seconds.
         sleep: waits as many seconds in a pause.
     """

@@ -55,7 +55,7 @@ class TuneCallback(DriverCallback):
     """The one writer of the record while trials run.
 
     Args:
-        driver: of the sweep.
+        context: of the sweep.
         searcher: proposes a requeued trial again.
         scheduler: decides whether a paused trial was stopped.
         processes: of the trials.

@@ -1,0 +1,118 @@
+"""Twenty bugs of one line each, in twenty rooms, that `make test` catches.
+
+`python -m tests.support.bugs [FILE ...]` puts one after the other into a copy of this checkout, and runs the
+quick tests of its room there. It prints which test fails first, and ends with status 1 where none does.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests import ROOT
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A part of a line that becomes another one."""
+
+    file: str
+    part: str
+    becomes: str
+
+    @property
+    def tests(self) -> str:
+        """The folder of the tests of its room."""
+        rooms = Path("tests", self.file).parents
+        return str(next(room for room in rooms if (ROOT / room).is_dir()))
+
+
+BUGS = (
+    Bug(
+        "sweeps/analysis/pruning.py", "[*rungs(config), config.max_epochs] if asked", "rungs(config) if asked"
+    ),
+    Bug("sweeps/common/atomic_io.py", "            content.truncate(before)", "            pass"),
+    Bug(
+        "sweeps/config/validation.py",
+        "config.grace_epochs > config.max_epochs",
+        "config.grace_epochs > 10**6",
+    ),
+    Bug(
+        "sweeps/execution/driver/gpu_sharing.py", "1.0 if self._needs_one(number) else self.gpus", "self.gpus"
+    ),
+    Bug("sweeps/execution/faults/requeue.py", "process.was_ended and not hung:", "process.was_ended:"),
+    Bug("sweeps/execution/output/time_left.py", "in spans) / slots", "in spans)"),
+    Bug("sweeps/kinds/trainer_options.py", '"precision": "give', '"precisions": "give'),
+    Bug("sweeps/loggers/_event_files.py", "if count > (known or 0):", "if count >= (known or 0):"),
+    Bug("sweeps/plan/resume.py", '(config.num_trials or 0) > before["num_trials"]', "True"),
+    Bug("sweeps/ray_cluster/placement.py", "gpus) // config.workers_per_trial", "gpus)"),
+    Bug("sweeps/record/ranking.py", "max(LEAST_COMPARED, COMPARED_SHARE * len(trials))", "LEAST_COMPARED"),
+    Bug("sweeps/schedulers/asha.py", "100 * (1 - 1 / reduction_factor)", "100 / reduction_factor"),
+    Bug("sweeps/search/rungs.py", "while epoch < config.max_epochs:", "while epoch <= config.max_epochs:"),
+    Bug("sweeps/space/numeric_range.py", "np.log(numbers) if self.is_log else numbers", "numbers"),
+    Bug(
+        "sweeps/storage/retention.py",
+        "if best is None or not would_be_kept(",
+        "if best is None and not would_be_kept(",
+    ),
+    Bug("sweeps/training/checkpoints/checkpoint_store.py", "if of is not None and", "if of is None and"),
+    Bug("sweeps/training/data/sampler.py", 'wanted, side="right")', 'wanted, side="left")'),
+    Bug("sweeps/training/distributed/strategy.py", "needed > FITS *", "needed < FITS *"),
+    Bug(
+        "sweeps/training/profiling/step_profiler.py",
+        'step - seconds["forward"] - seconds["backward"]',
+        "step",
+    ),
+    Bug(
+        "sweeps/training/single_run/run_settings.py",
+        "            if given != there:",
+        "            if False:",
+    ),
+)
+
+
+def main(names: list[str]) -> int:
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="sweeps-bugs-") as made:
+        copy = Path(made, "checkout")
+        ignored = shutil.ignore_patterns(".*", "results", "site", "__pycache__")
+        shutil.copytree(ROOT, copy, ignore=ignored)
+        for bug in BUGS:
+            if names and bug.file not in names:
+                continue
+            first = first_failure(bug, copy)
+            missed += not first
+            print(f"{bug.file:44} {first or 'NOT CAUGHT'}", flush=True)
+    return 1 if missed else 0
+
+
+def first_failure(bug: Bug, checkout: Path) -> str:
+    """The first test that fails in a checkout with a bug; empty where none does."""
+    file = checkout / bug.file
+    text = file.read_text()
+    file.write_text(text.replace(bug.line, bug.becomes))
+    pytest = (
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-m",
+        "not slow and not long",
+        "-p",
+        "no:cacheprovider",
+    )
+    try:
+        done = subprocess.run([*pytest, *bug.tests], cwd=checkout, capture_output=True, text=True)
+    finally:
+        file.write_text(text)
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return failed[0].split(" - ")[0] if failed else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
