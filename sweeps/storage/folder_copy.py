@@ -7,7 +7,6 @@ incomplete.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
@@ -130,7 +129,8 @@ def bring(original: Original, copy: Path, lock: Path, fetch: Fetch) -> int:
         CannotCopy: the disk is full, or a checksum is wrong.
     """
     try:
-        with _locked(lock):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(lock, fallback_to_soft=False):
             if needed := missing_bytes(original, copy):  # raises if there is no room
                 for file in original.missing_from(copy):
                     copy_file(file, Path(original.folder), copy, fetch)
@@ -160,18 +160,3 @@ def copy_file(file: File, source: Path, folder: Path, fetch: Fetch) -> None:
         if digest.hexdigest() != file.sha256:
             raise WrongChecksum(f"{file.name} arrived with a wrong checksum")
         os.utime(part, ns=(file.time_ns, file.time_ns))
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock whose folder another worker may remove while this one waits: then it is made again."""
-    lock = FileLock(path, fallback_to_soft=False)
-    while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            lock.acquire()
-            break
-    try:
-        yield
-    finally:
-        lock.release()

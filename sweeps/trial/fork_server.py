@@ -19,14 +19,13 @@ import os
 import resource
 import runpy
 import secrets
-import selectors
 import shlex
 import signal
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -105,103 +104,55 @@ def main(number: int, parent: int) -> None:
     if len(list(Path("/proc/self/task").iterdir())) > 1 or sys.modules["torch"].cuda.is_initialized():
         return  # its forks would have threads that do not run, or a GPU that they can't use
     set_by_imports = {key: value for key, value in os.environ.items() if before.get(key) != value}
-    Server(socket.socket(fileno=number), set_by_imports).run()
+    _serve(socket.socket(fileno=number), set_by_imports)
 
 
-class Server:
-    """Forks on request, and tells each launcher when and how its fork has ended.
+def _serve(listener: socket.socket, variables: Mapping[str, str]) -> NoReturn:
+    """Fork on request, for ever.
 
     Args:
         listener: the socket, listening.
         variables: of the environment, which the imports have set.
     """
+    forks: list[int] = []
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Ray finds by itself that a worker has ended
+    signal.signal(END_SIGNAL, lambda *_: _end(forks))
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                request, descriptors = _received(connection)
+            except (OSError, ValueError):
+                continue
+            try:
+                pid = os.fork()
+            except OSError:  # too many processes, or no memory: Ray is told so where it starts one
+                pid = -1
+            if pid == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                signal.signal(END_SIGNAL, signal.SIG_DFL)
+                listener.close()
+                connection.close()
+                request["environment"] |= variables
+                _become(request, descriptors)
+            for each in descriptors:
+                os.close(each)
+            if pid > 0:
+                forks.append(pid)
+                with contextlib.suppress(OSError):  # it has been ended
+                    connection.sendall(worker_launcher.FORKED)
 
-    def __init__(self, listener: socket.socket, variables: Mapping[str, str]) -> None:
-        self._listener = listener
-        self._variables = variables
-        self._launchers: dict[int, socket.socket] = {}
-        """Pid of a fork to the connection of its launcher."""
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listener, selectors.EVENT_READ)
-        self._wake, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._selector.register(self._wake, selectors.EVENT_READ)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(END_SIGNAL, self._end)
-        signal.set_wakeup_fd(self._woken)
 
-    def run(self) -> NoReturn:
-        """Serve for ever."""
-        while True:
-            for key, _ in self._selector.select():
-                if key.fileobj is self._listener:
-                    self._accept()
-                elif key.fileobj == self._wake:
-                    os.read(self._wake, 4096)
-                    self._reap()
-                else:
-                    self._lost(key.data)
-
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        try:
-            request, descriptors = _received(connection)
-        except (OSError, ValueError):
-            connection.close()
-            return
-        try:
-            pid = os.fork()
-        except OSError:  # too many processes, or no memory: Ray is told so where it starts one
-            pid = -1
-        if pid == 0:
-            self._leave(connection)
-            request["environment"] |= self._variables
-            _become(request, descriptors)
-        for each in descriptors:
-            os.close(each)
-        if pid < 0:
-            connection.close()
-            return
-        self._launchers[pid] = connection
-        self._selector.register(connection, selectors.EVENT_READ, pid)
-        _tell(connection, pid)
-
-    def _leave(self, connection: socket.socket) -> None:
-        """In a fork: let go of all that is the server's."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(END_SIGNAL, signal.SIG_DFL)
-        self._selector.close()
-        for each in (self._listener, connection, *self._launchers.values()):
-            each.close()
-        os.close(self._wake)
-        os.close(self._woken)
-
-    def _reap(self) -> None:
-        """Tell the launchers of the forks that have ended."""
-        with contextlib.suppress(ChildProcessError):  # there is none
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                pid, status = ended
-                if (connection := self._launchers.pop(pid, None)) is not None:
-                    _tell(connection, status)
-                    self._selector.unregister(connection)
-                    connection.close()
-
-    def _lost(self, pid: int) -> None:
-        """Ray has ended a launcher: its fork is not wanted."""
-        if pid in self._launchers:
-            self._selector.unregister(self._launchers[pid])
-            self._launchers.pop(pid).close()
-            os.kill(pid, signal.SIGKILL)
-
-    def _end(self, *_: Any) -> NoReturn:
-        """End all forks, and then this process."""
-        for pid in self._launchers:
-            with contextlib.suppress(ProcessLookupError):
+def _end(forks: Iterable[int]) -> NoReturn:
+    """End all forks, and then this process."""
+    for pid in forks:
+        with contextlib.suppress(ChildProcessError):  # it has ended: another process may have its id
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                os.wait()
-        os._exit(0)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    os._exit(0)
 
 
 def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -225,13 +176,8 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return request, list(descriptors)
 
 
-def _tell(connection: socket.socket, value: int) -> None:
-    with contextlib.suppress(OSError):  # it has been ended
-        connection.sendall(b"%d\n" % value)
-
-
 def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
-    """In a fork: run a program of Ray as a new process would, which the launcher has become."""
+    """In a fork: run a program of Ray as a new process would."""
     *streams, folder = descriptors
     os.fchdir(folder)
     os.close(folder)
@@ -240,7 +186,6 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         os.close(stream)
     os.setpgid(0, 0)  # Ray ends the process group of a worker together with it
     resource.setrlimit(resource.RLIMIT_NOFILE, request["open_files"])  # Ray has raised it since
-    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     os.environ.clear()

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -22,9 +18,9 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
 from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
-from sweeps.ray_cluster import broadcast
-from sweeps.storage import folder_copy, scratch
-from sweeps.storage.folder_copy import File, Original
+from sweeps.storage import scratch
+from sweeps.storage.folder_copy import File
+from sweeps.storage.protocol import StorageError
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
@@ -33,7 +29,6 @@ from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import WorkerFailed, WorkerUnfit, failure_of, unfit
 
-HOLDER = "the PC of the first worker, which has the checkpoint,"
 _Arguments = ParamSpec("_Arguments")
 _Value = TypeVar("_Value")
 
@@ -49,7 +44,7 @@ def _failing_as_worker(
             return method(worker, *arguments, **named)
         except KeyboardInterrupt:
             raise
-        except PCUnfit as error:
+        except (StorageError, PCUnfit) as error:
             raise WorkerUnfit(unfit(error)) from None
         except BaseException as error:  # sys.exit and worse
             failure = failure_of(error)
@@ -83,7 +78,8 @@ class Worker:
         self._job, self._rank = job, rank
         self._environment: WorkerGroupEnvironment | None = None
         self._fit: Fit | None = None
-        self._folders = Folders()
+        self._made: list[tuple[Path, int]] = []
+        """Folders for the first worker, each with the descriptor of its lock: no process removes it."""
 
     def introduce(self) -> Introduction:
         """Wait for the first worker to leave, also where the system sends a signal to all processes. Keep
@@ -98,26 +94,23 @@ class Worker:
 
     def end(self) -> str:
         """What was printed since the last call. The process is about to end, and leaves no file behind."""
-        self._folders.clear()
+        self._remove_made()
         printed = output.take()
         output.remove(self._output_file)
         return printed
 
     @_failing_as_worker
-    def begin(
-        self, config: Mapping[str, Any], first: Rendezvous, checkpoint: Original | None = None, node: str = ""
-    ) -> str:
+    def begin(self, config: Mapping[str, Any], first: Rendezvous, checkpoint: Path | None = None) -> str:
         """Prepare the trial, up to the process group of its workers; returns the name of this PC.
 
         Args:
             config: config of the trial.
             first: rendezvous of the first worker.
-            checkpoint: checkpoint to go on from.
-            node: Ray's id of the PC that has the checkpoint.
+            checkpoint: folder of the checkpoint to go on from, on the PC of the first worker.
         """
         torch_state.seed_again(0)  # what an import draws must not differ from process to process
         trainable = registry.load(self._job.trainables[config["trainable"]])
-        folder = None if checkpoint is None else self._folders.copy(checkpoint, node)
+        folder = None if checkpoint is None else self._found(checkpoint, config)
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
         params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
         self._fit = Fit(
@@ -142,7 +135,6 @@ class Worker:
         if not self._fit.is_training:
             self._environment.join(ray.util.get_node_ip_address())
         self._fit.advance()
-        self._folders.clear()  # the copy of the checkpoint that it went on from
 
     @_failing_as_worker
     def check_room(self, folder: Path, size_bytes: int) -> None:
@@ -158,9 +150,9 @@ class Worker:
         All workers write into folders of the same name (Lightning sees to it), which may be one folder.
         """
         assert self._fit is not None
-        self._folders.clear()
+        self._remove_made()
         try:
-            is_own = self._folders.make(folder)
+            is_own = self._make(folder)
             self._fit.save(folder)
         except Exception as error:  # a hook of the user's may raise anything
             if atomic_io.disk_is_full(error, folder):
@@ -171,56 +163,26 @@ class Worker:
     @_failing_as_worker
     def clear(self) -> None:
         """Remove what was written here for the first worker."""
-        self._folders.clear()
+        self._remove_made()
 
-
-def _full(folder: Path) -> PCUnfit:
-    return PCUnfit(f"the disk of {folder} is full")
-
-
-def original_of(checkpoint: Path) -> Original:
-    """A checkpoint of this PC, to be copied to other PCs."""
-    files = json.loads((checkpoint / checkpoint_store.MANIFEST).read_text())["files"]
-    checksums = {name: sha256 for name, (_, sha256) in files.items()}
-    return Original.from_folder(checkpoint, checksums, checkpoint_store.MANIFEST)
-
-
-class Folders:
-    """The folders that this worker makes and removes on its PC; workers of one PC share them.
-
-    Args:
-        root: folder of the copies; None: the PC's folder of temporary files.
-    """
-
-    def __init__(self, root: Path | None = None) -> None:
-        self._root = root or Path(tempfile.gettempdir())
-        self._made: list[tuple[Path, int]] = []
-        """Each with the descriptor of its lock, which keeps other processes from removing it as left over."""
-
-    def copy(self, original: Original, node: str) -> Path:
-        """The folder of a checkpoint on this PC; copied unless this PC sees the original.
-
-        Args:
-            original: the checkpoint.
-            node: Ray's id of the PC that has it.
+    def _found(self, checkpoint: Path, config: Mapping[str, Any]) -> Path:
+        """A checkpoint of the first worker's PC as a folder of this PC, which sees it, or asks the storage.
 
         Raises:
-            PCUnfit: the disk of this PC is full, or the other PC does not answer.
+            PCUnfit: this PC finds another one.
         """
-        if not original.missing_from(Path(original.folder)):
-            return Path(original.folder)
-        key = hashlib.sha256(f"{original.folder}\n{original.files[-1].sha256}".encode()).hexdigest()[:16]
-        top = self._root / f"{scratch.PREFIX}{key}"
-        top.mkdir(exist_ok=True)
-        with suppress(OSError):  # another worker of this PC has claimed it
-            self._made.append((top, scratch.claim(top)))
-        copy = top / Path(original.folder).name
-        fetch = functools.partial(broadcast.read_file, node, HOLDER)
-        folder_copy.bring(original, copy, top / ".lock", fetch)
-        return copy
+        if (checkpoint / checkpoint_store.MANIFEST).is_file():
+            return checkpoint
+        params = {**config["fixed"], **config["params"]}
+        found, faults = self._job.storage.newest(config["number"], params)
+        epoch = checkpoint_store.epoch_of(checkpoint)
+        if found is None or checkpoint_store.epoch_of(found) != epoch:
+            why = "; ".join([f"it does not find the checkpoint of epoch {epoch}", *faults])
+            raise PCUnfit(why)
+        return found
 
-    def make(self, folder: Path) -> bool:
-        """Make a folder; False if it exists."""
+    def _make(self, folder: Path) -> bool:
+        """Make a folder; False if it exists: workers of one PC share it."""
         top = folder
         while not top.parent.is_dir():
             top = top.parent
@@ -231,12 +193,15 @@ class Folders:
         self._made.append((top, scratch.claim(top)))
         return True
 
-    def clear(self) -> None:
-        """Remove them all."""
+    def _remove_made(self) -> None:
         for top, claim in self._made:
             shutil.rmtree(top, ignore_errors=True)
             os.close(claim)
         self._made = []
+
+
+def _full(folder: Path) -> PCUnfit:
+    return PCUnfit(f"the disk of {folder} is full")
 
 
 def files_of(folder: Path) -> list[File]:

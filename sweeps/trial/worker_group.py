@@ -38,7 +38,7 @@ from sweeps.training.report import Position, Report
 from sweeps.trial import output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import Failure, WorkerFailed, give_up
-from sweeps.trial.worker import Worker, original_of
+from sweeps.trial.worker import Worker
 
 COLLECTIVE = ("train", "save")
 """Methods of a worker with collective operations, in which each worker waits for the others."""
@@ -86,8 +86,7 @@ class WorkerGroup:
         self._start()
         address, workers = ray.util.get_node_ip_address(), self._job.fit.workers
         self._environment = WorkerGroupEnvironment.open(address, workers)
-        original = None if checkpoint is None else original_of(checkpoint)
-        self._call("begin", dict(config), self._environment.rendezvous, original, broadcast.here())
+        self._call("begin", dict(config), self._environment.rendezvous, checkpoint)
         return self._environment
 
     def wait_until_ready(self) -> list[str]:

@@ -69,7 +69,7 @@ def trials(head: PC) -> list[TrialRow]:
 def test_trials_are_pruned_and_paused_in_warm_processes_of_two_pcs(
     scheduler: str, of_each: int, cluster_of: Callable[..., list[PC]]
 ) -> None:
-    """BOHB pauses: what goes on later goes on from shards, of which those on a PC share one copy."""
+    """BOHB pauses: what goes on later goes on from shards, which each worker of another PC gets."""
     head, other = cluster_of(2, of_each)
     size = ("--trainable", "digits_mlp", "--num-trials", "6", "--max-epochs", "9", "--checkpoint-epochs", "1")
     pair = ("--scheduler", scheduler, "--searcher", PAIRS[scheduler])

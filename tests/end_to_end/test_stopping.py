@@ -75,23 +75,13 @@ class Runs:
 
 
 def sigterm_to_all(process: subprocess.Popen[str]) -> None:
-    """Send SIGTERM to a sweep, to all processes that train and to their launchers. Each process of Ray's is
-    in a process group of its own; without its daemons and their launchers nothing can be saved."""
+    """Send SIGTERM to a sweep and to all processes that train. Each process of Ray's is in a process group of
+    its own; without its daemons nothing can be saved."""
     below = psutil.Process(process.pid).children(recursive=True)
     training = [each for each in below if each.name().startswith(("ray::ResourceTrainable", "ray::Member"))]
-    launchers = [each for each in below if is_launcher_of_worker(each)]
     assert training
-    assert launchers
-    for each in (process, *launchers, *training):
+    for each in (process, *training):
         each.send_signal(signal.SIGTERM)
-
-
-def is_launcher_of_worker(process: psutil.Process) -> bool:
-    try:
-        command = process.cmdline()
-    except psutil.NoSuchProcess:  # a zombie, too
-        return False
-    return all(any(part in word for word in command) for part in ("worker_launcher.py", "default_worker.py"))
 
 
 def epochs_of(record: Record) -> list[dict[int, Any]]:

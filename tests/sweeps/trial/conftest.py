@@ -1,4 +1,4 @@
-"""A Ray session, signal handlers that are put back, and a PC of the first worker that no other one sees."""
+"""A Ray session, and signal handlers that are put back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,8 @@ from collections.abc import Iterator
 import pytest
 import ray
 
-from sweeps.ray_cluster import broadcast
 from sweeps.ray_start import ray_connection
 from sweeps.trial import leave_request
-from tests.conftest import ROOT
-from tests.sweeps.trial.first_pc import FirstPC
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +29,3 @@ def handlers_as_before() -> Iterator[None]:
     for each, handler in before.items():
         signal.signal(each, handler)
     leave_request.forget()
-
-
-@pytest.fixture(scope="module")
-def first_pc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstPC]:
-    root = tmp_path_factory.mktemp("first_pc")
-    with pytest.MonkeyPatch.context() as there:
-        there.setenv("PYTHONPATH", str(ROOT))
-        there.chdir(root)
-        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield FirstPC(broadcast.here(), root)
-    ray_connection.shut_down(ray)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweeps.common.errors import PCUnfit
-from sweeps.storage import folder_copy, scratch
+from sweeps.storage import folder_copy
 from sweeps.storage.open import Folder
-from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.trial.job import Job
-from sweeps.trial.messages import WorkerFailed
-from sweeps.trial.worker import Folders, Worker
+from sweeps.trial.messages import WorkerFailed, WorkerUnfit
+from sweeps.trial.worker import Worker
 from tests.conftest import fill_up
 from tests.support.trainables import described
-from tests.sweeps.trial.first_pc import FirstPC, checkpoint
 
-CONFIG: dict[str, Any] = {"trainable": "pair", "params": {}, "fixed": {}, "seed": 3}
+CONFIG: dict[str, Any] = {"number": 0, "trainable": "pair", "params": {}, "fixed": {}, "seed": 3}
 
 
 @pytest.fixture
@@ -39,12 +35,12 @@ def leave(worker: Worker) -> None:
     worker._fit.release()
     assert worker._environment is not None
     worker._environment.leave()
-    worker._folders.clear()
+    worker.clear()
 
 
 @pytest.mark.slow
-def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
-    job: Job, first_pc: FirstPC, tmp_path: Path
+def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behind(
+    job: Job, tmp_path: Path
 ) -> None:
     folder = tmp_path / "of_the_first" / "epoch_0001"
     first = WorkerGroupEnvironment.open("127.0.0.1", 1)
@@ -53,26 +49,28 @@ def test_shards_are_handed_over_and_back_and_leave_nothing_behind(
     worker.train(True)
     files = worker.save(folder)
     assert any("optim_states" in file.name for file in files)
-    whole = first_pc.root / "whole" / "epoch_0001"
 
-    for file in files:
-        folder_copy.copy_file(file, folder, whole, lambda path, _: iter([path.read_bytes()]))
+    def fill(whole: Path) -> None:
+        for file in files:
+            folder_copy.copy_file(file, folder, whole, lambda path, _: iter([path.read_bytes()]))
+
+    job.storage.write(0, 1, fill, {})
     worker.clear()
     assert not folder.parent.exists()
     leave(worker)
 
-    checkpoint_store.seal(whole)
     again, worker = WorkerGroupEnvironment.open("127.0.0.1", 1), Worker(job, 0)
-    worker.begin(CONFIG, again.rendezvous, first_pc.original("whole/epoch_0001"), first_pc.node)
-    sent = (whole / checkpoint_store.MANIFEST).read_text()
-    manifests = Path(tempfile.gettempdir()).glob(f"{scratch.PREFIX}*/epoch_0001/{checkpoint_store.MANIFEST}")
-    (copy,) = (each.parent for each in manifests if each.read_text() == sent)
-    assert checkpoint_store.fault(copy) is None
+    worker.begin(CONFIG, again.rendezvous, Path("/on/the/first/pc/epoch_0001"))
     worker.train(True)
-    assert not copy.parent.exists(), "it was read"
     leave(worker)
     begun = (tmp_path / "none-0").read_text().split()[::2]
     assert begun == ["1", "2"], "it went on from the shards"
+
+
+def test_a_worker_that_finds_another_checkpoint_trains_nothing(job: Job) -> None:
+    first = WorkerGroupEnvironment.open("127.0.0.1", 1)
+    with pytest.raises(WorkerUnfit, match="it does not find the checkpoint of epoch 7"):
+        Worker(job, 0).begin(CONFIG, first.rendezvous, Path("/on/the/first/pc/epoch_0007"))
 
 
 def test_a_worker_that_fails_says_why(job: Job) -> None:
@@ -82,15 +80,10 @@ def test_a_worker_that_fails_says_why(job: Job) -> None:
         worker.begin({**CONFIG, "params": {"nothing": 1}}, first.rendezvous)
 
 
-def test_a_disk_that_is_full_is_the_fault_of_its_pc(
-    job: Job, first_pc: FirstPC, tmp_path: Path, small_disk: Path
-) -> None:
-    original = checkpoint(first_pc, content=bytes(10**5))
+def test_a_disk_that_is_full_is_the_fault_of_its_pc(job: Job, small_disk: Path) -> None:
     worker, folder = Worker(job, 0), small_disk / "of_the_first" / "epoch_0001"
     worker.check_room(folder, 1000)
     filled = fill_up(small_disk, leave=50_000)
-    with pytest.raises(PCUnfit, match="is full"):
+    with pytest.raises(WorkerUnfit, match="is full"):
         worker.check_room(folder, 10**6)
-    with pytest.raises(PCUnfit, match=rf"the disk of {small_disk}/\S+ has no room: 100 kB needed, "):
-        Folders(small_disk).copy(original, first_pc.node)
     filled.unlink()
