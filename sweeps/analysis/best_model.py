@@ -89,7 +89,9 @@ class Best:
             return best / WEIGHTS_FILE
         newest, faults = open_storage_of(self.folder).newest(self.run, self.params)
         if newest is None:
-            raise UserError(self._no_weights(faults))
+            why = "; ".join(faults) or "not written yet, or removed"
+            what = f"no weights of trial {self.run}, in {BEST_FOLDER}/ or as a checkpoint"
+            raise UserError(f"{shown_path(self.folder)}: {what}: {why}")
         if checkpoint_store.epoch_of(newest) < self.epoch:
             warnings.warn(
                 f"trial {self.run} was best in epoch {self.epoch}; its newest weights are of epoch "
@@ -97,13 +99,6 @@ class Best:
                 stacklevel=3,
             )
         return newest / WEIGHTS_FILE
-
-    def _no_weights(self, faults: list[str]) -> str:
-        of = retention.run_of_best_folder(self.folder / BEST_FOLDER)
-        there = f"{BEST_FOLDER}/ is of trial {of}" if of is not None else f"it has no {BEST_FOLDER}/"
-        there += " in an earlier epoch" if of == self.run else ""
-        why = "; ".join(faults) or "no checkpoint of it is there (not written yet, or removed)"
-        return f"{shown_path(self.folder)}: no weights of trial {self.run}: {there}, and {why}"
 
     def _params_of(self, params_class: Any) -> Any:
         known = param_types.hints_of(params_class)

@@ -15,6 +15,8 @@ from optuna.distributions import (
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.record.trials import TrialRow
+from sweeps.space.numeric_range import Range
+from sweeps.space.optuna_space import choices_of, range_of
 
 
 @dataclass(frozen=True)
@@ -60,16 +62,14 @@ def _named(trial: TrialRow) -> dict[str, ParamValue]:
 
 def _range(distributions: Sequence[BaseDistribution], values: Sequence[Any]) -> BaseDistribution:
     """One range for a hyperparameter: of all that it was drawn from, or of its values."""
-    ranges = [d for d in distributions if isinstance(d, FloatDistribution | IntDistribution)]
-    if ranges and len(ranges) == len(distributions):
-        low, high, log = min(r.low for r in ranges), max(r.high for r in ranges), any(r.log for r in ranges)
-        if all(isinstance(r, IntDistribution) for r in ranges):
-            return IntDistribution(int(low), int(high), log=log)
-        return FloatDistribution(low, high, log=log)
+    numbers = range_of(distributions)
     if not distributions and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-        return FloatDistribution(float(min(values)), float(max(values)))
-    listed = [c for d in distributions if isinstance(d, CategoricalDistribution) for c in d.choices]
-    return CategoricalDistribution(list(dict.fromkeys([*listed, *values])))
+        numbers = Range(float(min(values)), float(max(values)))
+    if numbers is None:
+        return CategoricalDistribution(list(dict.fromkeys([*choices_of(distributions), *values])))
+    if numbers.is_whole:
+        return IntDistribution(int(numbers.low), int(numbers.high), log=numbers.is_log)
+    return FloatDistribution(numbers.low, numbers.high, log=numbers.is_log)
 
 
 def distributions_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from sweeps.analysis import advice, figures
 from sweeps.analysis.advice import Step
 from sweeps.analysis.compared_trials import is_bad
 from sweeps.analysis.report import confidence, text
+from sweeps.analysis.report.text import Table
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import cell, shown_path, size
+from sweeps.common.formatting import shown_path, size
 from sweeps.config.sweep_folder import REPORT_FILE
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
@@ -44,15 +45,6 @@ class Drawn:
     min_width: int = 0
     content: str = ""
     """JSON that is safe inside a `<script>`."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text."""
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -122,27 +114,23 @@ def page(sweep: Sweep) -> str:
 
 def sections(sweep: Sweep) -> list[Section]:
     """The page's parts, in order."""
-    space = text.space(sweep)
+    best_trials = [trial for trial in text.ranked(sweep)[:MOST_TRIALS] if trial.log]
+    several = sweep.record.objectives.are_several
+    first = f"These figures are by {sweep.record.info.metric}, the first objective, alone."
     return [
         _result(sweep),
-        Section(
-            "Settings and search space",
-            text.settings(sweep),
-            tables=_pairs("Search space", "range", dict(space)) if space else [],
-        ),
+        Section("Settings and search space", text.settings(sweep), tables=[text.space(sweep)]),
         _next_steps(sweep),
-        Section("Best trials", logs=_with_log(text.ranked(sweep)[:MOST_TRIALS]), tables=[_ranking(sweep)]),
+        Section("Best trials", logs=best_trials, tables=[text.ranking(sweep, MOST_TRIALS)]),
         Section(
             "Learning and pruning",
             [text.pruning(sweep)],
-            tables=_rungs(sweep),
+            tables=[text.at_rungs(sweep)],
             figures=_figures(sweep, "learning_curves", "rung_survival", "history"),
         ),
         Section(
             "Hyperparameters",
-            [f"These figures are by {sweep.record.info.metric}, the first objective, alone."]
-            if sweep.record.objectives.are_several
-            else [],
+            [first] if several else [],
             figures=_figures(sweep, "importance", "slices", "contour", "parallel_coordinates"),
         ),
         Section("Cost", [text.cost(sweep)], figures=_figures(sweep, "time_spent", "utilization", "timeline")),
@@ -152,16 +140,15 @@ def sections(sweep: Sweep) -> list[Section]:
 
 
 def _result(sweep: Sweep) -> Section:
-    best = sweep.record.best()
-    of_best = {} if best is None else {**best.params, **best.fixed}
+    best, tables = sweep.record.best(), [text.front(sweep)]
+    if best is not None:
+        caption = f"Hyperparameters of trial {best.number}"
+        tables.append(text.pairs(caption, "value", {**best.params, **best.fixed}))
     return Section(
         "Result",
         [text.result(sweep), *text.troubles(sweep), *confidence.confidence(sweep)],
         command=confidence.to_confirm(sweep),
-        tables=[
-            *_front(sweep),
-            *(_pairs(f"Hyperparameters of trial {best.number}", "value", of_best) if best else []),
-        ],
+        tables=tables,
         figures=_figures(
             sweep,
             *(["front"] if sweep.record.objectives.are_several else []),
@@ -178,8 +165,8 @@ def _next_steps(sweep: Sweep) -> Section:
     caption = "The ranges that --refine takes, unless Params refuses an end"
     if sweep.record.objectives.are_several:
         caption = "The ranges that the trials suggest for another sweep"
-    tables = [Table(caption, columns, rows)] if rows else []
-    return Section("Next steps", advised.basis, steps=advised.steps, tables=tables)
+    table = Table(caption, columns, rows)
+    return Section("Next steps", advised.basis, steps=advised.steps, tables=[table])
 
 
 def _failures(sweep: Sweep) -> Section:
@@ -189,43 +176,9 @@ def _failures(sweep: Sweep) -> Section:
         "Failures",
         ["Trials that failed, diverged or are infeasible, by cause:"],
         items=failed,
-        logs=_with_log(filter(is_bad, sweep.record.trials))[:MOST_LOGS],
+        logs=[trial for trial in sweep.record.trials if trial.log and is_bad(trial)][:MOST_LOGS],
         figures=_figures(sweep, "failures"),
     )
-
-
-def _with_log(trials: Iterable[TrialRow]) -> list[TrialRow]:
-    return [trial for trial in trials if trial.log]
-
-
-def _pairs(caption: str, column: str, values: Mapping[str, object]) -> list[Table]:
-    return [Table(caption, ["hyperparameter", column], [[name, cell(values, name)] for name in values])]
-
-
-def _front(sweep: Sweep) -> list[Table]:
-    if not sweep.record.objectives.are_several:
-        return []
-    columns, rows = text.front(sweep)
-    return [Table("The front, the knee first", columns, rows)] if rows else []
-
-
-def _ranking(sweep: Sweep) -> Table:
-    columns, rows = text.ranking(sweep, MOST_TRIALS)
-    there = len(sweep.record.searched)
-    which = f"The best {MOST_TRIALS} of {there:,} trials" if there > MOST_TRIALS else "All trials"
-    order = "by the score of their best epoch"
-    if sweep.record.objectives.are_several:
-        order = "the front first, then those that it dominates"
-    return Table(f"{which}, {order}", columns, rows)
-
-
-def _rungs(sweep: Sweep) -> list[Table]:
-    columns, rows = text.at_rungs(sweep)
-    caption = (
-        "The trials at each rung. Leaders missed: how many of those stopped would have had the best score at "
-        "the next rung, estimated by those that reached it"
-    )
-    return [Table(caption, columns, rows)] if rows else []
 
 
 def _figures(sweep: Sweep, *names: str) -> list[Drawn]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sweeps.analysis import pruning as pruning_analysis
@@ -18,6 +19,15 @@ from sweeps.common.formatting import cell, count, duration, short
 from sweeps.record import status as record_status
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text; one without a row is not shown."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 def result(sweep: Sweep) -> str:
@@ -79,20 +89,20 @@ def _front(record: Record) -> str:
     )
 
 
-def front(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the table of the front, the knee first."""
+def front(sweep: Sweep) -> Table:
+    """The trials of the front; no rows with one objective."""
     record = sweep.record
     values, confirmed = record.front_values(), {trial.number: trial for trial in record.confirmed()}
     names = list(dict.fromkeys(name for number in values for name in record.trials[number].params))
     reruns = ["reruns"] if confirmed else []
     columns = ["trial", *record.objectives.metrics, "in epoch", *reruns, *names]
     rows = []
-    for number, found in values.items():
+    for number, found in values.items() if record.objectives.are_several else ():
         trial = record.trials[number]
         cells: list[Any] = [number, *found, trial.best_epoch(record.objective)]
         cells += [len(confirmed[number].scores)] if confirmed else []
         rows.append([*map(short, cells), *(cell(trial.params, name) for name in names)])
-    return columns, rows
+    return Table("The front, the knee first", columns, rows)
 
 
 def _on_test(record: Record, best: TrialRow) -> str:
@@ -129,14 +139,19 @@ def settings(sweep: Sweep) -> list[str]:
     return [" ".join([*first, *_functions(sweep.record)]), _progress(sweep.record)]
 
 
-def space(sweep: Sweep) -> list[tuple[str, str]]:
-    """Hyperparameter and its range in words."""
+def space(sweep: Sweep) -> Table:
+    """Each hyperparameter and its range in words."""
     info = sweep.record.info
-    return [(str(name), str(text)) for name, text in info.identity["space"].items()] + [
-        (f"{hyperparameter} of {name}" if info.is_of_several else hyperparameter, words)
-        for name, sampled in info.sampled_space.items()
-        for hyperparameter, words in sampled.items()
-    ]
+    words = dict(info.identity["space"])
+    for name, sampled in info.sampled_space.items():
+        of = f" of {name}" if info.is_of_several else ""
+        words |= {f"{hyperparameter}{of}": range_ for hyperparameter, range_ in sampled.items()}
+    return pairs("Search space", "range", words)
+
+
+def pairs(caption: str, column: str, values: Mapping[str, object]) -> Table:
+    """A row for each hyperparameter."""
+    return Table(caption, ["hyperparameter", column], [[name, cell(values, name)] for name in values])
 
 
 def _functions(record: Record) -> Iterator[str]:
@@ -173,16 +188,20 @@ def pruning(sweep: Sweep) -> str:
     return f"{len(pruned):,} of {count(len(trials), 'trial')} were pruned: {where}."
 
 
-def at_rungs(sweep: Sweep) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of the table of rungs."""
-    titles = ["epoch", "reached", "continued at once", "waited, then continued", "stopped", "leaders missed"]
+def at_rungs(sweep: Sweep) -> Table:
+    """What happened at each rung."""
+    caption = (
+        "The trials at each rung. Leaders missed: how many of those stopped would have had the best score at "
+        "the next rung, estimated by those that reached it"
+    )
+    columns = ["epoch", "reached", "continued at once", "waited, then continued", "stopped", "leaders missed"]
     rows = []
     for rung in pruning_analysis.at_rungs(sweep.record):
         waited = str(rung.waited) + ("" if rung.wait_s is None else f" for {duration(rung.wait_s)} (median)")
         stopped = str(rung.stopped) + (f", {rung.in_vain} of them after a wait" if rung.in_vain else "")
         leaders = "not known" if rung.leaders is None else f"about {rung.leaders:.1f}"
         rows.append([*map(str, (rung.epoch, rung.reached, rung.at_once)), waited, stopped, leaders])
-    return titles, rows
+    return Table(caption, columns, rows)
 
 
 def cost(sweep: Sweep) -> str:
@@ -228,9 +247,13 @@ def ranked(sweep: Sweep) -> list[TrialRow]:
     return [*(record.trials[number] for number in order), *others]
 
 
-def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows of a table of the best trials."""
+def ranking(sweep: Sweep, most: int) -> Table:
+    """The best trials."""
     record, trials = sweep.record, ranked(sweep)
+    which = f"The best {most} of {len(trials):,} trials" if len(trials) > most else "All trials"
+    order = "by the score of their best epoch"
+    if record.objectives.are_several:
+        order = "the front first, then those that it dominates"
     objective, several = record.objective, record.info.is_of_several
     hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
     trainable = ["trainable"] if several else []
@@ -244,7 +267,7 @@ def ranking(sweep: Sweep, most: int) -> tuple[list[str], list[list[str]]]:
         cells += [trial.best_epoch(objective), len(trial.epochs)]
         cells += [trial.micro_batch or ""] if is_split else []
         rows.append([*map(short, cells), *(cell(trial.params, name) for name in hyperparameters)])
-    return columns, rows
+    return Table(f"{which}, {order}", columns, rows)
 
 
 def _device_time(hours: float, devices: str) -> str:

@@ -163,14 +163,14 @@ def test_weights_of_an_earlier_epoch_are_said_to_be(sweep: Path) -> None:
 
 def test_a_best_folder_of_a_trial_that_is_the_best_no_more_is_not_taken(sweep: Path) -> None:
     crown(sweep, trial=7)
-    with pytest.raises(UserError, match=r"s: no weights of trial 0: best/ is of trial 7, and no"):
+    with pytest.raises(UserError, match=r"s: no weights of trial 0, in best/ or as a checkpoint"):
         best_of(sweep).model()
 
 
 def test_without_weights_it_says_so(sweep: Path) -> None:
     shutil.rmtree(sweep / "checkpoints")
     with pytest.raises(
-        UserError, match=r"it has no best/, and no checkpoint of it is there \(not written yet"
+        UserError, match=r"no weights of trial 0, in best/ or as a checkpoint: not written yet, or removed"
     ):
         best_of(sweep).model()
 

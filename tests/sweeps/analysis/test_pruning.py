@@ -45,7 +45,8 @@ def test_a_trial_that_waited_is_told_from_one_that_went_on_at_once(tmp_path: Pat
     assert at_rungs(record) == [
         AtRung(3, 9, 5, at_once=1, waited=2, wait_s=40.0, stopped=2, in_vain=1, leaders=None)
     ]
-    columns, rows = text.at_rungs(Sweep(record))
+    table = text.at_rungs(Sweep(record))
+    columns, rows = table.columns, table.rows
     assert dict(zip(columns, rows[0], strict=True)) == {
         "epoch": "3",
         "reached": "5",
@@ -80,7 +81,7 @@ def test_without_pruning_there_is_no_rung(tmp_path: Path) -> None:
     train(record, {9: 0.5})
     assert at_rungs(record) == []
     (section,) = [each for each in page.sections(Sweep(record)) if each.title == "Learning and pruning"]
-    assert not section.tables
+    assert not any(table.rows for table in section.tables)
 
 
 @pytest.mark.parametrize(

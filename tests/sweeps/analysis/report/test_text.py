@@ -141,10 +141,12 @@ def test_a_front_is_told_with_its_knee_and_its_table_has_all_of_it(tmp_path: Pat
     said = text.result(sweep)
     assert said.startswith("The front of acc and size_m has 3 trials: no trial is better than one of them")
     assert "Trial 1 is the knee, the best compromise: acc 0.85" in said
-    columns, rows = text.front(sweep)
-    assert columns == ["trial", "acc", "size_m", "in epoch", "lr"]
+    table = text.front(sweep)
+    columns, rows = table.columns, table.rows
+    assert list(columns) == ["trial", "acc", "size_m", "in epoch", "lr"]
     assert [row[:3] for row in rows] == [["1", "0.85", "2"], ["2", "0.6", "1"], ["0", "0.9", "5"]]
-    columns, rows = text.ranking(sweep, 9)
-    assert columns[:4] == ["trial", "status", "acc", "size_m"]
+    table = text.ranking(sweep, 9)
+    columns, rows = table.columns, table.rows
+    assert list(columns[:4]) == ["trial", "status", "acc", "size_m"]
     assert [row[0] for row in rows] == ["1", "2", "0", "3"]
     assert "to maximize acc and minimize size_m" in text.settings(sweep)[0]
