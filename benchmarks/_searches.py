@@ -115,7 +115,7 @@ def _plan(asked: Asked, base: Path) -> Plan:
         results_dir=str(base), name="sweep",
     )  # fmt: skip
     plan = planning.make_plan(config)
-    trials = math.ceil(ROOM * asked.budget * 100 / plan.expected_epochs)
+    trials = math.ceil(ROOM * asked.budget * 100 / plan.scheduler.expected_epochs(plan.config))
     if arm.is_exact:
         trials = 1
         while plan.scheduler.expected_epochs(config.changed(num_trials=trials + 1)) <= asked.budget:

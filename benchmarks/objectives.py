@@ -114,7 +114,7 @@ def _by_us(arm: str, problem: Any, seed: int, budget: int, base: Path) -> Iterat
         results_dir=str(base), name="sweep",
     )  # fmt: skip
     plan = planning.make_plan(config)
-    trials = math.ceil(_searches.ROOM * budget * 100 / plan.expected_epochs)
+    trials = math.ceil(_searches.ROOM * budget * 100 / plan.scheduler.expected_epochs(plan.config))
     if scheduler == "halving":
         trials = 1
         while plan.scheduler.expected_epochs(config.changed(num_trials=trials + 1)) <= budget:

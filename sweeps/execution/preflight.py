@@ -98,7 +98,8 @@ def lines(context: RunContext, found: Sequence[Finding]) -> Iterator[str]:
     slowest = max((each.epoch_s for each in found if each.epoch_s is not None), default=None)
     if slowest is not None:
         slots = context.slots(context.gpus_per_trial)
-        epochs, at_a_time = context.plan.expected_epochs, min(slots, context.config.num_trials or slots)
+        epochs = context.plan.scheduler.expected_epochs(context.config)
+        at_a_time = min(slots, context.config.num_trials or slots)
         whole = _seconds(slowest * max(epochs / at_a_time, context.config.max_epochs))
         yield (
             f"            At that speed the {count(epochs, 'epoch')} of the sweep take about {whole}, "

@@ -40,24 +40,23 @@ def describe(plan: Plan) -> str:
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
 
 
-def _wrapped(title: str, text: str, indent: str = "") -> list[tuple[str, str]]:
-    # 80 columns with the title
-    parts = textwrap.wrap(text, 69, subsequent_indent=indent, break_on_hyphens=False)
+def _wrapped(title: str, text: str, indent: int = 0, name: str = "") -> list[tuple[str, str]]:
+    """The lines of a text in 80 columns with the title; the first one begins with a name."""
+    parts = textwrap.wrap(
+        text,
+        69,
+        initial_indent=f"{f'  {name}':<{indent - 1}} " if name else "",
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     return [("" if number else title, part) for number, part in enumerate(parts)]
-
-
-def _wrapped_range(name: str, words: str, indent: int) -> list[tuple[str, str]]:
-    """A hyperparameter and its range, whose further lines are below its first one; `indent` is that of the
-    column of ranges."""
-    lines = textwrap.wrap(words, 69 - indent, break_long_words=False, break_on_hyphens=False)
-    return [
-        ("", f"{'' if number else f'  {name}':<{indent - 1}} {part}") for number, part in enumerate(lines)
-    ]
 
 
 def _epochs(plan: Plan) -> str:
     """Epochs of all trials together; what pruning saves depends on the scores, hence an estimate."""
-    most, expected = (plan.config.num_trials or 0) * plan.config.max_epochs, plan.expected_epochs
+    most = (plan.config.num_trials or 0) * plan.config.max_epochs
+    expected = plan.scheduler.expected_epochs(plan.config)
     if expected >= most:
         return f"{most:,}"
     return f"at most {most:,}; about {expected:,} expected with pruning"
@@ -72,9 +71,9 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     return [
         *([] if alone else [("model", model.name)]),
         *zip(("data", ""), filter(None, data), strict=False),
-        *[line for title, text in model.trainable.notes() for line in _wrapped(title, text, "  ")],
+        *[line for title, text in model.trainable.notes() for line in _wrapped(title, text, 2)],
         ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
-        *[line for name, words in hyperparameters.items() for line in _wrapped_range(name, words, indent)],
+        *[line for name, words in hyperparameters.items() for line in _wrapped("", words, indent, name)],
         ("fixed", _fixed(model)),
     ]
 
@@ -141,7 +140,7 @@ def describe_disk(plan: Plan, checkpoint_bytes: int) -> str:
     keep, trials = config.keep_checkpoints, config.num_trials or 0
     running = placement.slots(config, [session.this_pc()]) if config.address is None else 0
     running = min(running or config.max_concurrent or 0, trials)
-    waiting = min(plan.most_waiting(running), trials - running)
+    waiting = min(plan.scheduler.most_waiting(config, running), trials - running)
     # All may be on the front, whose weights are kept; best/ holds weights, which are a part of a checkpoint.
     best = trials if config.objectives.are_several else 1
     reruns = 0 if not config.confirm else best if best > 1 else config.confirm_top

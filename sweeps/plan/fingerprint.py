@@ -35,8 +35,10 @@ SCORING = (
     *("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs", "epoch_steps"),
 )
 """Settings that the score at an epoch depends on; a learning rate may depend on the last epoch."""
+PROGRAM = "sweeps/"
+"""Begins the names of the files of this program."""
 MOST_FILES = 5
-"""Changed files that are listed by name, of this program and of the user."""
+"""Changed files of the user that are listed by name."""
 NOT_SCORING = ("ray", "optuna")
 """Packages in the record that no score depends on."""
 
@@ -80,18 +82,15 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
         for name, old, new in _differing(before[part], now[part])
         if part != "settings" or name not in but
     ]
-    other_searcher = before["settings"].get("searcher") != now["settings"].get("searcher")
-    code = [name for name, _, _ in _differing(before["code"], now["code"])]
-    program = [name for name in code if name.startswith("sweeps/")]
-    others = [name for name in code if name not in program]
-    lines += [f"{name}: its {'code' if name.endswith('.py') else 'content'}" for name in others[:MOST_FILES]]
-    if (rest := len(others) - MOST_FILES) > 0:
+    code = _differing(before["code"], now["code"])
+    mine = [name for name, _, _ in code if not name.startswith(PROGRAM)]
+    lines += [f"{name}: its {'code' if name.endswith('.py') else 'content'}" for name in mine[:MOST_FILES]]
+    if (rest := len(mine) - MOST_FILES) > 0:
         lines.append(f"and {count(rest, 'more file')}")
-    if other_searcher:
-        program = [name for name in program if not name.startswith("sweeps/searchers/")]
-    if len(program) > MOST_FILES:  # another version, not a line that was edited
-        return [*lines, f"the program sweeps: another version ({len(program)} of its files differ)"]
-    return [*lines, *(f"{name}: its code" for name in program)]
+    # Another searcher has other files of the program.
+    if any(old and new for name, old, new in code if name.startswith(PROGRAM)):
+        lines.append("the program sweeps: another version")
+    return lines
 
 
 def score_changes(before: Identity, plan: Plan) -> list[str]:

@@ -30,8 +30,6 @@ from sweeps.space.point import Point
 
 ANCHORS = 3
 """Trials that run again, of sweeps whose scores are not comparable."""
-MOST_REASONS = 5
-"""Lines of the plan about what makes the scores of a sweep not comparable."""
 
 
 def read(config: SweepConfig) -> list[Record]:
@@ -122,10 +120,7 @@ def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialR
     if not fit and not changed:
         return ["none of its trials lies in the new ranges"]
     why = changed or ["the fixed hyperparameters differ"]
-    lines = [f"its scores are not comparable: {reason}" for reason in why[:MOST_REASONS]]
-    if (rest := len(why) - MOST_REASONS) > 0:
-        lines.append(f"and {count(rest, 'more change')}")
-    return lines
+    return [f"its scores are not comparable: {reason}" for reason in why]
 
 
 def _anchors(retried: Sequence[Sequence[TrialRow]], known: Sequence[TrialRow]) -> list[TrialRow]:

@@ -89,15 +89,6 @@ class Plan:
         vars(changed).update({name: value for name, value in vars(self).items() if name == "storage"})
         return changed
 
-    @cached_property
-    def expected_epochs(self) -> int:
-        """Epochs of all trials together, as estimated by the scheduler."""
-        return self.scheduler.expected_epochs(self.config)
-
-    def most_waiting(self, running: int) -> int:
-        """Trials that wait at rungs at a time, at most, while so many train."""
-        return self.scheduler.most_waiting(self.config, running)
-
     def waits(self, record: Record, trial: TrialRow) -> bool:
         """Whether the scheduler lets a trial wait now, for others to reach its epoch."""
         last = max(trial.epochs, default=0)

@@ -149,13 +149,6 @@ def test_of_starts_with_one_name_at_one_moment_one_gets_it(round_: int, plan: Pl
     assert Record.read(plan.folder).name == "s"
 
 
-def test_what_a_start_that_was_killed_has_left_is_removed(plan: Plan) -> None:
-    (left := plan.folder.with_name(".s.pc.1.part")).mkdir(parents=True)
-    os.utime(left, (0, 0))
-    with opened(plan):
-        assert names(plan.folder.parent) == ["s"]
-
-
 def test_a_mistake_that_shows_before_the_first_trial_leaves_no_folder(plan: Plan) -> None:
     with pytest.raises(UserError, match="no PC has that"), opened(plan):
         raise UserError("no PC has that")

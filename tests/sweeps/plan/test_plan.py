@@ -21,15 +21,6 @@ def plan_of(folder: Path, scheduler: type[PruningMethod], **settings: Any) -> Pl
     return Plan(SweepConfig.from_settings(**settings), (), random.Searcher, scheduler, no_space, folder)
 
 
-def test_without_pruning_every_trial_takes_all_epochs(tmp_path: Path) -> None:
-    assert plan_of(tmp_path, none.Scheduler, num_trials=7, max_epochs=9).expected_epochs == 63
-
-
-def test_with_pruning_it_is_what_the_scheduler_expects(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, asha.Scheduler, num_trials=30, max_epochs=27)
-    assert plan.expected_epochs == asha.Scheduler.expected_epochs(plan.config) < 30 * 27
-
-
 @pytest.mark.parametrize("scheduler", [none.Scheduler, asha.Scheduler])
 def test_nobody_waits_where_the_scheduler_pauses_none(scheduler: type[PruningMethod], tmp_path: Path) -> None:
     plan = plan_of(tmp_path, scheduler, max_epochs=9, grace_epochs=1)
