@@ -47,7 +47,7 @@ def _complete(plan: Plan, record: Record) -> None:
     if why := write_last(record, plan.folder):
         print(why, flush=True)
     summary.write_report(record)
-    catch_up(plan.config.logger_names, plan.folder, record)
+    catch_up(plan.config.logger_names, plan.folder)
 
 
 def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | None) -> int:
@@ -58,7 +58,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
         notify.at_the_end(plan, record) as notice,
         dashboard_server.beside(plan.folder, config.dashboard),
         session.connect(config, code, python) as cluster,
-        following(config.logger_names, plan.folder, record),
+        following(config.logger_names, plan.folder),
     ):
         print(cluster.describe(), flush=True)
         if config.address is not None:

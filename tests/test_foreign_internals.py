@@ -55,5 +55,5 @@ def test_what_is_private_is_seen(code: str) -> None:
 
 
 def test_what_is_ones_own_is_not() -> None:
-    own = "from sweeps.loggers._follower import NotWritten\nself._model = cls._made(point._replace(epoch=1))"
+    own = "from sweeps.loggers._follower import following\nself._model = cls._made(point._replace(epoch=1))"
     assert not set(private_names(ast.parse(own))) - DOCUMENTED

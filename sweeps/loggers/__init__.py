@@ -14,10 +14,6 @@ from sweeps.common.objective import Objective
 from sweeps.record.trials import EpochRow, TrialRow
 
 
-class NotWritten(Exception):
-    """A logger could not write; the text is the reason."""
-
-
 class RunWriter(ABC):
     """Writes the trials of a sweep somewhere else. It may raise anything: the sweep goes on, and a new one is
     built for the next attempt."""

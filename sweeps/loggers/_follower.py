@@ -1,12 +1,17 @@
-"""Threads that keep the loggers up to date with the record of a sweep.
+"""Processes that keep the loggers up to date with the record of a sweep.
 
-A logger writes what the record holds and it lacks, also after a resume, and nothing twice. Its errors are
-printed, and never end the sweep.
+A logger writes what the record holds and it lacks, also after a resume, and nothing twice. It has a process
+of its own, which is started again after an error: its package may print, import PyTorch, replace `sys.exit`,
+or never work again. An error is printed and never ends the sweep. The process ends with its standard input.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import select
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,12 +19,12 @@ from pathlib import Path
 
 from optuna.storages import JournalStorage
 
-from sweeps.common.errors import reason_of
+from sweeps.common import project
+from sweeps.common.errors import UserError, reason_of
 from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.loggers import NotWritten, RunWriter
+from sweeps.loggers import RunWriter
 from sweeps.record.journal import ReadOnlyJournal
-from sweeps.record.record import Record
 from sweeps.record.trials import row_of
 
 
@@ -35,99 +40,126 @@ class Intervals:
 
 
 @contextlib.contextmanager
-def following(
-    names: Iterable[str], folder: Path, record: Record, intervals: Intervals = Intervals()
-) -> Iterator[None]:
+def following(names: Iterable[str], folder: Path, intervals: Intervals = Intervals()) -> Iterator[None]:
     """Update the loggers of a sweep while a block runs, and once more at its end."""
-    threads = [_Follower(name, folder, record, intervals) for name in names]
-    for thread in threads:
-        thread.start()
+    followers = [_Follower(name, folder, intervals) for name in names]
+    for follower in followers:
+        follower.start()
     try:
         yield
     finally:
-        for thread in threads:
-            thread.end()
+        for follower in followers:
+            follower.end()
 
 
-def catch_up(names: Iterable[str], folder: Path, record: Record) -> None:
+def catch_up(names: Iterable[str], folder: Path) -> None:
     """Write what the loggers lack of a sweep that has ended."""
-    with following(names, folder, record):
+    with following(names, folder):
         pass
 
 
-class _Follower(threading.Thread):
-    """Keeps one logger up to date."""
+def environment() -> dict[str, str]:
+    """Of a process that imports a logger."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())}
 
-    def __init__(self, name: str, folder: Path, record: Record, intervals: Intervals) -> None:
+
+class _Follower(threading.Thread):
+    """Keeps the process of one logger running, and prints why it failed."""
+
+    def __init__(self, name: str, folder: Path, intervals: Intervals) -> None:
         super().__init__(name=f"logger {name}", daemon=True)
-        self._logger_name, self._folder, self._intervals = name, folder, intervals
-        self._about = dict(record.about)
-        self._logger: RunWriter | None = None
-        self._storage: JournalStorage | None = None
-        self._written: dict[int, tuple[int, str]] = {}
+        self._logger_name, self._intervals = name, intervals
+        module = ["-P", "-m", "sweeps.loggers._follower"]
+        self._command = [sys.executable, *module, name, str(folder), str(intervals.every_s)]
+        self._process: subprocess.Popen[str] | None = None
         self._ends = threading.Event()
         self._has_warned = False
 
     def run(self) -> None:
-        """Update again and again, and once more when the sweep has ended."""
-        while not self._ends.is_set():
-            is_written = self._tried(is_on=True)
-            self._ends.wait(self._intervals.every_s if is_written else self._intervals.retry_s)
-        self._tried(is_on=False)
-        self._close()
+        """Start it again and again, until it has written all of a sweep that has ended."""
+        while True:
+            # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
+            self._process = process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                text=True, process_group=0, env=environment(),
+            )  # fmt: skip
+            assert process.stdout is not None
+            assert process.stdin is not None
+            if self._ends.is_set():
+                self._close()
+            reason = process.stdout.read().strip()
+            if not reason and process.wait() == 0:
+                return
+            is_last = process.stdin.closed
+            self._warn(reason or "its process has ended", is_last)
+            process.wait()
+            if is_last:
+                return
+            self._ends.wait(self._intervals.retry_s)
 
     def end(self) -> None:
         """Write the rest, now that the sweep has ended."""
         end_s = self._intervals.end_s
         self._ends.set()
+        self._close()
         self.join(2 * self._intervals.every_s)
         if self.is_alive():
             print(f"Writing the last results to {self._logger_name}.", flush=True)
             self.join(end_s)
         if self.is_alive():
             print(f"--loggers {self._logger_name}: some results were not written in {end_s:g} s.", flush=True)
-
-    def _tried(self, is_on: bool) -> bool:
-        """Update; whether that succeeded."""
-        try:
-            self._update(is_on)
-        except (Exception, SystemExit) as error:  # whatever it is, the sweep continues without this logger
-            self._warn(str(error) if isinstance(error, NotWritten) else reason_of(error), is_on)
-            self._close()
-            return False
-        return True
+            if self._process is not None:
+                self._process.kill()
 
     def _close(self) -> None:
-        """The next update begins with a new logger, which looks for what is there."""
-        logger, self._logger = self._logger, None
-        self._written.clear()
-        if logger is not None:
-            with contextlib.suppress(Exception):
-                logger.close()
+        """Tell the process that the sweep has ended."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
-    def _update(self, is_on: bool) -> None:
-        if self._storage is None:
-            self._storage = JournalStorage(ReadOnlyJournal(self._folder / JOURNAL))
-        if self._logger is None:
-            self._logger = plugins.find("logger", self._logger_name).build(self._folder, self._about)
-        (study,) = self._storage.get_all_studies()
-        study_id = self._storage.get_study_id_from_name(study.study_name)
-        for frozen in self._storage.get_all_trials(study_id, deepcopy=False):
-            if self._written.get(frozen.number, (0, ""))[1] not in ("", "unfinished"):
-                continue
-            trial = row_of(frozen)
-            state = (len(trial.epochs), trial.status)
-            if not is_on or state != self._written.get(trial.number):
-                self._logger.write(trial, is_on)
-                self._written[trial.number] = state
-
-    def _warn(self, reason: str, is_on: bool) -> None:
+    def _warn(self, reason: str, is_last: bool) -> None:
         """Once while the sweep runs, and at its end, if some results are missing then."""
-        if is_on and self._has_warned:
+        if self._has_warned and not is_last:
             return
         self._has_warned = True
         then = f"The sweep continues; the logger retries every {self._intervals.retry_s:g} s."
-        if not is_on:
+        if is_last:
             then = "Some results were not written."
         with contextlib.suppress(OSError):
             print(f"--loggers {self._logger_name}: {reason}. {then}", flush=True)
+
+
+def _follow(name: str, folder: Path, every_s: float) -> None:
+    """Update a logger until the standard input ends, and once more."""
+    storage = JournalStorage(ReadOnlyJournal(folder / JOURNAL))
+    (study,) = storage.get_all_studies()
+    study_id = storage.get_study_id_from_name(study.study_name)
+    about = storage.get_study_user_attrs(study_id)
+    written: dict[int, tuple[int, str]] = {}
+    logger: RunWriter = plugins.find("logger", name).build(folder, about)
+    is_on = True
+    while is_on:
+        is_on = not select.select([sys.stdin], [], [], every_s)[0]
+        for frozen in storage.get_all_trials(study_id, deepcopy=False):
+            if written.get(frozen.number, (0, ""))[1] not in ("", "unfinished"):
+                continue
+            trial = row_of(frozen)
+            state = (len(trial.epochs), trial.status)
+            if not is_on or state != written.get(trial.number):
+                logger.write(trial, is_on)
+                written[trial.number] = state
+    logger.close()
+
+
+def main(name: str, folder: str, every_s: str) -> None:
+    """Follow a sweep; what is printed is the reason of a failure."""
+    with os.fdopen(os.dup(1), "w") as answer:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # packages print
+        try:
+            _follow(name, Path(folder), float(every_s))
+        except (Exception, SystemExit) as error:  # whatever it is, the sweep continues without this logger
+            print(error if isinstance(error, UserError) else reason_of(error), file=answer)
+            raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

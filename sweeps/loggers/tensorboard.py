@@ -33,7 +33,7 @@ class Logger(RunWriter):
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Append what the file lacks."""
-        from sweeps.loggers import _event_files  # with PyTorch, in the logger's thread
+        from sweeps.loggers import _event_files  # with PyTorch
 
         path = self._folder / f"trial_{trial.number:04d}" / f"events.out.tfevents.{int(trial.start)}.sweep"
         path.parent.mkdir(parents=True, exist_ok=True)

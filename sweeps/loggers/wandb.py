@@ -1,46 +1,52 @@
 """Weights & Biases: a run for each trial, grouped by the sweep, in `wandb/` of its folder or in your account.
 
 wandb sync results/NAME/wandb/offline-run-*
-
-Its package works in a process of its own (`_wandb_process.py`): in that of the sweep it would replace
-`sys.exit`, print a traceback for each line that it can't log, wait at the end for a server that is away, and
-never work again once its own service has ended.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import selectors
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from sweeps.common import project
+from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.loggers import NotWritten, RunWriter, epochs_with_best
+from sweeps.common.yaml_values import nearest
+from sweeps.loggers import RunWriter, epochs_with_best
+from sweeps.loggers._follower import environment
 from sweeps.record import sweep_info
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
-ANSWER_S = 90.0
-"""For a request: W&B itself gives up connecting, and uploading the rest of a run, after 30 s each."""
+PROJECT = "sweeps"
+"""Where WANDB_PROJECT names none."""
+MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
+DEFAULTS = {
+    "WANDB_INIT_TIMEOUT": "30",  # s, of connecting to the server
+    "WANDB_FINISH_TIMEOUT": "30",  # s, of uploading the rest of a run
+    "WANDB_ERROR_REPORTING": "false",  # to W&B, also of runs that are offline
+    "WANDB_SILENT": "true",
+}
+"""What the user may set otherwise."""
+MAX_OPEN_RUNS = 16
+"""Runs at a time: of trials that wait at a rung there may be hundreds."""
+FOLDER = "wandb"
+"""W&B's own, in the folder of the sweep."""
+WRITTEN = "written.json"
+"""File in the folder of a run that is whole: its id, its last epoch and the status of its trial."""
 
 
 class Logger(RunWriter):
     """The runs of a sweep.
 
-    Args:
-        folder: of the sweep.
-        info: of the sweep.
-        answer_s: for a request.
-
     Raises:
-        NotWritten: W&B can't be used; the text says why.
+        UserError: W&B can't be used; the text says why.
     """
 
     NEEDS: ClassVar[tuple[str, str]] = ("wandb", "wandb")
@@ -48,89 +54,119 @@ class Logger(RunWriter):
     @classmethod
     def check(cls) -> None:
         """WANDB_MODE may be none of its modes, or need an account where nobody is logged in."""
-        done = subprocess.run(_command(Path()), input=b"", capture_output=True, env=_environment())
-        if why := json.loads(done.stdout.partition(b"\n")[0] or "{}").get("error"):
+        # W&B would replace `sys.exit` of the sweep, and wait at its end for a server that is away.
+        command = [sys.executable, "-P", "-c", "from sweeps.loggers import wandb; wandb.print_fault()"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment())
+        if why := done.stdout.strip():
             raise UserError(f"--loggers wandb: {why}")
 
     @classmethod
     def build(cls, folder: Path, about: Mapping[str, Any]) -> Logger:
         return cls(folder, sweep_info.parse(about))
 
-    def __init__(self, folder: Path, info: SweepInfo, answer_s: float = ANSWER_S) -> None:
-        self._info, self._answer_s = info, answer_s
+    def __init__(self, folder: Path, info: SweepInfo) -> None:
+        self._folder, self._info, self._mode = folder, info, _mode()
         # An account may have another sweep of this name.
         self._key = hashlib.sha256(f"{info.name} of {info.started}".encode()).hexdigest()[:8]
-        # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
-        self._process = subprocess.Popen(
-            _command(folder), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            process_group=0, env=_environment(),
-        )  # fmt: skip
-        try:
-            self._mode = str(self._answer()["mode"])
-            """online, offline or disabled."""
-        except BaseException:
-            self.close()
-            raise
+        self._written: dict[str, list[Any]] = {}
+        """Id of a run that is whole to the last epoch and the status in it."""
+        for path in sorted(folder.glob(f"{FOLDER}/*run-*/{WRITTEN}")):  # the latest is the last
+            id, *state = json.loads(path.read_text())
+            self._written[id] = state
+        self._open: dict[str, tuple[Any, TrialRow]] = {}
+        """Id to W&B's run and the trial as it was written last, the latest at the end."""
+        self._last: dict[str, int] = {}
+        """Id of an open run to its last epoch."""
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Write what a run lacks. Without an account nobody looks on: then it is written when it ends."""
         is_over = trial.status != "unfinished" or not is_on
-        if self._mode == "online" or (self._mode == "offline" and is_over):
-            assert self._process.stdin is not None
-            try:
-                self._process.stdin.write(json.dumps(self._run_of(trial, is_over)).encode() + b"\n")
-                self._process.stdin.flush()
-            except BrokenPipeError:
-                raise NotWritten("its process has ended") from None
-            self._answer()
+        if self._mode == "disabled" or (self._mode == "offline" and not is_over):
+            return
+        id = f"{self._key}-{trial.number:04d}"
+        if self._written.get(id) == [max(trial.epochs, default=0), trial.status]:
+            return
+        run = self._open.pop(id)[0] if id in self._open else self._begin(id, trial)
+        self._open[id] = run, trial
+        for epoch, row, scalars in epochs_with_best(trial, self._info.objective):
+            if epoch > self._last[id]:
+                # Without `commit` it is sent with the next.
+                run.log({**scalars, "_timestamp": row.time}, step=epoch, commit=True)
+                self._last[id] = epoch
+        if is_over:
+            self._finish(id)
 
     def close(self) -> None:
-        """Let the process end by itself, as W&B may still write; it is killed where that takes long."""
-        with contextlib.suppress(subprocess.TimeoutExpired, BrokenPipeError):
-            self._process.communicate(timeout=self._answer_s)
-        self._process.kill()
-        self._process.wait()
+        """Wait until W&B has written its files."""
+        import wandb
 
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            is_there = bool(selector.select(self._answer_s))
-        line = self._process.stdout.readline() if is_there else b""
-        answer: dict[str, Any] = json.loads(line or "{}")
-        if line and "error" not in answer:
-            return answer
-        self._process.kill()
-        late = "its process has ended" if is_there else f"W&B did not answer in {self._answer_s:g} s"
-        raise NotWritten(answer.get("error", late))
+        wandb.teardown()
 
-    def _run_of(self, trial: TrialRow, is_over: bool) -> dict[str, Any]:
-        """A trial in the terms of W&B, its epochs in order."""
+    def _begin(self, id: str, trial: TrialRow) -> Any:
+        import wandb
+
+        if len(self._open) == MAX_OPEN_RUNS:
+            self._finish(next(iter(self._open)))
         more = {"trainable": trial.trainable, "seed": trial.seed}
+        run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, name=f"trial_{trial.number:04d}",
+            group=self._info.name, job_type="trial" if trial.confirms is None else "rerun",
+            config=_nested({**trial.fixed, **trial.params, **more}),
+            dir=str(self._folder), mode=self._mode, resume="allow", reinit="create_new",
+            settings=wandb.Settings(
+                console="off", disable_git=True, save_code=False, symlink=False, x_disable_meta=True,
+                x_disable_stats=True, x_disable_machine_info=True, x_save_requirements=False,
+                finish_timeout_raises=True,
+            ),
+        )  # fmt: skip
+        self._last[id] = max(run.starting_step - 1, 0)
+        return run
+
+    def _finish(self, id: str) -> None:
+        run, trial = self._open.pop(id)
         log = {} if trial.log is None else {"log": trial.log}
-        return {
-            "id": f"{self._key}-{trial.number:04d}",
-            "name": f"trial_{trial.number:04d}",
-            "group": self._info.name,
-            "job_type": "trial" if trial.confirms is None else "rerun",
-            "config": _nested({**trial.fixed, **trial.params, **more}),
-            "epochs": [
-                (epoch, {**scalars, "_timestamp": row.time})
-                for epoch, row, scalars in epochs_with_best(trial, self._info.objective)
-            ],
-            "summary": {"status": trial.status, "reason": trial.reason, **log, **trial.place},
-            "exit_code": int(trial.status not in (*ENDED_WELL, "unfinished")),
-            "is_over": is_over,
-        }
+        run.summary.update({"status": trial.status, "reason": trial.reason, **log, **trial.place})
+        run.finish(int(trial.status not in (*ENDED_WELL, "unfinished")))
+        self._written[id] = [self._last.pop(id), trial.status]
+        folder = Path(run.sync_dir)
+        atomic_io.write(folder / WRITTEN, json.dumps([id, *self._written[id]]))  # it fails on a full disk
+        # `wandb sync` writes each over the one before, from the first epoch on: so a run is written whole.
+        for before in folder.parent.glob(f"offline-run-*-{id}"):
+            if before != folder:
+                shutil.rmtree(before)
 
 
-def _command(folder: Path) -> list[str]:
-    """Of the process, for the sweep in a folder."""
-    return [sys.executable, "-P", "-m", "sweeps.loggers._wandb_process", str(folder)]
+def print_fault() -> None:
+    """Print why W&B can't be used, if it can't."""
+    try:
+        _mode()
+    except UserError as error:
+        print(error)
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(project.path_behind())}
+def _mode() -> Literal["online", "offline", "disabled"]:
+    """As the user has set it up; by default offline without an account.
+
+    Raises:
+        UserError: WANDB_MODE is no mode, or asks for an account and nobody is logged in.
+    """
+    import wandb
+
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    given = os.environ.get("WANDB_MODE")
+    if given and given not in MODES:
+        raise UserError(f"WANDB_MODE={given}: no such mode of Weights & Biases.{nearest(given, MODES)}")
+    asked = wandb.setup().settings.mode
+    if asked == "disabled":
+        return "disabled"
+    if asked in ("offline", "dryrun"):
+        return "offline"
+    if wandb.login(verify=False, prompt=False):
+        return "online"
+    if given:
+        raise UserError(f"WANDB_MODE={asked} needs an account: type `wandb login`, or unset WANDB_MODE")
+    return "offline"
 
 
 def _nested(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.journal import ReadOnlyJournal
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow, row_of
+from sweeps.record.trials import row_of
 from tests import ROOT
 
 Events = dict[str, list[tuple[int, float]]]
@@ -56,29 +56,31 @@ def event_files(folder: Path) -> dict[str, Path]:
     return {path.parent.name: path for path in sorted(folder.glob("tensorboard/*/events.out.tfevents.*"))}
 
 
-def rows(record: Record) -> list[TrialRow]:
-    """As a logger gets them."""
-    storage = JournalStorage(ReadOnlyJournal(record.folder / JOURNAL))
-    return [row_of(frozen) for frozen in storage.get_all_trials(0)]
-
-
 def log(name: str, record: Record, is_on: bool = False) -> None:
-    """By a logger that has just been started."""
-    logger = plugins.find("logger", name).build(record.folder, record.about)
-    for trial in rows(record):
-        logger.write(trial, is_on)
+    """By a logger that has just been started. W&B does not work again in a process in which it has ended."""
+    if name == "wandb":
+        log_anew(name, record, is_on)
+    else:
+        log_here(name, record.folder, record.about, is_on)
+
+
+def log_here(name: str, folder: Path, about: Mapping[str, Any], is_on: bool) -> None:
+    logger = plugins.find("logger", name).build(folder, about)
+    storage = JournalStorage(ReadOnlyJournal(folder / JOURNAL))
+    for frozen in storage.get_all_trials(0):
+        logger.write(row_of(frozen), is_on)
     logger.close()
 
 
-def log_anew(name: str, record: Record) -> None:
+def log_anew(name: str, record: Record, is_on: bool = False) -> None:
     """The same in a process of its own."""
     code = (
-        "import json, sys, types, pathlib; from tests.sweeps.loggers.logged import log;"
-        "name, folder, about = sys.argv[1:];"
-        "log(name, types.SimpleNamespace(folder=pathlib.Path(folder), about=json.loads(about)))"
+        "import json, sys, pathlib; from tests.sweeps.loggers.logged import log_here;"
+        "name, folder, about, is_on = sys.argv[1:];"
+        "log_here(name, pathlib.Path(folder), json.loads(about), is_on == 'True')"
     )
-    about = json.dumps(dict(record.about))
-    subprocess.run([sys.executable, "-c", code, name, str(record.folder), about], cwd=ROOT, check=True)
+    arguments = [name, str(record.folder), json.dumps(dict(record.about)), str(is_on)]
+    subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, check=True)
 
 
 @dataclass

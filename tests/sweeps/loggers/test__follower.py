@@ -15,7 +15,7 @@ from tests.sweeps.plan.test_resume import Sweep
 
 def test_a_sweep_is_followed_to_its_last_word(tmp_path: Path) -> None:
     of = Sweep(tmp_path, loggers="tensorboard")
-    with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record):
+    with _follower.following(of.plan.config.logger_names, of.plan.folder):
         of.trial(1.0, 2.0, ended="pruned")
         of.trial(1.0, 2.0, 3.0, ended="finished")
     files = event_files(of.folder)
@@ -29,7 +29,7 @@ def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
     of = Sweep(tmp_path, loggers="tensorboard")
     (of.folder / "tensorboard").write_text("in its way")
     intervals = _follower.Intervals(retry_s=0.05)
-    with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record, intervals):
+    with _follower.following(of.plan.config.logger_names, of.plan.folder, intervals):
         of.trial(1.0, ended="finished")
         said, until = "", time.monotonic() + 60
         while "NotADirectoryError" not in said and time.monotonic() < until:
@@ -48,6 +48,6 @@ def test_a_server_that_is_away_is_a_line(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     of = Sweep(tmp_path, loggers="mlflow")
-    with _follower.following(of.plan.config.logger_names, of.plan.folder, of.record):
+    with _follower.following(of.plan.config.logger_names, of.plan.folder):
         of.trial(1.0, ended="finished")
     assert "--loggers mlflow: MlflowException: " in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
@@ -16,12 +17,11 @@ import psutil
 import pytest
 
 from sweeps import run
-from sweeps.config import plugins
-from sweeps.loggers import NotWritten, wandb
+from sweeps.loggers import _follower
 from tests.conftest import ROOT, propose, skip_without
 from tests.support import children
 from tests.support.dashboards import LR, sweep
-from tests.sweeps.loggers.logged import log, rows, wandb_runs
+from tests.sweeps.loggers.logged import log, wandb_runs
 from tests.sweeps.loggers.test_loggers import Said, followed, until
 from tests.sweeps.plan.test_resume import Sweep
 
@@ -95,7 +95,7 @@ def test_a_run_that_a_killed_driver_left_is_written_anew(tmp_path: Path) -> None
 
 
 def its_process() -> psutil.Process:
-    (found,) = children.running("sweeps.loggers._wandb_process")
+    (found,) = children.running("sweeps.loggers._follower")
     return found
 
 
@@ -118,36 +118,35 @@ def test_a_process_that_is_killed_costs_a_line_and_is_started_again(
 
 
 @pytest.mark.slow
-def test_a_process_that_does_not_answer_is_an_error_of_the_logger(tmp_path: Path) -> None:
+def test_a_process_that_does_not_go_on_is_ended_with_the_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     of = Sweep(tmp_path)
-    of.trial(1.0, ended="finished")
-    runs = wandb.Logger(of.folder, of.record.info, answer_s=5.0)
-    (core,) = its_process().children()
-    its_process().send_signal(signal.SIGSTOP)
-    with pytest.raises(NotWritten, match=r"W&B did not answer in 5 s"):
-        runs.write(of.record.trials[0], is_on=True)
-    runs.close()
-    assert not children.running("wandb")
+    with followed(of, "wandb", end_s=3.0):
+        of.trial(1.0, ended="finished")
+        until(lambda: len(wandb_runs(of.folder)) == 1)
+        (core,) = its_process().children()
+        its_process().send_signal(signal.SIGSTOP)
+    assert "--loggers wandb: some results were not written in 3 s." in capsys.readouterr().out
+    until(lambda: not children.running("sweeps.loggers._follower"))
     assert not psutil.wait_procs([core], timeout=60)[1]
 
 
 DRIVER = """
 import pathlib, sys, time
-from sweeps.loggers import wandb
-logger = wandb.Logger.build(pathlib.Path(sys.argv[1]), {"sweep": "s", "metric": "acc", "mode": "max"})
-print("started", flush=True)
-time.sleep(600)
+from sweeps.loggers import _follower
+with _follower.following(["wandb"], pathlib.Path(sys.argv[1])):
+    time.sleep(600)
 """
 
 
 @pytest.mark.slow
 def test_its_processes_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as driver:
-        assert driver.stdout is not None
-        assert driver.stdout.readline() == "started\n"
-        processes = psutil.Process(driver.pid).children(recursive=True)
-        assert "wandb-core" in [each.name() for each in processes]
+    sweep(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], cwd=ROOT) as driver:
+        started = psutil.Process(driver.pid)
+        until(lambda: "wandb-core" in [each.name() for each in started.children(recursive=True)])
+        processes = started.children(recursive=True)
         driver.kill()
     _, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive
@@ -181,26 +180,25 @@ def test_disabled_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_without_an_account_no_connection_leaves_this_pc(tmp_path: Path) -> None:
-    record = sweep(tmp_path)
-    logger = plugins.find("logger", "wandb").build(tmp_path, record.about)
+    sweep(tmp_path)
     remote: set[tuple[str, int]] = set()
     is_over = threading.Event()
-    process = its_process()
 
-    def watch() -> None:
+    def watch(process: psutil.Process) -> None:
         while not is_over.is_set():
-            for each in (process, *process.children(recursive=True)):
-                for connection in each.net_connections("inet"):
-                    remote.add(connection.raddr or ("", 0))
+            with contextlib.suppress(psutil.Error):
+                for each in (process, *process.children(recursive=True)):
+                    for connection in each.net_connections("inet"):
+                        remote.add(connection.raddr or ("", 0))
             time.sleep(0.005)
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    for trial in rows(record):
-        logger.write(trial, is_on=False)
+    with _follower.following(["wandb"], tmp_path):
+        until(lambda: bool(children.running("sweeps.loggers._follower")))
+        thread = threading.Thread(target=watch, args=(its_process(),))
+        thread.start()
+        until(lambda: len(wandb_runs(tmp_path)) == 4)
     is_over.set()
     thread.join()
-    logger.close()
     assert {host for host, _ in remote} <= {"", "127.0.0.1", "::1"}
 
 
