@@ -22,15 +22,17 @@ from typing import Any, Literal
 from sweeps.common.errors import reason_of
 from sweeps.common.yaml_values import ParamValue, nearest
 
-WORDS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-"""What a value of a type is, for messages."""
-OTHER_WORDS: dict[Any, str] = {
+WORDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
     NoneType: "null",
     tuple: "a list such as [1, 2]",
     list: "a list such as [1, 2]",
     dict: "names and values such as {a: 1}",
 }
-"""The same of types that only a hyperparameter may have."""
+"""What a value of a type is, for messages."""
 CONTAINERS: dict[Any, Any] = {
     **dict.fromkeys((tuple, abc.Sequence, abc.Collection, abc.Iterable), tuple),
     **dict.fromkeys((list, abc.MutableSequence), list),
@@ -168,10 +170,13 @@ def typed(value: Any, hint: Any) -> Any:
     Raises:
         ValueError: it does not fit, and why.
     """
-    found, each_of, wrong = plain(value), members(hint), ""
-    marked = [each for each in each_of if _choices(each) or _container(each)]
-    exact = [each for each in each_of if each is type(found) and each is not str]
-    for member in dict.fromkeys([*marked, *exact, *each_of]):
+    found, wrong = plain(value), ""
+
+    def rank(member: Any) -> int:
+        """What lists its values comes first, then the value's own type, then what it can become."""
+        return 0 if _choices(member) or _container(member) else 2 - (member is type(found) is not str)
+
+    for member in sorted(members(hint), key=rank):
         try:
             return _as_member(found, member)
         except WrongElementError as error:
@@ -342,10 +347,9 @@ def _in_words(member: Any) -> str:
         return "a number, text, true, false or null (for a list or a dict, its type must say so)"
     if isinstance(kind, type) and issubclass(kind, PurePath):
         return "a path"
-    words = WORDS | OTHER_WORDS
-    if kind not in words:
+    if kind not in WORDS:
         return f"{name}, which only the code can give. {BY_NAME}"
-    return words[kind] + (f" ({name})" if typing.get_args(member) else "")
+    return WORDS[kind] + (f" ({name})" if typing.get_args(member) else "")
 
 
 def names_of(hint: Any) -> str:

@@ -14,7 +14,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import pip_install
 from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import SEARCH_SPACES
-from sweeps.config.sweep_config import SweepConfig, one_or_several
+from sweeps.config.sweep_config import SweepConfig, listed, one_or_several
 from sweeps.kinds import lightning, registry
 from sweeps.kinds.projects import hydra, lightning_cli
 from sweeps.kinds.trainable import SpaceFile, Trainable
@@ -45,11 +45,15 @@ def named(config: SweepConfig) -> SweepConfig:
     trainables = config.trainables
     if config.lightning_cli is not None:
         trainables = [
-            registry.project_name(lightning_cli.KIND, config.lightning_cli, *_in_project(config.cli_configs))
+            registry.project_name(
+                lightning_cli.KIND, config.lightning_cli, *_in_project(listed(config.cli_config))
+            )
         ]
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
     elif config.hydra is not None:
-        trainables = [registry.project_name(hydra.KIND, *_in_project([config.hydra]), *config.overrides)]
+        trainables = [
+            registry.project_name(hydra.KIND, *_in_project([config.hydra]), *listed(config.hydra_overrides))
+        ]
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
         trainables = [registry.only(registry.choices())]

@@ -184,42 +184,32 @@ class SweepConfig(Settings):
     @property
     def metrics(self) -> list[str]:
         """The metrics as a list; [] where none is set. Of several each has its mode."""
-        return _listed(self.metric)
+        return listed(self.metric)
 
     @property
     def constraints(self) -> list[str]:
         """The constraints as a list."""
-        return _listed(self.constraint)
+        return listed(self.constraint)
 
     @property
     def trainables(self) -> list[str]:
         """The trainables as a list; [] where none is set."""
-        return [] if self.trainable is None else _listed(self.trainable)
+        return [] if self.trainable is None else listed(self.trainable)
 
     @property
     def search_spaces(self) -> list[str]:
         """The search space of each trainable; [] where none is set."""
-        return _listed(self.search_space)
-
-    @property
-    def cli_configs(self) -> list[str]:
-        """The files of --cli-config."""
-        return _listed(self.cli_config)
-
-    @property
-    def overrides(self) -> list[str]:
-        """The overrides of --hydra-overrides."""
-        return _listed(self.hydra_overrides)
+        return listed(self.search_space)
 
     @property
     def logger_names(self) -> list[str]:
         """The loggers as a list."""
-        return _listed(self.loggers)
+        return listed(self.loggers)
 
     @property
     def parents(self) -> list[str]:
         """Folders of the sweeps to refine."""
-        return _listed(self.refine)
+        return listed(self.refine)
 
 
 def one_or_several(names: list[str]) -> str | list[str]:
@@ -227,7 +217,8 @@ def one_or_several(names: list[str]) -> str | list[str]:
     return names[0] if len(names) == 1 else names
 
 
-def _listed(value: str | list[str] | None) -> list[str]:
+def listed(value: str | list[str] | None) -> list[str]:
+    """A list of names or none, of one or several."""
     return [] if value is None else [value] if isinstance(value, str) else value
 
 

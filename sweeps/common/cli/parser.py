@@ -83,26 +83,30 @@ class Parser(argparse.ArgumentParser):
 class _Value(argparse.Action):
     """Sets a value, or a list of several, in the type of the setting."""
 
-    kind: Any = str
+    def __init__(self, *, kind: Any, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._kind = kind
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         with collecting(parser.faults):
-            setattr(namespace, self.dest, typed(str(option_string), self.kind, values))
+            setattr(namespace, self.dest, typed(str(option_string), self._kind, values))
 
 
 class _Pairs(argparse.Action):
     """Adds `name=value` pairs to those that were given before, or each time as a point of their own."""
 
-    are_points = takes_files = False
+    def __init__(self, *, are_points: bool, takes_files: bool, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._are_points, self._takes_files = are_points, takes_files
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-        before: Any = getattr(namespace, self.dest, [] if self.are_points else {})
-        files = [word for word in values if self.takes_files and _is_file(word)]
+        before: Any = getattr(namespace, self.dest, [] if self._are_points else {})
+        files = [word for word in values if self._takes_files and _is_file(word)]
         words = [word for word in values if word not in files]
-        texts = named_texts(words, str(option_string), parser.faults, [] if self.are_points else before)
+        texts = named_texts(words, str(option_string), parser.faults, [] if self._are_points else before)
         pairs = {name: hyperparameter(text) for name, text in texts.items()}
-        setattr(namespace, self.dest, [*before, pairs] if self.are_points else before | pairs)
-        if self.takes_files:
+        setattr(namespace, self.dest, [*before, pairs] if self._are_points else before | pairs)
+        if self._takes_files:
             namespace.files = [*getattr(namespace, "files", []), *files]
 
 
@@ -148,11 +152,15 @@ def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str =
     metavar = metavar or _metavar(kind)
     if len(metavar) > MOST_METAVAR:
         text, metavar = f"{text} One of {metavar.strip('{}').replace(',', ', ')}.", "NAME"
-    nargs = "+" if list[str] in members(kind) else None
-    added: _Value = group.add_argument(
-        flag(name), action=_Value, default=default, metavar=metavar, nargs=nargs, help=_escaped(text)
+    added: argparse.Action = group.add_argument(
+        flag(name),
+        action=_Value,
+        kind=kind,
+        default=default,
+        metavar=metavar,
+        nargs="+" if list[str] in members(kind) else None,
+        help=_escaped(text),
     )
-    added.kind = kind
     return added
 
 
@@ -169,16 +177,17 @@ def add_pairs(
         are_points: whether each use of the flag is a dict of its own, in a list.
         takes_files: whether it takes paths of YAML files, too, which are then in `files`.
     """
-    added: _Pairs = group.add_argument(
+    group.add_argument(
         flag(name),
         action=_Pairs,
+        are_points=are_points,
+        takes_files=takes_files,
         dest=dest or name,
         nargs="+",
         default=argparse.SUPPRESS,
         metavar="NAME=VALUE",
         help=_escaped(doc),
     )
-    added.are_points, added.takes_files = are_points, takes_files
 
 
 def add_settings(parser: Parser, settings: Iterable[Setting]) -> None:
