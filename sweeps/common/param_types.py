@@ -170,13 +170,10 @@ def typed(value: Any, hint: Any) -> Any:
     Raises:
         ValueError: it does not fit, and why.
     """
-    found, wrong = plain(value), ""
-
-    def rank(member: Any) -> int:
-        """What lists its values comes first, then the value's own type, then what it can become."""
-        return 0 if _choices(member) or _container(member) else 2 - (member is type(found) is not str)
-
-    for member in sorted(members(hint), key=rank):
+    found, each_of, wrong = plain(value), members(hint), ""
+    marked = [each for each in each_of if _choices(each) or _container(each)]
+    exact = [each for each in each_of if each is type(found) and each is not str]
+    for member in dict.fromkeys([*marked, *exact, *each_of]):
         try:
             return _as_member(found, member)
         except WrongElementError as error:

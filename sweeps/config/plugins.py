@@ -44,16 +44,12 @@ def named(config: SweepConfig) -> SweepConfig:
     """
     trainables = config.trainables
     if config.lightning_cli is not None:
-        trainables = [
-            registry.project_name(
-                lightning_cli.KIND, config.lightning_cli, *_in_project(listed(config.cli_config))
-            )
-        ]
+        files = _in_project(listed(config.cli_config))
+        trainables = [registry.project_name(lightning_cli.KIND, config.lightning_cli, *files)]
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
     elif config.hydra is not None:
-        trainables = [
-            registry.project_name(hydra.KIND, *_in_project([config.hydra]), *listed(config.hydra_overrides))
-        ]
+        overrides = listed(config.hydra_overrides)
+        trainables = [registry.project_name(hydra.KIND, *_in_project([config.hydra]), *overrides)]
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
         trainables = [registry.only(registry.choices())]

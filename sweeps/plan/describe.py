@@ -21,7 +21,6 @@ def describe(plan: Plan) -> str:
     config = plan.config.changed(num_trials=int(min(plan.config.num_trials or 0, plan.space.size())))
     plan = dataclasses.replace(plan, config=config)  # a resume may ask for more trials than there are points
     names = ", ".join(config.trainables)
-    of_parents = plan.lineage.checkpoint_bytes if plan.lineage else 0
     lines = [
         ("sweep", f"{config.name}: {names}, {config.objectives}, seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),
@@ -34,7 +33,7 @@ def describe(plan: Plan) -> str:
         *(_wrapped("confirm", describe_confirmation(config)) if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", shown_path(plan.folder)),
-        *(_wrapped("disk", describe_disk(plan, of_parents)) if config.resume is None else []),
+        *(_wrapped("disk", describe_disk(plan)) if config.resume is None else []),
         *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
@@ -129,7 +128,7 @@ def describe_confirmation(config: SweepConfig) -> str:
     return f"train {again}: {runs} x {epochs} = {runs * epochs:,} more epochs{in_budget}"
 
 
-def describe_disk(plan: Plan, checkpoint_bytes: int) -> str:
+def describe_disk(plan: Plan, checkpoint_bytes: int = 0) -> str:
     """What the checkpoints of a sweep will take.
 
     Args:

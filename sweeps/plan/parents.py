@@ -107,8 +107,7 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
         lines.append(("", f"  run again first, as anchors: {', '.join(row.origin for row in anchors)}"))
     about = [{"name": p.name, "folder": str(p.folder), "started": p.info.started} for p in parents]
     lines += [("" if number else "ranges", text) for number, text in enumerate(ranges)]
-    largest = max(parent.checkpoint_bytes for parent in parents)
-    return Lineage(about, Earlier(trials, anchors), lines, largest)
+    return Lineage(about, Earlier(trials, anchors), lines)
 
 
 def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialRow]) -> list[str]:

@@ -32,8 +32,6 @@ class Lineage:
     earlier: Earlier
     lines: Sequence[tuple[str, str]]
     """For the plan, in two columns."""
-    checkpoint_bytes: int = 0
-    """Size of their largest checkpoint; 0 where it is not known."""
 
 
 @dataclass(frozen=True)

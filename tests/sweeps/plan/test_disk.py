@@ -50,10 +50,10 @@ def test_checkpoints_are_kept_written_and_waited_with(
 
 def test_as_long_as_no_size_is_known_the_plan_counts_checkpoints(tmp_path: Path) -> None:
     unknown = "the size of one is not known yet"
-    assert describe_disk(plan(tmp_path), 0) == (
+    assert describe_disk(plan(tmp_path)) == (
         f"at most 16 checkpoints while it runs, 2 when it has ended; {unknown}"
     )
-    assert describe_disk(plan(tmp_path, keep_checkpoints="20GB"), 0) == (
+    assert describe_disk(plan(tmp_path, keep_checkpoints="20GB")) == (
         f"20GB of kept checkpoints, and at most 15 others while it runs; {unknown}"
     )
     far = make_plan(config(tmp_path, address="10.0.0.1:6379", num_trials=9))
@@ -75,19 +75,16 @@ def test_a_disk_that_is_too_small_is_told(tmp_path: Path) -> None:
     assert re.search(r"with checkpoints of \S+ [GT]B; the disk has \S+ [GT]B free$", told)
 
 
-def test_a_sweep_that_refines_others_knows_the_size_from_their_records(tmp_path: Path) -> None:
-    """Wherever their checkpoints were, and though they may have been removed."""
-    made = plan(tmp_path, name="parent", searcher="random")
+def test_a_resume_knows_the_size_from_its_record(tmp_path: Path) -> None:
+    made = plan(tmp_path, name="before", searcher="random")
     with folder.opened(made) as record:
         run_start.begin_run(made, record)
         searcher = made.searcher.build(made.config, made.space, record)
-        for size in (7, 3):
+        for megabytes in (7, 3):
             number = searcher.suggest("")["number"]
             record.report(number, 1, 0.5, {}, 1.0)
-            record.note_checkpoint(number, size * MB)
+            record.note_checkpoint(number, megabytes * MB)
             record.end(number, "pruned")
-    child = make_plan(config(tmp_path, name="child", refine=str(made.folder), num_trials=9))
-    assert re.search(r"checkpoints\s+of\s+7\s+MB$", describe(child), re.MULTILINE)
     again = make_plan(made.config.changed(resume=str(made.folder)))
     assert "\ndisk " not in describe(again), "its record is read later"
     with folder.opened(again) as record:
