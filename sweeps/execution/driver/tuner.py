@@ -27,7 +27,7 @@ from sweeps.execution.driver.tune_callback import TuneCallback
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.hung_trials import HungTrials
 from sweeps.execution.output import status_lines
-from sweeps.execution.output.console import RerunReporter, SweepReporter
+from sweeps.execution.output.console import SweepReporter
 from sweeps.execution.output.table_files import write_last
 from sweeps.execution.preflight import Preflight
 from sweeps.execution.run_context import RunContext, job_of
@@ -161,7 +161,8 @@ def _confirm(context: RunContext, steering: Steering) -> None:
     while steering.wait_for_go() and context.record.is_to_be_confirmed:
         context.say(f"\nConfirmation: {describe_confirmation(context.config)}")
         searcher = RerunSearcher(context.config, context.plan.space, context.record)
-        _run(context, Phase(searcher, none.Scheduler, RerunReporter(context, _slots(searcher))), steering)
+        reporter = SweepReporter(context, _slots(searcher), of_reruns=True)
+        _run(context, Phase(searcher, none.Scheduler, reporter), steering)
         if context.end.outcome is not Outcome.PAUSED:
             break
 

@@ -35,8 +35,6 @@ _COLOURS = {
     "diverged": "magenta",
     "infeasible": "blue",
 }
-_DIGITS = (4, 3, 2)
-"""Significant digits of numbers: the most with which the table fits on the screen."""
 _ROWS_OF_A_FILE = 40
 STATUS_EVERY_S = 60.0
 """In a file or a pipe."""
@@ -46,15 +44,24 @@ Column = tuple[str, Callable[[TrialRow], str | Text]]
 
 
 class SweepReporter(KeptHere, CLIReporter):
-    """Shows trials, the best so far, epochs trained and saved, the time elapsed and the time left."""
+    """Shows trials, the best so far, epochs trained and saved, the time elapsed and the time left.
+
+    Args:
+        context: of the sweep.
+        slots: trials that may train now.
+        clock: seconds.
+        of_reruns: whether the best trials are trained again with new seeds; then the reruns are shown.
+    """
 
     def __init__(
         self,
         context: RunContext,
         slots: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
+        of_reruns: bool = False,
     ) -> None:
         self._context, self._record, self._disk = context, context.record, context.disk
+        self._of_reruns = of_reruns
         self._running: set[int] = set()
         """Trials that have a process."""
         self._time_left = TimeLeftTeller(context, slots)
@@ -97,7 +104,8 @@ class SweepReporter(KeptHere, CLIReporter):
         new = [t for t in self._trials if t.status != "unfinished" and t.number not in self._told]
         for trial in sorted(new, key=lambda trial: trial.end or 0.0):
             self._told.add(trial.number)
-            line = f"{status_lines.ended(self._record, trial)}; {self._how_far()}{left}"
+            how_far = f"{len(self._told)}/{self._planned} ended"
+            line = f"{status_lines.ended(self._record, trial)}; {how_far}{left}"
             self.console.print(Text(line), soft_wrap=True)
         if done or self._begin() or self._clock() >= self._status_next:
             self._status_next = self._clock() + STATUS_EVERY_S
@@ -112,40 +120,38 @@ class SweepReporter(KeptHere, CLIReporter):
         return self._all_began and not before
 
     def _status(self, done: bool) -> Text:
+        record, config = self._record, self._context.config
         left = "" if done else self._time_left.in_words()
-        return Text(f"{self._summary(left)}; {self._disk.in_words(is_last=done)}")
-
-    def _summary(self, left: str) -> str:
-        return status_lines.summary(self._record, self._context.config, left, self._waits)
+        if self._of_reruns:
+            lines = status_lines.summary_of_reruns(record, left)
+        else:
+            lines = status_lines.summary(record, config, left, self._waits)
+        return Text(f"{lines}; {self._disk.in_words(is_last=done)}")
 
     def _waits(self, trial: TrialRow) -> bool:
         return trial.number not in self._running
 
-    def _how_far(self) -> str:
-        return f"{len(self._told)}/{self._planned} ended"
-
     @property
     def _planned(self) -> int:
+        if self._of_reruns:
+            return len(self._trials) + len(self._record.reruns_to_come())
         return status_lines.planned(self._record, self._context.config)
 
     @property
     def _trials(self) -> Sequence[TrialRow]:
+        if self._of_reruns:
+            return [trial for trial in self._record.trials if trial.confirms is not None]
         return self._record.searched
 
-    def _first_columns(self) -> list[Column]:
-        return [("trial", lambda trial: str(trial.number))]
-
     def _table(self, whole: bool) -> Table:
-        """The trials, as wide as the screen: no number is ever cut. Titles fold first, then numbers have
-        fewer digits; in the end the hyperparameters that do not fit are left out, and named below."""
+        """The trials, as wide as the screen: no number is ever cut. Titles fold first; in the end the
+        hyperparameters that do not fit are left out, and named below."""
         trials = self._rows(whole)
         names = list(dict.fromkeys(name for trial in trials for name in trial.params))
-        layouts = [(len(names), _DIGITS[0], False)]
-        layouts += [(len(names), digits, True) for digits in _DIGITS]
-        layouts += [(shown, _DIGITS[-1], True) for shown in reversed(range(len(names)))]
+        layouts = [(len(names), False), *((shown, True) for shown in range(len(names), -1, -1))]
         options = self.console.options.update(max_width=_MOST_COLUMNS)
-        for shown, digits, folds in layouts:
-            table = self._drawn(trials, self._columns(names[:shown], digits, whole), names[shown:], folds)
+        for shown, folds in layouts:
+            table = self._drawn(trials, self._columns(names[:shown], whole), names[shown:], folds)
             if Measurement.get(self.console, options, table).maximum <= self.console.width:
                 break
         return table
@@ -170,34 +176,33 @@ class SweepReporter(KeptHere, CLIReporter):
             table.caption, table.caption_justify = Text("; ".join(notes), style="dim"), "left"
         return table
 
-    def _columns(self, names: Sequence[str], digits: int, whole: bool) -> list[Column]:
+    def _columns(self, names: Sequence[str], whole: bool) -> list[Column]:
         objective = self._record.objective
-
-        def number(value: Any) -> str:
-            return f"{value:.{digits}g}" if isinstance(value, float) else short(value)
 
         def status(trial: TrialRow) -> Text:
             word = trial.status if whole else status_lines.progress(trial, self._waits)
             return Text(word, style=_COLOURS.get(word, ""))
 
-        def last(name: str) -> Callable[[TrialRow], str]:
+        def last(name: str) -> Column:
             if name == objective.metric:
-                return lambda trial: number(trial.last_score)
-            return lambda trial: number(trial.last_metrics.get(name))
+                return name, lambda trial: short(trial.last_score)
+            return name, lambda trial: short(trial.last_metrics.get(name))
 
         def param(name: str) -> Column:
-            return name, lambda trial: number(trial.params.get(name)) or cell(trial.params, name)
+            return name, lambda trial: cell(trial.params, name)
 
-        columns: list[Column] = [*self._first_columns(), ("status", status)]
+        columns: list[Column] = [("trial", lambda trial: str(trial.number))]
+        if self._of_reruns:
+            columns.append(("rerun of", lambda trial: str(trial.confirms)))
+            columns.append(("seed", lambda trial: str(trial.seed)))
+        columns.append(("status", status))
         if len(self._context.config.trainables) > 1:
             columns.append(("trainable", lambda trial: trial.trainable))
         if any(trial.micro_batches for trial in self._trials):
             columns.append(("micro_batch", lambda trial: str(trial.micro_batch or "")))
-        columns += [
-            ("epoch", lambda trial: str(max(trial.epochs, default=0))),
-            *((name, last(name)) for name in self._record.objectives.metrics),
-            ("best", lambda trial: number(trial.best_score(objective))),
-        ]
+        columns.append(("epoch", lambda trial: str(max(trial.epochs, default=0))))
+        columns += map(last, self._record.objectives.metrics)
+        columns.append(("best", lambda trial: short(trial.best_score(objective))))
         return [*columns, *map(param, names)]
 
     def _rows(self, whole: bool) -> list[TrialRow]:
@@ -216,22 +221,3 @@ class SweepReporter(KeptHere, CLIReporter):
         is_screen = self.console.is_terminal and not whole
         room = max(5, self.console.height - 6) if is_screen else _ROWS_OF_A_FILE
         return sorted(self._trials, key=rank)[:room]
-
-
-class RerunReporter(SweepReporter):
-    """The same while the best trials are trained again with new seeds."""
-
-    def _summary(self, left: str) -> str:
-        return status_lines.summary_of_reruns(self._record, self._context.config, left)
-
-    @property
-    def _planned(self) -> int:
-        return len(self._trials) + len(self._record.reruns_to_come())
-
-    @property
-    def _trials(self) -> Sequence[TrialRow]:
-        return [trial for trial in self._record.trials if trial.confirms is not None]
-
-    def _first_columns(self) -> list[Column]:
-        rerun: Column = ("rerun of", lambda trial: str(trial.confirms))
-        return [*super()._first_columns(), rerun, ("seed", lambda trial: str(trial.seed))]

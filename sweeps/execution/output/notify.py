@@ -9,11 +9,8 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO
 
 from sweeps.common.errors import RayLost, UserError
 from sweeps.plan.plan import Plan
@@ -92,44 +89,29 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
 
 
 def send(command: str, variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
-    """Run the command to its end or its timeout; print a line where it fails."""
+    """Run the command, which prints where this program does, to its end or its timeout; print a line where it
+    fails."""
     with contextlib.suppress(OSError):  # the reader may have gone, which the command is to report
         print("Running --notify-command ...", flush=True)
-    with _output() as output:
-        failure = _run(command, variables, timeout_s, output)
-        output.seek(0)
-        lines = output.read().decode(errors="replace").strip().splitlines()
-    if failure:
-        print(f"--notify-command failed: {': '.join([failure, *lines[-1:]])}", flush=True)
+    if failure := _failure_of(command, {**os.environ, **variables}, timeout_s):
+        print(f"--notify-command failed: {failure}", flush=True)
 
 
-def _output() -> IO[bytes]:
-    """For the output of the command. A pipe would stay open while a process that it leaves behind runs."""
+def _failure_of(command: str, environment: Mapping[str, str], timeout_s: float) -> str:
+    """Run a shell command in a session of its own: Ctrl-C is for this program. Why it failed, or ""."""
     try:
-        return tempfile.TemporaryFile()
-    except OSError:  # a full disk is no reason to send nothing
-        return Path(os.devnull).open("r+b")
-
-
-def _run(command: str, variables: Mapping[str, str], timeout_s: float, output: IO[bytes]) -> str:
-    """What went wrong; "" where nothing did."""
-    try:
-        process = subprocess.Popen(
-            command,
-            shell=True,
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # a process group of its own, which can be ended as a whole
-        )
+        with subprocess.Popen(
+            command, shell=True, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+        ) as process:
+            try:
+                exit_status = process.wait(timeout_s)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)  # with all that it has started
+                raise
+    except subprocess.TimeoutExpired:
+        return f"timed out after {timeout_s:g} s"
     except (OSError, ValueError) as error:  # no process left; a NUL in the command
         return str(error)
-    try:
-        exit_status = process.wait(timeout_s)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt) as error:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return "interrupted" if isinstance(error, KeyboardInterrupt) else f"timed out after {timeout_s:g} s"
+    except KeyboardInterrupt:
+        return "interrupted"
     return f"exit status {exit_status}" if exit_status else ""

@@ -70,7 +70,7 @@ def _best(record: Record) -> str:
     return "no front yet" if record.objectives.are_several else f"best {record.objective.metric} none yet"
 
 
-def summary_of_reruns(record: Record, config: SweepConfig, left: str = "") -> str:
+def summary_of_reruns(record: Record, left: str = "") -> str:
     """Two lines on the reruns of the best trials."""
     order = record.rerun_trials
     begun = [rerun for number in order for rerun in record.reruns_of(number)]

@@ -55,31 +55,23 @@ class TimeLeftTeller:
     def __init__(self, context: RunContext, slots: Callable[[], int]) -> None:
         self._context, self._slots = context, slots
         self._slots_before, self._since = slots(), 0.0
-        self._planned: Sequence[int] = ()
-        self._ahead: Sequence[Cohort] = ()
 
     def now(self) -> TimeLeft | None:
         """The time left; None before the first epoch."""
-        record, now = self._context.record, time.time()
+        record, config, now = self._context.record, self._context.config, time.time()
         if (slots := self._slots()) != self._slots_before:
             self._slots_before, self._since = slots, now
-        return time_left(record, self._cohorts(), slots, self._since, now)
+        # A user may plan more trials or fewer, and a space may have fewer points.
+        *before, last = record.planned_trials or [config.num_trials or 1]
+        planned = [*before, max(last, len(record.searched))]
+        ahead = self._context.plan.scheduler.cohorts(config, planned)
+        return time_left(record, ahead, slots, self._since, now)
 
     def in_words(self) -> str:
         """The same in words, as far as it is known."""
-        left = self.now()
-        if left is None:
+        if (left := self.now()) is None:
             return "time left: known after the first epoch"
         return left.in_words(self._context.end.left_s())
-
-    def _cohorts(self) -> Sequence[Cohort]:
-        """Those of now: a user may plan more trials or fewer, and a space may have fewer points."""
-        record, config = self._context.record, self._context.config
-        *before, last = record.planned_trials or [config.num_trials or 1]
-        planned = [*before, max(last, len(record.searched))]
-        if planned != self._planned:
-            self._planned, self._ahead = planned, self._context.plan.scheduler.cohorts(config, planned)
-        return self._ahead
 
 
 def time_left(

@@ -106,28 +106,21 @@ def test_without_a_command_nothing_is_run(
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        ("no-such-mailer now", r"exit status 127: .*no-such-mailer: (command )?not found"),
-        ("echo first; echo the server said no >&2; exit 7", "exit status 7: the server said no"),
+        ("exit 7", "exit status 7"),
         ("kill -9 $$", "exit status -9"),
         ("a\0b", "embedded null byte"),
-        ("printf '\\377\\n'; exit 1", "exit status 1: \N{REPLACEMENT CHARACTER}"),
-        ("echo (", "exit status 2: .*"),
     ],
 )
 def test_a_command_that_fails_costs_a_line(
     command: str, line: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    import re
-
     notify.send(command, {})
-    out, err = capfd.readouterr()
-    assert re.fullmatch(f"{RUNNING}--notify-command failed: {line}\n", out), out
-    assert err == ""
+    assert capfd.readouterr() == (f"{RUNNING}--notify-command failed: {line}\n", "")
 
 
-def test_a_command_that_succeeds_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_command_prints_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     notify.send("echo sent; echo indeed >&2", {})
-    assert capfd.readouterr() == (RUNNING, "")
+    assert capfd.readouterr() == (f"{RUNNING}sent\n", "indeed\n")
 
 
 def test_a_command_that_hangs_is_ended_with_all_that_it_started(
