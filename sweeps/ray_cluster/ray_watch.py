@@ -52,12 +52,10 @@ class RayWatch:
         Raises:
             RayLost: it has ended, and the block has not dealt with that (see `lost`).
         """
-        woken, wake = os.pipe()
-        before = signal.signal(LOST_SIGNAL, self._interrupt)
+        signal.signal(LOST_SIGNAL, self._interrupt)
         self._is_needed = True
-        words = (woken, threading.get_ident(), last_words)
-        watch = threading.Thread(target=self._watch, args=words, daemon=True)
-        watch.start()
+        words = (threading.get_ident(), last_words)
+        threading.Thread(target=self._watch, args=words, daemon=True).start()
         try:
             yield
         except BaseException:
@@ -66,15 +64,11 @@ class RayWatch:
             raise
         finally:
             self._is_needed = False
-            os.close(wake)
-            watch.join()
-            os.close(woken)
-            signal.signal(LOST_SIGNAL, before)
             if self.lost:
                 ray_connection.shut_down(ray)
 
-    def _watch(self, woken: int, main_thread: int, last_words: Callable[[], None]) -> None:
-        """Wait for the end of one of Ray's processes, or of the block that needs them."""
+    def _watch(self, main_thread: int, last_words: Callable[[], None]) -> None:
+        """Wait for the end of one of Ray's processes."""
         watched: dict[int, str] = {}
         gone = ""
         try:
@@ -83,14 +77,14 @@ class RayWatch:
                     watched[os.pidfd_open(pid)] = name
                 except ProcessLookupError:
                     gone = name
-            if not gone:
-                gone = watched.get(select.select([woken, *watched], [], [])[0][0], "")
+            if not gone and watched:
+                gone = watched[select.select([*watched], [], [])[0][0]]
         except OSError:  # an old kernel, or a sandbox, opens none: the sweep goes on without this watch
             return
         finally:
             for descriptor in watched:
                 os.close(descriptor)
-        if gone:
+        if gone and self._is_needed:
             why = f"its process {gone} is gone: the kernel ends one where memory runs out"
             self.lost = f"Ray on this PC has ended ({why})"
             signal.pthread_kill(main_thread, LOST_SIGNAL)

@@ -44,8 +44,6 @@ IMPORTS_RAY = f"python -c 'import ray' 2>/dev/null || {{ echo '{OTHER_PYTHON}'; 
 """Ray 2.60 does not pass the path of its Python to a job."""
 NOT_READY = "No available agent"
 """In the answer of a head, 10 s after the request, until the agent of a node has started."""
-NO_JOB = "does not exist"
-"""In the answer to a request about a job that was not submitted yet."""
 MOST_S = 60
 
 
@@ -91,23 +89,27 @@ def control(address: str, folder: str, words: Sequence[str]) -> int:
     Raises:
         UserError: no cluster answers or accepts the token.
     """
-    flag = f"--address {address}"
-    client, job = _client(address, flag), f"control-{secrets.token_hex(3)}"
+    flag, job = f"--address {address}", f"control-{secrets.token_hex(3)}"
+    client = _client(address, flag)
+    typed = f"{_on_the_head(folder)} {shlex.join(words)}"
     try:
         with tempfile.TemporaryDirectory() as code, ray_connection.quietly():
             _copy(source_files.to_send([]), Path(code))
-            where, typed = _on_the_head(folder), shlex.join(words)
             hand_over(
                 client,
                 flag,
-                entrypoint=f"{IMPORTS_RAY}; exec python -m sweeps.control {where} {typed}",
+                entrypoint=f"{IMPORTS_RAY}; exec python -m sweeps.control {typed}",
                 submission_id=job,
                 runtime_env={"working_dir": code, "excludes": ["__pycache__"]},
                 metadata={"job_name": f"control {folder}"},
             )
-        return _answer(client, job)
+        status = _exit_status(client, job)
+        print(_printed(client, job), file=sys.stderr if status else sys.stdout)
     except KeyboardInterrupt:
         return _withdraw(client, job)
+    except (RuntimeError, OSError) as error:
+        return _not_answered(error)
+    return status
 
 
 def hand_over(client: JobSubmissionClient, flag: str, again_s: float = 2, **job: Any) -> None:
@@ -236,17 +238,6 @@ def _instructions(config: SweepConfig, name: str, job: str, address: str) -> str
     return "\n".join(f"{title:<10} {text}" for title, text in lines) + "\n"
 
 
-def _answer(client: JobSubmissionClient, job: str) -> int:
-    """Print what a command printed on the head, without Ray's own lines; its exit status."""
-    try:
-        status = _exit_status(client, job)
-        if status is not None:
-            print(_printed(client, job), file=sys.stderr if status else sys.stdout)
-    except (RuntimeError, OSError) as error:
-        return _not_answered(error)
-    return 1 if status is None else status
-
-
 def _withdraw(client: JobSubmissionClient, job: str) -> int:
     """Stop the job of a command, and say what has become of that; the exit status of Ctrl-C."""
     try:
@@ -254,10 +245,8 @@ def _withdraw(client: JobSubmissionClient, job: str) -> int:
             client.stop_job(job)  # once more for one that is just beginning
             time.sleep(0.5)
         said = _printed(client, job) or WITHDRAWN  # it had not begun
-    except (RuntimeError, OSError) as error:
-        said = WITHDRAWN
-        if NO_JOB not in str(error):
-            said = f"The cluster does not answer ({first_line(error)}). The sweep's screen says what it did."
+    except (RuntimeError, OSError) as error:  # it was not submitted yet, or the head does not answer
+        said = f"{first_line(error)}. The sweep's screen says whether it has taken the command up."
     print(f"\n{said}", file=sys.stderr)
     return 130
 
@@ -271,23 +260,22 @@ def _follow(client: JobSubmissionClient, job: str) -> int:
     """Show what the job prints; its exit status, or 130 after Ctrl-C, which leaves it running."""
     try:
         asyncio.run(_show(client, job))
-        status = _exit_status(client, job)
+        return _exit_status(client, job)
     except KeyboardInterrupt:
         print("\nNo longer followed; the sweep continues on the head.", file=sys.stderr)
         return 130
     except (RuntimeError, OSError) as error:
         return _not_answered(error)
-    return 1 if status is None else status
 
 
-def _exit_status(client: JobSubmissionClient, job: str) -> int | None:
-    """The exit status of a job, once it has ended; None where it has none, which is told."""
+def _exit_status(client: JobSubmissionClient, job: str) -> int:
+    """The exit status of a job, once it has ended; 1 where it has none, which is told."""
     while not (status := client.get_job_status(job)).is_terminal():
         time.sleep(0.2)
     info = client.get_job_info(job)
     if info.driver_exit_code is None:
         print(f"The job ended as {status}: {info.message}", file=sys.stderr)
-        return None
+        return 1
     return int(info.driver_exit_code)
 
 
