@@ -78,15 +78,11 @@ class RunContext:
 
         Never 0: where Tune has no trial it waits ten minutes for the searcher, and its callbacks with it.
         """
-        membership = self.cluster.membership
-        return max(1, placement.most(self.config, membership.pcs if membership else self.cluster.pcs, gpus))
+        return max(1, placement.most(self.config, self.cluster.pcs_now, gpus))
 
     def resources(self, gpus: float) -> PlacementGroupFactory:
         """The resources of a trial with so many GPUs, never on a PC where nothing may begin."""
-        membership = self.cluster.membership
-        return placement.trial_resources(
-            self.config, gpus, frozenset if membership is None else lambda: membership.away
-        )
+        return placement.trial_resources(self.config, gpus, lambda: self.cluster.away)
 
 
 class DriverCallback(KeptHere, Callback):

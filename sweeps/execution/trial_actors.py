@@ -39,10 +39,8 @@ class Asked(NamedTuple):
             return False
         try:
             ray.get(self.findings)
-        except ray.exceptions.RayActorError:
-            return False
-        except ray.exceptions.RayError:  # it raised, and has ended
-            return True
+        except ray.exceptions.RayError as error:  # where it raised, it has ended
+            return not isinstance(error, ray.exceptions.RayActorError)
         return True
 
 

@@ -52,6 +52,16 @@ class Cluster:
         return self.membership.nodes
 
     @property
+    def pcs_now(self) -> Sequence[PC]:
+        """Resources of the PCs that train now."""
+        return self.pcs if self.membership is None else self.membership.pcs
+
+    @property
+    def away(self) -> frozenset[str]:
+        """Ray's ids of the PCs on which nothing may run."""
+        return frozenset() if self.membership is None else self.membership.away
+
+    @property
     def lost(self) -> str:
         """Why the Ray on this PC alone has ended too early; "" where it has not."""
         return self.watch.lost

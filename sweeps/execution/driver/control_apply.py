@@ -169,9 +169,8 @@ def _check_num_trials(context: RunContext, most: int) -> str:
 def _check_max_concurrent(context: RunContext, most: int | None) -> str:
     if most is None:
         return "As many trials at a time as the resources allow."
-    membership = context.cluster.membership
-    pcs = membership.pcs if membership else context.cluster.pcs
-    fitting = placement.most(context.config.changed(max_concurrent=None), pcs, context.gpus_per_trial)
+    unbound = context.config.changed(max_concurrent=None)
+    fitting = placement.most(unbound, context.cluster.pcs_now, context.gpus_per_trial)
     text = f"At most {count(most, 'trial')} at a time"
     if most > fitting:
         text += f"; {fitting} fit on the PCs that are there"

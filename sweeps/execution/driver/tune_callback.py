@@ -3,6 +3,7 @@ go on (`execution/faults/requeue.py`), decides which checkpoints stay."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
@@ -14,7 +15,6 @@ from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from sweeps.common.errors import reason_of
 from sweeps.execution.driver.gpu_sharing import Sharing
-from sweeps.execution.faults import first_failures
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.output.table_files import write_tables
@@ -49,6 +49,11 @@ TABLES_EVERY_S, TABLES_SHARE = 60, 0.005
 tables grow with the sweep. With those that are written at its end it is at most 1 %."""
 NOT_THERE = "a checkpoint that it wrote is not there"
 """Said of a trial and of its PC, where neither has told that it could not be written."""
+
+MOST_ALIKE = 3
+"""First trials that may fail with the same error, or as many as run at a time: the others would repeat it."""
+UNDECIDED = ("unfinished", "infeasible")
+"""Such a trial says nothing of the others, unless it has trained further than those that failed."""
 
 
 class TuneCallback(DriverCallback):
@@ -247,7 +252,7 @@ class TuneCallback(DriverCallback):
         in_short = f"[{status}: {reason}]\n" if status in BAD else ""
         self._logs.append(self._record.trials[number], traceback or in_short)
         self._record.end(number, status, reason, self._logs.path(number))
-        if status == "failed" and (why := first_failures.why_to_stop(self._context)):
+        if status == "failed" and (why := why_first_failures_stop(self._context)):
             self._context.end.stop(Outcome.LOST, why, can_save=True)
 
     def _drop_checkpoints(self, ended: int, before: Collection[int] = ()) -> None:
@@ -257,3 +262,25 @@ class TuneCallback(DriverCallback):
             retention.drop(self._config, self._record, self._storage, ended, before)
         except StorageError as error:  # they take room, and a resume removes them
             self._context.say(f"Old checkpoints can't be removed: {error}")
+
+
+def why_first_failures_stop(context: RunContext) -> str:
+    """The error with which all trials so far have failed; "" where one has not, or too few have."""
+    reasons, furthest, furthest_of_others = list[str](), 0, 0
+    for trial in context.record.searched if not context.config.keep_going else ():
+        if trial.status == "failed":
+            reasons.append(trial.reason)
+            furthest = max(furthest, len(trial.epochs))
+        elif trial.status in UNDECIDED:
+            furthest_of_others = max(furthest_of_others, len(trial.epochs))
+        else:
+            return ""
+    few = len(reasons) < max(MOST_ALIKE, context.slots(context.gpus_per_trial))
+    if few or furthest_of_others > furthest or len(set(map(_kind, reasons))) > 1:
+        return ""
+    return f"the first {len(reasons)} trials all failed: {reasons[-1]}. Add --keep-going to train on"
+
+
+def _kind(reason: str) -> str:
+    """An error without its numbers: sizes, addresses and steps differ from trial to trial."""
+    return re.sub(r"0x[0-9a-f]+|\d[\d.,]*", "#", reason)

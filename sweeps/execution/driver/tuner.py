@@ -22,8 +22,8 @@ from sweeps.common.errors import causes
 from sweeps.common.formatting import count, duration
 from sweeps.execution.driver import tune_state_stub
 from sweeps.execution.driver.gpu_sharing import Sharing
-from sweeps.execution.driver.steering import Steerer, Steering
 from sweeps.execution.driver.tune_callback import TuneCallback
+from sweeps.execution.driver.user_commands import StoppedTrials, UserCommands
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.hung_trials import HungTrials
 from sweeps.execution.output import status_lines
@@ -91,12 +91,12 @@ class Leaving:
 
 def fit(context: RunContext) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
-    with Steering.opened(context) as steering, stops_on_signals(context.end, context.say):
+    with UserCommands.opened(context) as commands, stops_on_signals(context.end, context.say):
         try:
-            while steering.wait_for_go() and _has_search(context.record) and _search(context, steering):
+            while commands.wait_for_go() and _has_search(context.record) and _search(context, commands):
                 continue
             if context.end.is_running:
-                _confirm(context, steering)
+                _confirm(context, commands)
         except BaseException:  # what Ray's calls raise where Ray has ended, or an interrupt of `needed`
             if not context.cluster.lost:
                 raise
@@ -120,12 +120,12 @@ def _has_search(record: Record) -> bool:
     return ended < record.most_trials
 
 
-def _search(context: RunContext, steering: Steering) -> bool:
+def _search(context: RunContext, commands: UserCommands) -> bool:
     """Train the trials of the search, up to a pause; whether it may be continued."""
     plan, record = context.plan, context.record
     searcher = plan.searcher.build(plan.config, plan.space, record)
     searcher.waits, searcher.refusal = functools.partial(plan.waits, record), plan.refusal
-    searcher.is_to_end = steering.is_to_end
+    searcher.is_to_end = commands.is_to_end
     begun = len(record.searched)
     if not searcher.has_work():
         if not context.end.is_due:
@@ -133,7 +133,7 @@ def _search(context: RunContext, steering: Steering) -> bool:
         elif context.end.is_running:
             context.end.stop(Outcome.OUT_OF_TIME)
         return context.end.outcome is Outcome.PAUSED
-    _run(context, Phase(searcher, plan.scheduler, SweepReporter(context, _slots(searcher))), steering)
+    _run(context, Phase(searcher, plan.scheduler, SweepReporter(context, _slots(searcher))), commands)
     was_raised = len(record.searched) < record.most_trials  # when Tune had asked for the last one
     return context.end.outcome is Outcome.PAUSED or was_raised
 
@@ -153,21 +153,21 @@ def _say_why_none_trains(context: RunContext, begun: int) -> None:
     context.say(f"{why}: no trial is left to train.")
 
 
-def _confirm(context: RunContext, steering: Steering) -> None:
+def _confirm(context: RunContext, commands: UserCommands) -> None:
     """Rerun the best trials of the search with new seeds, where that was asked for. Reruns are trials of the
     record, but not of the search: rungs, searchers and leaders ignore them."""
     for number in context.record.give_up_reruns():
         context.plan.storage.remove(number)
-    while steering.wait_for_go() and context.record.is_to_be_confirmed:
+    while commands.wait_for_go() and context.record.is_to_be_confirmed:
         context.say(f"\nConfirmation: {describe_confirmation(context.config)}")
         searcher = RerunSearcher(context.config, context.plan.space, context.record)
         reporter = SweepReporter(context, _slots(searcher), of_reruns=True)
-        _run(context, Phase(searcher, none.Scheduler, reporter), steering)
+        _run(context, Phase(searcher, none.Scheduler, reporter), commands)
         if context.end.outcome is not Outcome.PAUSED:
             break
 
 
-def _run(context: RunContext, phase: Phase, steering: Steering) -> None:
+def _run(context: RunContext, phase: Phase, commands: UserCommands) -> None:
     """One run of Tune, to its end; its outcome is in `driver.end`."""
     searcher, membership = phase.searcher, context.cluster.membership
     processes = TrialActors(has_mailbox=membership is not None)
@@ -175,9 +175,17 @@ def _run(context: RunContext, phase: Phase, steering: Steering) -> None:
     away_pcs = None if membership is None else AwayPCs(context, membership, processes)
     context.end.let_leave = Leaving(context, processes).go_on
     tune_callback = TuneCallback(context, searcher, phase.scheduler, processes, away_pcs, sharing)
-    steerer = Steerer(steering, context, searcher, processes)
+    stopped_trials = StoppedTrials(commands, context, searcher, processes)
     hung = HungTrials(context, processes)
-    callbacks = (processes, Preflight(context, processes), tune_callback, away_pcs, steerer, hung, sharing)
+    callbacks = (
+        processes,
+        Preflight(context, processes),
+        tune_callback,
+        away_pcs,
+        stopped_trials,
+        hung,
+        sharing,
+    )
     tuner = _tuner(context, phase, [each for each in callbacks if each is not None], sharing)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = MOST_PENDING
     try:

@@ -213,7 +213,7 @@ def test_a_sweep_that_goes_on_knows_what_was_measured_and_who_is_to_be_alone(rec
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ("--trials-per-gpu aut", "must be a whole number, or auto. Did you mean 'auto'"),
+        ("--trials-per-gpu aut", "must be a whole number or one of auto. Did you mean 'auto'"),
         ("--trials-per-gpu 0", "--trials-per-gpu 0: must be at least 1"),
         ("--trials-per-gpu auto --gpus-per-trial 1", "--trials-per-gpu auto: .* give one of them"),
         (

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from sweeps.config.cli import read_yaml
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.driver.steering import NO_WEIGHTS, Steerer, Steering
 from sweeps.execution.driver.tuner import Leaving
+from sweeps.execution.driver.user_commands import NO_WEIGHTS, StoppedTrials, UserCommands
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.run_end import RunEnd
@@ -58,10 +58,10 @@ class Steered:
         cluster = Cluster((PC(2, 0),), None)
         self.context = RunContext(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
         self.now = 0.0
-        self.steering = Steering(self.context, lambda: self.now, lambda seconds: self.sleep(seconds))
+        self.commands = UserCommands(self.context, lambda: self.now, lambda seconds: self.sleep(seconds))
         self.sleep: Callable[[float], None] = time.sleep
         """What a pause does; a test may set it."""
-        self.steering._inbox.open()
+        self.commands._inbox.open()
         self.searcher: RecordSearcher = plan.searcher.build(plan.config, plan.space, record)
         self.searcher.slots = 2
 
@@ -82,7 +82,7 @@ class Steered:
         """The answer to a command."""
         assert ask(self.folder, command.split(), wait_s=0) is None
         self.now += 1
-        assert self.steering.take_up()
+        assert self.commands.take_up()
         (file,) = (self.folder / "control").glob("*.answer.json")
         answer: dict[str, Any] = json.loads(file.read_text())
         file.unlink()
@@ -115,9 +115,9 @@ def test_commands_are_looked_for_once_a_second(sweep: Steered) -> None:
     sweep.does("pause")
     ask(sweep.folder, ["go"], wait_s=0)
     sweep.now += 0.5
-    assert not sweep.steering.take_up()
+    assert not sweep.commands.take_up()
     sweep.now += 0.5
-    assert sweep.steering.take_up()
+    assert sweep.commands.take_up()
 
 
 def test_a_trial_is_stopped_once(sweep: Steered) -> None:
@@ -258,7 +258,7 @@ def test_the_time_of_a_pause_does_not_count(sweep: Steered) -> None:
         assert sweep.record.elapsed_s == before
 
     sweep.sleep = sleep
-    assert sweep.steering.wait_for_go()
+    assert sweep.commands.wait_for_go()
     assert waited
     assert sweep.context.end.is_running
 
@@ -273,7 +273,7 @@ def test_a_log_has_the_status_once_a_minute_in_a_pause(sweep: Steered) -> None:
             ask(sweep.folder, ["go"], wait_s=0)
 
     sweep.sleep = sleep
-    assert sweep.steering.wait_for_go()
+    assert sweep.commands.wait_for_go()
     told = [line for line in said(sweep.context) if line.startswith("Paused since ")]
     first, *later = told
     assert "the processes of the trials end" in first
@@ -326,9 +326,9 @@ def test_a_command_is_not_carried_out_twice(sweep: Steered) -> None:
     """The driver was killed after it had written the command, and before it answered."""
     sweep.begin(0.5)
     ask(sweep.folder, ["try", "slope=0.3"], wait_s=0)
-    (request,) = sweep.steering._inbox.take()[0]
-    first = sweep.steering._answer(request)
-    again = Steering(sweep.context)
+    (request,) = sweep.commands._inbox.take()[0]
+    first = sweep.commands._answer(request)
+    again = UserCommands(sweep.context)
     again._inbox.open()
     assert again.take_up()
     assert len(sweep.record.info.steered) == 1
@@ -339,7 +339,7 @@ def test_a_command_is_not_carried_out_twice(sweep: Steered) -> None:
 
 def test_what_comes_at_the_end_is_refused(sweep: Steered) -> None:
     ask(sweep.folder, ["pause"], wait_s=0)
-    sweep.steering._close()
+    sweep.commands._close()
     (file,) = (sweep.folder / "control").glob("*.answer.json")
     answer = json.loads(file.read_text())
     assert answer["is_refused"]
@@ -375,16 +375,16 @@ def test_a_stopped_trial_is_asked_to_leave_and_one_that_waits_ends(sweep: Steere
     of = {**sweep.record.trials[requeued].fixed, **sweep.record.trials[requeued].params}
     checkpoint_store.write(checkpoints, 1, lambda into: (into / "weights.pt").touch(), of)
     processes: Any = Training(trial_0=1)
-    steerer = Steerer(sweep.steering, sweep.context, sweep.searcher, processes)
+    stopped_trials = StoppedTrials(sweep.commands, sweep.context, sweep.searcher, processes)
     sweep.does("stop 0")
     sweep.does("stop 1")
-    steerer.on_step_end(0, [])
+    stopped_trials.on_step_end(0, [])
     assert processes.asked == [], "epochs that the record has are trained again"
     assert sweep.record.trials[requeued].status == "stopped"
     assert not sweep.searcher.withdraw(requeued)
     assert checkpoints.is_dir(), "it leads"
     processes.epochs[trains] = 2
-    steerer.on_step_end(1, [])
+    stopped_trials.on_step_end(1, [])
     assert processes.asked == [trains]
 
 
@@ -393,13 +393,13 @@ def test_a_stopped_leader_that_hangs_again_and_again_ends_without_its_weights(sw
     number = sweep.begin(0.1)
     sweep.searcher.requeue(number)
     processes: Any = Training()
-    steerer = Steerer(sweep.steering, sweep.context, sweep.searcher, processes)
+    stopped_trials = StoppedTrials(sweep.commands, sweep.context, sweep.searcher, processes)
     sweep.does(f"stop {number}")
     processes.not_left[number] = 1
-    steerer.on_step_end(0, [])
+    stopped_trials.on_step_end(0, [])
     assert sweep.record.trials[number].status == "unfinished", "it is trained again"
     processes.not_left[number] = 2
-    steerer.on_step_end(1, [])
+    stopped_trials.on_step_end(1, [])
     ended = sweep.record.trials[number]
     assert (ended.status, ended.reason) == ("failed", NO_WEIGHTS)
 
@@ -417,14 +417,14 @@ def test_a_stopped_trial_without_a_process_is_infeasible_where_it_misses_a_const
             checkpoint_store.write(at, 1, lambda into: (into / "weights.pt").touch(), of)
             sweep.does(f"stop {number}")
         processes: Any = Training()
-        Steerer(sweep.steering, sweep.context, sweep.searcher, processes).on_step_end(0, [])
+        StoppedTrials(sweep.commands, sweep.context, sweep.searcher, processes).on_step_end(0, [])
         assert [trial.status for trial in record.trials] == ["stopped", "infeasible"]
         assert record.trials[1].reason == "size_m 6 misses the constraint size_m<=5 in epoch 1"
 
 
 def test_commands_are_taken_up_between_points_that_are_refused(sweep: Steered) -> None:
     sweep.searcher.refusal = lambda point: Ending("infeasible")
-    sweep.searcher.is_to_end = sweep.steering.is_to_end
+    sweep.searcher.is_to_end = sweep.commands.is_to_end
     sweep.does("set num-trials=500")
     ask(sweep.folder, ["pause"], wait_s=0)
     sweep.now += 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.faults import first_failures
+from sweeps.execution.driver.tune_callback import why_first_failures_stop
 from sweeps.ray_cluster.nodes import PC
 from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
@@ -24,7 +24,7 @@ def why(folder: Path, ends: list[tuple[Any, str]], slots: int = 1, **settings: A
         record.end(propose(record, {"lr": 0.1}).number, status, reason)
     propose(record, {"lr": 0.2})  # one that trains
     config = SweepConfig(gpus_per_trial=0, **settings)
-    return first_failures.why_to_stop(context_of(folder, record, config, Cluster((PC(slots, 0),), None)))
+    return why_first_failures_stop(context_of(folder, record, config, Cluster((PC(slots, 0),), None)))
 
 
 def failed(*reasons: str) -> list[tuple[Any, str]]:
@@ -59,7 +59,7 @@ def test_a_trial_that_trains_further_than_those_that_failed_keeps_the_sweep(
         if number:
             record.end(number, "failed", SAME[number])
     context = context_of(tmp_path, record, SweepConfig(gpus_per_trial=0))
-    assert bool(first_failures.why_to_stop(context)) == is_to_stop
+    assert bool(why_first_failures_stop(context)) == is_to_stop
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ MOST_LOOKS = 10
 """For commands that come while the last look is taken."""
 
 
-class Steering:
+class UserCommands:
     """The commands to a sweep.
 
     Args:
@@ -61,14 +61,14 @@ class Steering:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, context: RunContext) -> Iterator[Steering]:
+    def opened(cls, context: RunContext) -> Iterator[UserCommands]:
         """Take commands for a block; those that come at its end are refused."""
-        steering = cls(context)
+        commands = cls(context)
         try:
-            yield steering
+            yield commands
         finally:
             with contextlib.suppress(OSError):
-                steering._close()
+                commands._close()
 
     def take_up(self) -> bool:
         """Take up the commands that have come, about once a second; whether there were any."""
@@ -155,7 +155,7 @@ class Steering:
                 return
 
 
-class Steerer(DriverCallback):
+class StoppedTrials(DriverCallback):
     """Takes up commands at the end of each turn of Tune's loop, and ends the trials that the user stops.
 
     One that trains is asked to leave at its next step, as when the sweep stops; one that is to be proposed
@@ -163,14 +163,14 @@ class Steerer(DriverCallback):
     """
 
     def __init__(
-        self, steering: Steering, context: RunContext, searcher: RecordSearcher, processes: TrialActors
+        self, commands: UserCommands, context: RunContext, searcher: RecordSearcher, processes: TrialActors
     ) -> None:
-        self._steering, self._context = steering, context
+        self._commands, self._context = commands, context
         self._searcher, self._processes = searcher, processes
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Take up commands, and go on with those that take a while."""
-        self._steering.take_up()
+        self._commands.take_up()
         record, plan = self._context.record, self._context.plan
         if not (to_stop := [number for number in record.info.stopped if record.is_to_stop(number)]):
             return
