@@ -18,7 +18,6 @@ from threadpoolctl import threadpool_limits
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, reason_of
 from sweeps.common.formatting import GB
-from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.record.trials import why_diverged
@@ -48,7 +47,7 @@ from sweeps.trial.messages import (
     remedied,
     unfit,
 )
-from sweeps.trial.worker import Listening
+from sweeps.trial.worker import build_fit
 from sweeps.trial.worker_group import WorkerGroup
 
 NO_TRIAL = -1
@@ -184,10 +183,6 @@ class TrialRunner:
                 traceback.print_exc()
         self._abandon_run()
 
-    def close(self) -> None:
-        """End the trial, and with this process all its workers."""
-        self.end()
-
     def _next_epoch(self) -> Report | Position | None:
         """The next epoch (after a retry some are trained and reported again), the position where the run was
         left, or None when the training ended by itself."""
@@ -213,19 +208,10 @@ class TrialRunner:
             then = "starts again from epoch 1" if epoch is None else f"resumes after epoch {epoch}"
             self._notices.append(f"{'; '.join(faults)}: the trial {then}")
         trainable = self._trainable(self._config["trainable"])
-        params = build_params(trainable.params_class, self._params)
-        data = self._job.data_of(trainable, params, self._copied.append)
         environment = self._group.meet(self._config, checkpoint)
-        self._fit = Fit(
-            trainable,
-            params,
-            self._job.fit_of(self._config),
-            checkpoint,
-            prepared=data,
-            environment=environment,
-            is_to_leave=leave_request.is_asked,
-        )
-        self._fit.callbacks += [Listening(), *self._callbacks]
+        say = self._copied.append
+        self._fit = build_fit(self._job, self._config, trainable, checkpoint, environment, say)
+        self._fit.callbacks += self._callbacks
         if others := self._group.wait_until_ready():
             self._place = {**self._place, "others": others}
         return self._fit

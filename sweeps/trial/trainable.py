@@ -125,5 +125,5 @@ class SweepTrial(tune.Trainable):
     def cleanup(self) -> None:
         """End the training."""
         if "_runner" in vars(self):  # no step was taken otherwise
-            self._runner.close()
+            self._runner.end()
         output.remove(self._output_file)

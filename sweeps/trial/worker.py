@@ -9,7 +9,7 @@ import platform
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import lightning.pytorch as pl
 import ray
@@ -18,7 +18,10 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
 from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
+from sweeps.kinds.trainable import LightningTrainable
+from sweeps.ray_cluster import broadcast
 from sweeps.storage import scratch
+from sweeps.storage.data_source import Say
 from sweeps.storage.folder_copy import File
 from sweeps.storage.protocol import StorageError
 from sweeps.training import torch_state
@@ -62,13 +65,27 @@ class Listening(pl.Callback):
         leave_request.listen()
 
 
-class Introduction(NamedTuple):
-    """What a worker says of itself."""
-
-    node: str
-    """Ray's id of its PC."""
-    rank: int
-    output_file: str
+def build_fit(
+    job: Job,
+    config: Mapping[str, Any],
+    trainable: LightningTrainable,
+    checkpoint: Path | None,
+    environment: WorkerGroupEnvironment | None,
+    say: Say = print,
+) -> Fit:
+    """The training of a trial, as each of its workers has it; what is copied to this PC for it is told."""
+    params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
+    fit = Fit(
+        trainable,
+        params,
+        job.fit_of(config),
+        checkpoint,
+        prepared=job.data_of(trainable, params, say),
+        environment=environment,
+        is_to_leave=leave_request.is_asked,
+    )
+    fit.callbacks.append(Listening())
+    return fit
 
 
 class Worker:
@@ -81,12 +98,12 @@ class Worker:
         self._made: list[tuple[Path, int]] = []
         """Folders for the first worker, each with the descriptor of its lock: no process removes it."""
 
-    def introduce(self) -> Introduction:
-        """Wait for the first worker to leave, also where the system sends a signal to all processes. Keep
-        what is printed."""
+    def introduce(self) -> tuple[str, str]:
+        """Wait for the first worker to leave, also where the system sends a signal to all processes, and keep
+        what is printed: Ray's id of this PC, and the file."""
         leave_request.listen()
         self._output_file = output.start()
-        return Introduction(ray.get_runtime_context().get_node_id(), self._rank, self._output_file)
+        return broadcast.here(), self._output_file
 
     def printed(self) -> str:
         """What was printed since the last call."""
@@ -112,16 +129,7 @@ class Worker:
         trainable = registry.load(self._job.trainables[config["trainable"]])
         folder = None if checkpoint is None else self._found(checkpoint, config)
         self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
-        params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
-        self._fit = Fit(
-            trainable,
-            params,
-            self._job.fit_of(config),
-            folder,
-            prepared=self._job.data_of(trainable, params),
-            environment=self._environment,
-        )
-        self._fit.callbacks.append(Listening())
+        self._fit = build_fit(self._job, config, trainable, folder, self._environment)
         return platform.node()
 
     @_failing_as_worker

@@ -136,9 +136,9 @@ class WorkerGroup:
         self.is_out_of_step = True
         self._call("save", folder)
         fit.save(folder)
-        there = zip(self._workers, self._introductions, self._results(), strict=True)
-        for worker, introduction, files in there:
-            self._fetch(ray.get(introduction).node, files, folder)
+        places = [node for node, _ in ray.get(self._introductions)]
+        for worker, node, files in zip(self._workers, places, self._results(), strict=True):
+            self._fetch(node, files, folder)
             worker.clear.remote()
         self.is_out_of_step = False
 
@@ -271,11 +271,10 @@ class WorkerGroup:
     def _last_words(self) -> str:
         """What the other workers printed that was not taken yet."""
         found = []
-        for ref in self._introductions:
+        for rank, ref in enumerate(self._introductions, start=1):
             with contextlib.suppress(RayError):  # one ended while it started
-                worker = ray.get(ref, timeout=0)
-                words, _ = output.examine_on(worker.node, worker.output_file)
-                found.append(output.marked(words, worker.rank))
+                words, _ = output.examine_on(*ray.get(ref, timeout=0))
+                found.append(output.marked(words, rank))
         return "".join(found)
 
     def _fetch(self, node: str, files: Sequence[File], folder: Path) -> None:

@@ -17,6 +17,7 @@ from sweeps.trial.worker import Worker
 from tests.conftest import fill_up
 from tests.support.trainables import described
 
+pytestmark = pytest.mark.usefixtures("ray_session")
 CONFIG: dict[str, Any] = {"number": 0, "trainable": "pair", "params": {}, "fixed": {}, "seed": 3}
 
 
