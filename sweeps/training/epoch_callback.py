@@ -11,6 +11,7 @@ Means that Lightning takes over the batches of a training epoch (`self.log(..., 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -36,7 +37,7 @@ from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
 
 NO_BATCH = "the {} data has no batch: no rows, or with drop_last=True too few for one"
-ASK_EVERY_STEPS = 10
+ASK_EVERY_STEPS, ASK_EVERY_S = 10, 2.0
 """Between two questions of several workers to each other whether to leave the epoch."""
 MOST_BATCHES = 10_000
 """Of data that does not say how long it is: behind them it is taken to have no end."""
@@ -94,6 +95,7 @@ class EpochEnd(Checkpoint):
         self._val_batches = 0
         self._seconds_before = 0.0
         """Of this epoch, before the position where it was left."""
+        self._epoch_began, self._asks_at_step = time.monotonic(), 1
         self._is_continued = False
         """Whether this epoch was left before."""
         self._left: dict[str, Any] | None = None
@@ -149,6 +151,7 @@ class EpochEnd(Checkpoint):
             seed_epoch(self._config.seed, trainer.current_epoch)
         self._before = dict(trainer.callback_metrics)
         self._batches, self._val_batches, self._seconds_before = 0, 0, 0.0
+        self._epoch_began, self._asks_at_step = time.monotonic(), 1
         self.meter.begin()
 
     def on_train_batch_end(
@@ -230,9 +233,14 @@ class EpochEnd(Checkpoint):
         """Whether the first worker is asked to; all workers leave at the same step."""
         if trainer.world_size == 1:
             return self._is_asked_to_leave()
-        # A question is a collective operation.
-        is_asked_now = self._batches // trainer.accumulate_grad_batches % ASK_EVERY_STEPS == 0
-        return is_asked_now and trainer.strategy.broadcast(self._is_asked_to_leave())
+        if (step := self._batches // trainer.accumulate_grad_batches) < self._asks_at_step:
+            return False
+        # A question is a collective operation; in it the first worker tells when the next one is due.
+        step_s = (time.monotonic() - self._epoch_began) / step
+        is_short = step_s * ASK_EVERY_STEPS < ASK_EVERY_S
+        next_step = step + (ASK_EVERY_STEPS if is_short else max(1, int(ASK_EVERY_S / step_s)))
+        leaves, self._asks_at_step = trainer.strategy.broadcast((self._is_asked_to_leave(), next_step))
+        return bool(leaves)
 
     def _continue(self) -> None:
         """Continue the epoch at the position where it was left."""
