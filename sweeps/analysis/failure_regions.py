@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import re
 import textwrap
 from collections import defaultdict
@@ -41,13 +39,9 @@ class Cause(NamedTuple):
 
     def __str__(self) -> str:
         """`failed (MemoryError: no room for N units)`, to follow "trials that"."""
+        status = "are infeasible" if self.status == "infeasible" else self.status
         reason = textwrap.shorten(self.reason, 80, placeholder=" ...")
-        return f"{in_words(self.status)} ({reason})" if reason else in_words(self.status)
-
-
-def in_words(status: str) -> str:
-    """A status, to follow "trials that"."""
-    return "are infeasible" if status == "infeasible" else status
+        return f"{status} ({reason})" if reason else status
 
 
 @dataclass(frozen=True)
@@ -61,11 +55,8 @@ class DeadRegion:
     """First value that is left out on the low or high side, or the choice."""
     bad: int
     all_bad: int
-    """So many of all that failed or diverged, by its cause where it has one, lie in it."""
-    trials: int
-    """In it, bad ones and others."""
-    cause: Cause | None = None
-    """Why the trials failed that made it; None where all failures are taken together."""
+    """So many of all that failed for this cause lie in it."""
+    cause: Cause
 
     def __str__(self) -> str:
         sign = {"high": ">", "low": "<", None: "="}[self.side]
@@ -92,63 +83,37 @@ def dead_regions_of(record: Record) -> list[DeadRegion]:
     ]
 
 
-def are_too_few(record: Record) -> bool:
-    """Whether no region could be told from chance, not even one that holds all bad trials and no other."""
-    for part in (compared_trials(record, name) for name in trainables(record)):
-        level = _level(distributions_of(part.trials), by_cause(part.trials))
-        bad = len(part.bad)
-        if bad >= LEAST_BEST and 1 / math.comb(len(part.trials), bad) <= level:
-            return False
-    return True
-
-
 def dead_regions(
     trials: Sequence[TrialRow],
     good: Collection[TrialRow],
     distributions: Mapping[str, Sequence[BaseDistribution]],
 ) -> list[DeadRegion]:
-    """Ends of ranges, and choices, where most trials failed or diverged, more than chance would put there,
+    """Ends of ranges, and choices, where most trials failed for one cause, more than chance would put there,
     and none is good. Those that hold the most bad trials come first.
 
-    Where trials failed for several reasons, each reason is also tested by itself, without trials that
-    failed for another one: a reason that is common everywhere hides where a rarer one begins.
+    Each cause is tested without the trials that failed for another one: one that is common everywhere would
+    hide where a rarer one begins.
     """
-    causes = by_cause(trials)
-    good_ids, level = {id(trial) for trial in good}, _level(distributions, causes)
-    found: dict[tuple[str, Side | Any], DeadRegion] = {}
-    for cause in _looks(causes):
-        seen = trials if cause is None else [t for t in trials if not is_bad(t) or cause_of(t) == cause]
-        for region in _dead_among(seen, good_ids, distributions, level):
-            held = sum(map(region.holds, trials))
-            whole = dataclasses.replace(region, cause=cause, trials=held)
-            known = found.setdefault((region.hyperparameter, region.side or region.limit), whole)
-            if known.cause is not None and known.trials < held:
-                found[region.hyperparameter, region.side or region.limit] = whole
-    return sorted(found.values(), key=lambda region: -region.bad)
-
-
-def _looks(causes: Collection[Cause]) -> list[Cause | None]:
-    """All failures together, and where there are several causes, each by itself."""
-    return [None, *(causes if len(causes) > 1 else ())]
-
-
-def _level(distributions: Mapping[str, Sequence[BaseDistribution]], causes: Collection[Cause]) -> float:
-    """Of significance, by Bonferroni: so many regions are tested."""
+    causes = {cause: bad for cause, bad in by_cause(trials).items() if len(bad) >= LEAST_BEST}
+    sound, good_ids = [trial for trial in trials if not is_bad(trial)], {id(trial) for trial in good}
     regions = sum(len(choices_of(drawn_from)) or len(SIDES) for drawn_from in distributions.values())
-    return BY_CHANCE / max(1, regions * len(_looks(causes)))
+    level = BY_CHANCE / max(1, regions * len(causes))  # Bonferroni: so many are tested
+    found: dict[tuple[str, Any], DeadRegion] = {}
+    for cause, bad in causes.items():
+        for region in _dead_among([*sound, *bad], cause, good_ids, distributions, level):
+            known = found.setdefault((region.hyperparameter, region.side or region.limit), region)
+            if known.bad < region.bad:
+                found[region.hyperparameter, region.side or region.limit] = region
+    return sorted(found.values(), key=lambda region: -region.bad)
 
 
 def by_cause(trials: Iterable[TrialRow]) -> dict[Cause, list[TrialRow]]:
     """Trials that failed or diverged, grouped by cause."""
     found: dict[Cause, list[TrialRow]] = defaultdict(list)
     for trial in filter(is_bad, trials):
-        found[cause_of(trial)].append(trial)
+        reason = re.sub(r"(?<![A-Za-z_])[-+]?\d[\d.,]*(e[-+]?\d+)?", "N", trial.reason)
+        found[Cause(trial.status, reason)].append(trial)
     return dict(found)
-
-
-def cause_of(trial: TrialRow) -> Cause:
-    """Why a trial failed or diverged."""
-    return Cause(trial.status, re.sub(r"(?<![A-Za-z_])[-+]?\d[\d.,]*(e[-+]?\d+)?", "N", trial.reason))
 
 
 class _Row(NamedTuple):
@@ -165,6 +130,7 @@ _Candidate = tuple[Side | None, Any, Sequence[_Row]]
 
 def _dead_among(
     trials: Sequence[TrialRow],
+    cause: Cause,
     good_ids: Collection[int],
     distributions: Mapping[str, Sequence[BaseDistribution]],
     level: float,
@@ -183,7 +149,7 @@ def _dead_among(
             if bad < max(LEAST_BEST, 0.6 * len(inside)):
                 continue
             if hypergeom.sf(bad - 1, len(rows), all_bad, len(inside)) <= level:
-                yield DeadRegion(hyperparameter, side, limit, bad, all_bad, len(inside))
+                yield DeadRegion(hyperparameter, side, limit, bad, all_bad, cause)
 
 
 def _ends(old: Range, rows: Sequence[_Row]) -> Iterator[_Candidate]:

@@ -170,8 +170,8 @@ def _new_range(
         cut = old.cut(new, region.side, float(region.limit)) if region.side else new
         if cut != new and all(cut.low <= value <= cut.high for value in inside):
             new = cut
-            why = region.cause or "failed, diverged or were infeasible"
-            whys.append(f"without the end where {region.bad} of {region.all_bad} trials that {why} lie")
+            lie = f"{region.bad} of {region.all_bad} trials that {region.cause} lie"
+            whys.append(f"without the end where {lie}")
     for side in SIDES:
         edge = learnt.edges.get((hyperparameter, side))
         if edge is not None and edge.old is not None:

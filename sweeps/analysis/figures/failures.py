@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from sweeps.analysis.failure_regions import DeadRegion, are_too_few, by_cause, dead_regions_of
+from sweeps.analysis.failure_regions import DeadRegion, by_cause, dead_regions_of
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.analysis.tried_values import Tried, tried
@@ -59,11 +59,8 @@ def failures(sweep: Sweep) -> go.Figure:
     placed = [(cause, cause.region) for cause in found if cause.region is not None][:MOST_CAUSES]
     well = _ended_well(sweep)
     if not placed:
-        if well and are_too_few(sweep.record):
-            few = sum(len(cause.trials) for cause in found)
-            return style.blank(title, f"{count(few, 'failure')}: too few to tell in which region they lie.")
-        among = "both lie in the same regions" if well else "no trial ended well"
-        return style.blank(title, f"No region separates the failures from other trials: {among}.")
+        few = count(sum(len(cause.trials) for cause in found), "failure")
+        return style.blank(title, f"{few}: no region holds more of them than chance would put there.")
     figure = make_subplots(rows=len(placed), cols=1, vertical_spacing=0.3 / len(placed))
     space = tried(sweep.record.trials)
     for row, (cause, region) in enumerate(placed, start=1):

@@ -63,16 +63,11 @@ def troubles(sweep: Sweep) -> list[str]:
     bad = Counter(trial.status for trial in record.searched if is_bad(trial))
     if not bad or record.best() is None:  # then the result tells the reason
         return []
-    which = " and ".join(f"{times:,} {_ended_as(status, times)}" for status, times in bad.most_common())
+    which = " and ".join(f"{times:,} {status}" for status, times in bad.most_common())
     (most, *_) = causes(sweep)
     where = f" {most.where}." if most.where else ""
     reason = f"The most common reason: {most.trials[0].reason or 'none was recorded'}."
     return [f"Of {count(len(record.searched), 'trial')}, {which}. {reason}{where}"]
-
-
-def _ended_as(status: str, times: int) -> str:
-    """`failed`, `are infeasible`"""
-    return status if status != "infeasible" else f"{'is' if times == 1 else 'are'} infeasible"
 
 
 def _front(record: Record) -> str:

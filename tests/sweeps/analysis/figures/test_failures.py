@@ -41,17 +41,16 @@ def test_a_cause_lies_in_the_very_region_that_is_to_be_cut_off(tmp_path: Path) -
     assert [str(region) for region in regions] == [cut] * 2
 
 
-@pytest.mark.parametrize(("bad", "are_too_few"), [(2, True), (4, False)])
-def test_of_few_failures_it_is_not_said_that_no_region_separates_them(
-    bad: int, are_too_few: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("bad", "why"), [(2, "2 failures: no region holds more of them than chance would put there."), (4, "")]
+)
+def test_few_failures_have_no_region(bad: int, why: str, tmp_path: Path) -> None:
     """The rate separates them, in both cases."""
     record = begun(tmp_path)
     with record.together():
         for number in range(24):
             params = {**drawn(number), "lr": 10 ** (-4 + number / 6)}
             add(record, params, 1, "failed" if number >= 24 - bad else "finished", "OSError: no")
-    why = "2 failures: too few to tell in which region they lie." if are_too_few else ""
     assert why_blank(failures(analysis_sweep.load(tmp_path))) == why
 
 
