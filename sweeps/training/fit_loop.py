@@ -169,11 +169,6 @@ class Fit:
         return trainer.why_no_test(self._model, self._data)
 
     @property
-    def has_begun(self) -> bool:
-        """Whether the model has been built and is on its device."""
-        return self._epoch_end.has_begun
-
-    @property
     def has_trained(self) -> bool:
         """Whether `advance` was called, so that there is something to save."""
         return self._trainer is not None
@@ -288,7 +283,7 @@ class Fit:
         Raises:
             CannotTrain: no smaller part of the batch would do; the text says why.
         """
-        if not self.has_begun:
+        if not self._epoch_end.has_begun:
             raise CannotTrain("memory ran out before the first step: the model itself does not fit")
         if not self._model.automatic_optimization:
             raise CannotTrain("the batch can't be split: the model optimizes by itself, step by step")
@@ -297,10 +292,9 @@ class Fit:
             whole, rows = self._split.share * workers, self._split.rows
         else:
             whole = rows = micro_batches.read_batch_rows(self._data)
-        try:
-            return micro_batches.halve(whole, workers, rows)
-        except MemoryError as error:
-            raise CannotTrain(str(error)) from None
+        if rows == 1:
+            raise CannotTrain("not even a micro-batch of one row fits")
+        return micro_batches.split(whole, workers, rows // 2)
 
     @property
     def depends_on_batch(self) -> bool:

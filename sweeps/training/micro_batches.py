@@ -15,7 +15,7 @@ import bisect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -95,33 +95,9 @@ def split(effective_rows: int, workers: int, fitting_rows: int) -> MicroBatch:
     return MicroBatch(share // accumulation, accumulation)
 
 
-def halve(effective_rows: int, workers: int, rows: int) -> MicroBatch:
-    """The split to go on with where micro-batches of `rows` did not fit: half of them at most.
-
-    Args:
-        effective_rows: rows of a batch of all workers.
-        workers: number of workers that share the batch.
-        rows: rows of a micro-batch that did not fit.
-
-    Raises:
-        MemoryError: it had one row.
-    """
-    if rows == 1:
-        raise MemoryError("not even a micro-batch of one row fits")
-    return split(effective_rows, workers, rows // 2)
-
-
 def with_margin(rows: int) -> int:
     """Rows that must fit in memory for a micro-batch of so many; one row can't be made smaller."""
     return rows if rows == 1 else rows + math.ceil(rows / MARGIN)
-
-
-class EpochRows(NamedTuple):
-    """The rows of one worker in an epoch."""
-
-    rows: int
-    drops_last: bool
-    """Whether a last batch that is not full is left out."""
 
 
 class MicroBatches(pl.Callback):
@@ -143,15 +119,16 @@ class MicroBatches(pl.Callback):
         epoch = rows_of_epoch(data.train_dataloader(), trainer.world_size)
         if epoch is None:
             return
-        steps, rest = divmod(epoch.rows, self._split.share)
+        epoch_rows, drops_last = epoch
+        steps, rest = divmod(epoch_rows, self._split.share)
         whole = steps * self._split.accumulation
-        if not epoch.drops_last:
+        if not drops_last:
             self._last_step = whole, rest
         limit = trainer.limit_train_batches
         if isinstance(limit, float) and limit < 1:  # a share of the whole batches
-            batches = steps if epoch.drops_last else steps + bool(rest)
+            batches = steps if drops_last else steps + bool(rest)
             trainer.limit_train_batches = int(batches * limit) * self._split.accumulation
-        elif epoch.drops_last:
+        elif drops_last:
             trainer.limit_train_batches = min(limit, whole) if isinstance(limit, int) else whole
 
     def on_train_batch_start(
@@ -171,8 +148,9 @@ class MicroBatches(pl.Callback):
             loss.register_hook(lambda gradient: gradient * weight)  # type: ignore[no-untyped-call]
 
 
-def rows_of_epoch(loader: object, workers: int) -> EpochRows | None:
-    """The rows of an epoch of a training loader; None where they are not known.
+def rows_of_epoch(loader: object, workers: int) -> tuple[int, bool] | None:
+    """The rows of one worker in an epoch, and whether a last batch that is not full is left out; None where
+    that is not known.
 
     Args:
         loader: before Lightning has distributed it among the workers.
@@ -181,7 +159,7 @@ def rows_of_epoch(loader: object, workers: int) -> EpochRows | None:
     if not isinstance(loader, DataLoader):
         return None
     if isinstance(loader.sampler, Batches):
-        return EpochRows(loader.sampler.rows, loader.sampler.drops_last)
+        return loader.sampler.rows, loader.sampler.drops_last
     batches = loader.sampler if loader.batch_sampler is None else loader.batch_sampler
     if not isinstance(batches, BatchSampler):
         return None
@@ -190,4 +168,4 @@ def rows_of_epoch(loader: object, workers: int) -> EpochRows | None:
     except TypeError:
         return None
     is_distributed = isinstance(batches.sampler, DistributedSampler)
-    return EpochRows(rows if is_distributed else math.ceil(rows / workers), batches.drop_last)
+    return rows if is_distributed else math.ceil(rows / workers), batches.drop_last

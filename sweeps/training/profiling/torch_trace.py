@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -31,61 +28,8 @@ MOST_EXPENSIVE = 10
 DRAWN = 200
 """Steps of the timeline, at most."""
 TIMELINE_FILE = "timeline.png"
-LOADER_LIMIT_S = 20.0
-"""Seconds that the loader is run alone, at most."""
 LOADED, COMPUTED = "#D55E00", "#0072B2"
 """Okabe and Ito's colours, distinct also for colour-blind readers."""
-
-
-@dataclass
-class Timeline:
-    """The first steps of an epoch, and the same batches prepared by themselves."""
-
-    is_undisturbed: bool = False
-    """Whether the trace's recording was over."""
-    steps: list[float] = field(default_factory=list)
-    """Seconds of each, without the wait for its batch."""
-    prepared: list[float] = field(default_factory=list)
-    """Seconds after which each batch was ready when the loader ran alone."""
-
-    def run_loader_alone(self, loader: Iterable[Any]) -> None:
-        """Take as many batches as there are steps, without training."""
-        start = time.perf_counter()
-        for _ in itertools.islice(loader, len(self.steps)):
-            self.prepared.append(time.perf_counter() - start)
-            if self.prepared[-1] > LOADER_LIMIT_S:
-                break
-
-    @property
-    def computed(self) -> npt.NDArray[np.float64]:
-        """Seconds after which each step would have ended without waiting for data."""
-        return np.cumsum(self.steps)
-
-    @property
-    def in_words(self) -> str:
-        """Rates of loader and training, and which one is slower."""
-        if not self.prepared:
-            return "no step was recorded"
-        batches_s, steps_s = len(self.prepared) / self.prepared[-1], len(self.steps) / self.computed[-1]
-        rates = [f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}" for rate in (batches_s, steps_s)]
-        verdict = "training waits for data" if batches_s < steps_s else "batches are ready in time"
-        return f"the loader prepares {rates[0]} batches/s, training uses {rates[1]}: {verdict}"
-
-    def draw(self, folder: Path) -> Path:
-        """Draw the figure into a folder; returns its path."""
-        from matplotlib.figure import Figure  # heavy, and only `--profile` needs it
-
-        figure = Figure(figsize=(9, 5), layout="constrained")
-        axes = figure.subplots()
-        numbers = np.arange(1, len(self.steps) + 1)
-        loaded = numbers[: len(self.prepared)]
-        axes.plot(self.prepared, loaded, color=LOADED, label="batches prepared, loader alone")
-        axes.plot(self.computed, numbers, color=COMPUTED, ls="--", label="steps, without waiting for data")
-        axes.set(xlabel="time [s]", ylabel="batches", title=self.in_words)
-        axes.legend()
-        path = folder / TIMELINE_FILE
-        figure.savefig(path, dpi=110)
-        return path
 
 
 class Trace(pl.Callback):
@@ -102,7 +46,8 @@ class Trace(pl.Callback):
         self._profiler: profile | None = None
         self._is_recorded = False
         self._steps = 0  # finished ones, until the trace is recorded
-        self._timeline = Timeline()
+        self._step_s: list[float] = []
+        """Of the first steps of the last epoch, without the wait for their batches."""
         self._began_at = 0.0
 
     def on_train_start(self, *_: Any) -> None:
@@ -122,9 +67,7 @@ class Trace(pl.Callback):
         self._profiler.start()
 
     def on_train_epoch_start(self, *_: Any) -> None:
-        """Draw an epoch from its first step on: the first one after the recording, else the last one."""
-        if not self._timeline.steps or not self._timeline.is_undisturbed:
-            self._timeline = Timeline(is_undisturbed=self._is_recorded)
+        self._step_s = []
 
     def on_train_batch_start(self, *_: Any) -> None:
         """The first point where a step, and not a validation, is certain to follow."""
@@ -136,8 +79,8 @@ class Trace(pl.Callback):
     def on_train_batch_end(self, *_: Any) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # else the times would be those of queueing
-        if len(self._timeline.steps) < DRAWN:
-            self._timeline.steps.append(time.perf_counter() - self._began_at)
+        if len(self._step_s) < DRAWN:
+            self._step_s.append(time.perf_counter() - self._began_at)
         if not self._is_recorded:
             self._steps += 1
 
@@ -153,9 +96,10 @@ class Trace(pl.Callback):
             least = SKIPPED + WARM_UP + 1
             self._say(f"Profile    no trace: it needs {least} steps, and the run had {self._steps}")
         assert trainer.train_dataloader is not None
-        self._timeline.run_loader_alone(trainer.train_dataloader)
-        self._say(f"Timeline   {self._timeline.in_words}")
-        self._say(f"           {self._timeline.draw(self._folder)}")
+        prepared_s = seconds_of_loader(trainer.train_dataloader, len(self._step_s))
+        title = compared_rates(prepared_s, self._step_s)
+        self._say(f"Timeline   {title}")
+        self._say(f"           {draw_timeline(prepared_s, self._step_s, title, self._folder)}")
 
     def on_exception(self, *_: Any) -> None:
         self._stop()
@@ -205,3 +149,36 @@ def most_expensive(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
             f"{event.count / steps:>13.1f}  {event.key[:60]}"
         )
     return "\n".join(lines)
+
+
+def seconds_of_loader(loader: Iterable[Any], most: int) -> list[float]:
+    """Seconds after which each of the first batches is ready where the loader runs alone."""
+    start = time.perf_counter()
+    return [time.perf_counter() - start for _ in itertools.islice(loader, most)]
+
+
+def compared_rates(prepared_s: Sequence[float], step_s: Sequence[float]) -> str:
+    """The rates of the loader alone and of the steps without waiting for data, and which one is lower."""
+    if not prepared_s:
+        return "no step was recorded"
+    batches_s, steps_s = len(prepared_s) / prepared_s[-1], len(step_s) / sum(step_s)
+    rates = [f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}" for rate in (batches_s, steps_s)]
+    verdict = "training waits for data" if batches_s < steps_s else "batches are ready in time"
+    return f"the loader prepares {rates[0]} batches/s, training uses {rates[1]}: {verdict}"
+
+
+def draw_timeline(prepared_s: Sequence[float], step_s: Sequence[float], title: str, folder: Path) -> Path:
+    """Draw batches and steps over time into a folder; returns the figure's path."""
+    from matplotlib.figure import Figure  # heavy, and only `--profile` needs it
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    numbers, label = range(1, len(step_s) + 1), "steps, without waiting for data"
+    loaded = numbers[: len(prepared_s)]
+    axes.plot(list(prepared_s), loaded, color=LOADED, label="batches prepared, loader alone")
+    axes.plot(list(itertools.accumulate(step_s)), numbers, color=COMPUTED, ls="--", label=label)
+    axes.set(xlabel="time [s]", ylabel="batches", title=title)
+    axes.legend()
+    path = folder / TIMELINE_FILE
+    figure.savefig(path, dpi=110)
+    return path

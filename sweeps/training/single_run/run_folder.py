@@ -132,7 +132,7 @@ class RunFolder:
             if self._save(training.epochs, training):
                 self._position = str(found)
             return False
-        self._note_epoch(found, training)
+        self._note_epoch(found)
         if found.epoch >= self._config.max_epochs:
             return True
         self.has_left = training.agree(training.is_to_leave())
@@ -140,21 +140,14 @@ class RunFolder:
             self._save(found.epoch, training)
         return not self.has_left
 
-    def _note_epoch(self, epoch: Report, training: Fit) -> None:
+    def _note_epoch(self, epoch: Report) -> None:
         """Record and print an epoch."""
         if self._config.objective.is_better(epoch.score, self._best[0]):
             self._best = epoch.score, epoch.epoch
         self._costs.append((epoch.seconds, epoch.costs))
         self._pace.trained(epoch.seconds)
-        fault: DiskIsFull | None = None
         if is_first():
-            try:
-                self._write_line(epoch)
-            except DiskIsFull as error:
-                fault = error
-        # All workers end together: if one ended alone, the others would wait for it.
-        if training.agree(fault is not None):
-            raise fault or DiskIsFull("the first worker's disk has no room for the line of an epoch")
+            self._write_line(epoch)
 
     def keep_best(self, training: Fit) -> None:
         """Write the best epoch's whole fp32 weights and their hyperparameters; then remove the checkpoints.

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sweeps.common.errors import CannotTrain
 from sweeps.training.micro_batches import (
     MicroBatch,
-    halve,
     largest_that_fits,
     split,
     with_margin,
@@ -57,15 +56,3 @@ def test_a_batch_that_can_not_be_shared_out_is_refused() -> None:
 @pytest.mark.parametrize(("rows", "fitting"), [(1, 1), (2, 3), (9, 10), (10, 11), (11, 13), (1000, 1100)])
 def test_some_room_is_left(rows: int, fitting: int) -> None:
     assert with_margin(rows) == fitting
-
-
-@given(per_worker=st.integers(2, 2000), workers=st.integers(1, 4), divisor=st.integers(1, 50))
-def test_half_is_of_the_same_batch(per_worker: int, workers: int, divisor: int) -> None:
-    rows = split(per_worker * workers, workers, max(2, per_worker // divisor)).rows
-    if rows == 1:
-        with pytest.raises(MemoryError, match="not even a micro-batch of one row fits"):
-            halve(per_worker * workers, workers, rows)
-        return
-    found = halve(per_worker * workers, workers, rows)
-    assert found.share == per_worker
-    assert 1 <= found.rows <= rows / 2

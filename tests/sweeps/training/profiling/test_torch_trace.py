@@ -21,7 +21,6 @@ from sweeps.training.profiling.torch_trace import (
     RECORDED,
     TIMELINE_FILE,
     TRACE_FILE,
-    Timeline,
     most_expensive,
 )
 
@@ -157,7 +156,6 @@ def slow_batches(seconds: float) -> Iterator[Any]:
     ("loader_s", "words"), [(0.02, "training waits for data"), (0.0, "batches are ready in time")]
 )
 def test_it_is_said_who_waits_for_whom(loader_s: float, words: str) -> None:
-    timeline = Timeline(steps=[0.008] * 10)
-    timeline.run_loader_alone(slow_batches(loader_s))
-    assert len(timeline.prepared) == 10
-    assert timeline.in_words.endswith(words)
+    prepared_s = torch_trace.seconds_of_loader(slow_batches(loader_s), 10)
+    assert len(prepared_s) == 10
+    assert torch_trace.compared_rates(prepared_s, [0.008] * 10).endswith(words)
