@@ -90,9 +90,9 @@ class Timed(pl.Callback):
         self._meter = Meter(threads=1)
         self._steps, self._began_after, self._looks_at = 0, 0, WARM_UP_STEPS
         self._ended_at = 0.0
-        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
-        self._epoch_rows, self._batch_rows = 0, 0
-        self._speed: Speed | None = None
+        self._batch_rows, self._rows, self._time_s, self._wait_s = 0, 0, 0.0, 0.0
+        self.speed: Speed | None = None
+        """Of all workers, each of which trains as this one; None before the time is over."""
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Shorten the validation, which is not measured."""
@@ -114,7 +114,7 @@ class Timed(pl.Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, _: Any, __: Any, batch: Any, *___: Any) -> None:
         """Count a step; begin the measurement after the warm-up, and end it when its time is over."""
-        if self._speed is not None:
+        if self.speed is not None:
             return
         self._meter.look()
         rows = extract_batch_size(batch)
@@ -127,24 +127,12 @@ class Timed(pl.Callback):
         self._time_s += now - self._ended_at
         self._ended_at = now
         if is_look and not self._began_after:
-            self._begin(trainer, rows)
+            self._begin(rows)
         elif is_look:
             self._end_if_over(trainer)
 
-    def speed(self, devices: int) -> Speed:
-        """The speed of all devices, each of which has trained as this one."""
-        assert self._speed is not None, "the training has ended by itself"
-        each = self._speed
-        return dataclasses.replace(
-            each,
-            samples_s=each.samples_s * devices,
-            epoch_rows=each.epoch_rows * devices,
-            batch_rows=each.batch_rows * devices,
-        )
-
-    def _begin(self, trainer: pl.Trainer, rows: int) -> None:
-        self._batch_rows, self._epoch_rows = rows, rows * int(trainer.num_training_batches)
-        self._began_after, self._looks_at = self._steps, self._steps + 1
+    def _begin(self, rows: int) -> None:
+        self._batch_rows, self._began_after, self._looks_at = rows, self._steps, self._steps + 1
         self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
         psutil.cpu_percent()
         self._meter.begin()
@@ -157,10 +145,11 @@ class Timed(pl.Callback):
             self._looks_at = self._steps + to_go
             self._ended_at = time.perf_counter()
             return
-        self._speed = Speed(
-            samples_s=self._rows / self._time_s,
-            epoch_rows=self._epoch_rows,
-            batch_rows=self._batch_rows,
+        batch_rows = self._batch_rows * trainer.world_size
+        self.speed = Speed(
+            samples_s=self._rows * trainer.world_size / self._time_s,
+            epoch_rows=batch_rows * int(trainer.num_training_batches),
+            batch_rows=batch_rows,
             data_wait_pct=100 * self._wait_s / self._time_s,
             gpu_util_pct=self._meter.end()[1].get("gpu_util_pct"),
             cores_busy_pct=psutil.cpu_percent(),
@@ -190,7 +179,8 @@ def train(name: str, params: dict[str, ParamValue], setup: Setup, seconds: float
     training.callbacks.append(timed)
     while training.advance() is not None:
         pass
-    return timed.speed(setup.fit.devices)
+    assert timed.speed is not None, "the training has ended by itself"
+    return timed.speed
 
 
 def _with_data_of(setup: Setup, trainable: LightningTrainable, prepared: Path | None) -> LightningTrainable:
