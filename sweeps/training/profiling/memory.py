@@ -18,8 +18,6 @@ from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import GB, size
 from sweeps.training import torch_internals
 
-OUT_OF_MEMORY = 3
-"""Exit status of a single run that did not fit in memory."""
 WARM_UP_EPOCHS = 2
 """First epochs, in which caches fill and allocators settle."""
 GROWING_EPOCHS = 5

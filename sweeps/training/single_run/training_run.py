@@ -22,10 +22,12 @@ from sweeps.training.checkpoints import trained_model
 from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch, strategy
 from sweeps.training.fit_loop import Fit
-from sweeps.training.profiling.memory import OUT_OF_MEMORY
 from sweeps.training.single_run import batch_size_finder
 from sweeps.training.single_run.run_folder import RunFolder
 from sweeps.training.single_run.run_settings import LOGS, SingleRun
+
+OUT_OF_MEMORY_STATUS = 3
+"""Exit status of a run that did not fit in memory."""
 
 
 def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
@@ -103,7 +105,7 @@ def _explain(run: SingleRun, training: Fit | None, error: Exception) -> int:
     if not launch.is_first():  # it prints its own line, since Lightning then kills the first worker
         number = getattr(rank_zero_only, "rank", 0)
         print(f"error: worker {number} is out of memory: try --find-batch-size", file=sys.stderr, flush=True)
-        return OUT_OF_MEMORY
+        return OUT_OF_MEMORY_STATUS
     print(
         f"error: {first_line(error) if str(error).strip() else 'out of memory'}", file=sys.stderr, flush=True
     )
@@ -118,7 +120,7 @@ def _explain(run: SingleRun, training: Fit | None, error: Exception) -> int:
             launch.say(f"A smaller micro-batch is of no use: {fault}")
     found = smaller_settings(run, strategy.Device.here())
     launch.say("\n".join(["For a new run, try one of:", *(f"  {hint}" for hint in found)]))
-    return OUT_OF_MEMORY
+    return OUT_OF_MEMORY_STATUS
 
 
 def smaller_settings(run: SingleRun, device: strategy.Device) -> list[str]:
