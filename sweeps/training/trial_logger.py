@@ -40,7 +40,7 @@ class TrialLogger(Logger):
     @property
     def experiment(self) -> Any:
         """What a library of experiment tracking would have here."""
-        return self._called("experiment")
+        return Experiment(self, "self.logger.experiment")
 
     @property
     def name(self) -> str:
@@ -99,19 +99,10 @@ class TrialLogger(Logger):
             except (TypeError, ValueError, RuntimeError):  # an image, a table, a tensor of several numbers
                 self.dropped(call)
 
-    def __getitem__(self, _: int) -> TrialLogger:
-        return self
-
-    def __iter__(self) -> Iterator[TrialLogger]:
-        yield self
-
     def __getattr__(self, name: str) -> Any:
         """A method of some other logger, which drops what it is given."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return self._called(name)
-
-    def _called(self, name: str) -> Experiment:
         return Experiment(self, f"self.logger.{name}")
 
 

@@ -14,7 +14,7 @@ import yaml
 
 from sweeps.common import atomic_io, local_dirs, param_types, project
 from sweeps.common.cli import parser as cli_parser
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.project import FIT_FILE as FIT_FILE
 from sweeps.common.settings import Setting, Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
@@ -120,11 +120,8 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningT
         SystemExit: after `--help` (status 0).
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    resumed, tokens = cli_parser.take_all(
-        tokens, "--resume", "the folder of a run, as in --resume results/NAME"
-    )
-    if resumed:
-        return _resumed(resumed[-1], tokens)
+    if flag(RESUME.name) in {token.partition("=")[0] for token in tokens}:
+        return _resumed(tokens)
     asked = COMMAND.read(tokens)
     trainable = asked.trainable
     params, faults = param_types.checked(trainable.params_class, asked.hyperparameters)
@@ -152,19 +149,18 @@ def read(folder: Path) -> SingleRun:
     return SingleRun.from_settings(**given, name=folder.name, results_dir=str(folder.parent))
 
 
-def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable, bool]:
-    path = Path(folder).expanduser().resolve()
+def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable, bool]:
+    parser = cli_parser.Parser("sweeps fit", "%(prog)s --resume FOLDER [flags]", "Resume a run.")
     # The one setting that changes no result, and that a run without enough memory needs.
-    rows, tokens = cli_parser.take_all(tokens, "--micro-batch", "a number of rows")
-    folders = list[str | None]()
-    for name in local_dirs.OF_THE_MACHINE:
-        values, tokens = cli_parser.take_all(tokens, name, "a folder")
-        folders.append(values[-1] if values else None)
-    local_dirs.use_typed(*folders)
-    if tokens:
-        raise UserError(f"{tokens[0]}: a resumed run keeps its settings; give --resume without it")
-    if not all(number.isdecimal() and int(number) for number in rows):
-        raise UserError(f"--micro-batch {rows[-1]}: must be a whole number, at least 1")
+    cli_parser.add_settings(parser, [RESUME, FLAGS["micro_batch"]])
+    cli_parser.add_machine(parser)
+    names = (token.partition("=")[0] for token in tokens if token.startswith("--"))
+    if others := [name for name in names if name not in parser.flags]:
+        raise UserError(f"{others[0]}: a resumed run keeps its settings; give --resume without it")
+    values = parser.values_of(tokens, "; a resumed run keeps its settings")
+    local_dirs.use_typed(values.data_dir, values.prepared_dir)
+    folder = values.resume
+    path = Path(folder).expanduser().resolve()
     try:
         run = read(path)
     except (OSError, yaml.YAMLError, TypeError) as error:
@@ -174,8 +170,9 @@ def _resumed(folder: str, tokens: Sequence[str]) -> tuple[SingleRun, LightningTr
         ) from None
     if (path / BEST).is_dir():
         raise UserError(f"--resume {folder}: this run has finished; its weights are in {path / BEST}")
-    if rows:
-        run = run.changed(micro_batch=int(rows[-1]))
+    if "micro_batch" in values:
+        run = run.changed(micro_batch=values.micro_batch)
+        refuse(run.out_of_bounds())
     project.use_noted(path, [run.trainable], f"--resume {folder}")
     trainable = registry.find(run.trainable, TRAINABLE)
     params, faults = param_types.checked(trainable.params_class, run.params)
