@@ -16,7 +16,7 @@ import platform
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def folder_of(sweep: Path, number: int) -> Path:
 
 
 def write(
-    folder: Path, epoch: int, fill: Callable[[Path], None], of: Mapping[str, Any] | None = None
+    folder: Path, epoch: int, fill: Callable[[Path], None], params: Mapping[str, Any] | None = None
 ) -> Path:
     """Write a checkpoint; remove all but the newest `KEPT`.
 
@@ -72,7 +72,7 @@ def write(
         folder: the trial's.
         epoch: last trained epoch, 1-based.
         fill: writes the checkpoint's files into the folder that it is called with.
-        of: the trial's params; a trial with other params never resumes from it.
+        params: the trial's; a trial with other params never resumes from it.
 
     Raises:
         FileNotFoundError: the sweep's folder is not on this PC.
@@ -86,12 +86,13 @@ def write(
         sweep, here = folder.parents[1], platform.node()
         raise FileNotFoundError(f"{sweep} is not there on {here}: all PCs must see that folder") from None
     there = all_of(folder)
-    target = _unused(folder, epoch, there)
+    times = [time for other, time in map(_age, there) if other == epoch]
+    target = folder / (f"epoch_{epoch:04d}" + (f".{max(times) + 1}" if times else ""))
     try:
         with atomic_write(target, folder / f".{target.name}.{platform.node()}.{os.getpid()}") as part:
             part.mkdir()
             fill(part)
-            seal(part, of)
+            seal(part, params)
     except OSError as error:  # ENOTEMPTY: an abandoned process has just written the same checkpoint
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
@@ -99,15 +100,16 @@ def write(
         # Replaced, or later and damaged: this trial resumed from an earlier one.
         if epoch_of(path) >= epoch:
             remove(path)
-    keep_newest(folder, KEPT)
+    for old in all_of(folder)[KEPT:]:
+        remove(old)
     return target
 
 
-def seal(folder: Path, of: Mapping[str, Any] | None = None) -> None:
-    """Write the manifest of a checkpoint whose files exist; `of`: the trial's params."""
+def seal(folder: Path, params: Mapping[str, Any] | None = None) -> None:
+    """Write the manifest of a checkpoint whose files exist, of a trial with these params."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {str(path.relative_to(folder)): _facts(path) for path in paths}
-    (folder / MANIFEST).write_text(json.dumps({"of": of, "files": files}))
+    (folder / MANIFEST).write_text(json.dumps({"of": params, "files": files}))
 
 
 def bytes_of(checkpoint: Path) -> int:
@@ -129,22 +131,22 @@ def epoch_of(checkpoint: Path) -> int:
     return _age(checkpoint)[0]
 
 
-def newest(folder: Path, of: Mapping[str, Any] | None = None) -> tuple[Path | None, list[str]]:
+def newest(folder: Path, params: Mapping[str, Any] | None = None) -> tuple[Path | None, list[str]]:
     """The newest complete checkpoint of a trial with these params, and what is wrong with newer ones."""
     faults: list[str] = []
     for checkpoint in all_of(folder):
-        found = fault(checkpoint, of)
+        found = fault(checkpoint, params)
         if found is None:
             return checkpoint, faults
         faults.append(f"the checkpoint of epoch {epoch_of(checkpoint)} is damaged ({found})")
     return None, faults
 
 
-def fault(checkpoint: Path, of: Mapping[str, Any] | None = None) -> str | None:
+def fault(checkpoint: Path, params: Mapping[str, Any] | None = None) -> str | None:
     """What is wrong with a checkpoint; None when it is complete and of a trial with these params."""
     try:
         manifest = json.loads((checkpoint / MANIFEST).read_text())
-        if of is not None and manifest["of"] != of:
+        if params is not None and manifest["of"] != params:
             return "it belongs to a trial with other params"
         for name, facts in manifest["files"].items():
             if _facts(checkpoint / name) != facts:
@@ -154,12 +156,6 @@ def fault(checkpoint: Path, of: Mapping[str, Any] | None = None) -> str | None:
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         return f"it can't be read: {error}"
     return None
-
-
-def keep_newest(folder: Path, count: int) -> None:
-    """Remove all but the newest checkpoints of a trial."""
-    for old in all_of(folder)[count:]:
-        remove(old)
 
 
 def remove(path: Path) -> None:
@@ -187,12 +183,6 @@ def _age(checkpoint: Path) -> tuple[int, int]:
     name = _NAME.fullmatch(checkpoint.name)
     assert name is not None, checkpoint
     return int(name[1]), int(name[2] or 0)
-
-
-def _unused(folder: Path, epoch: int, there: Sequence[Path]) -> Path:
-    """The name of the next checkpoint of an epoch."""
-    before = [time for path in there for other, time in [_age(path)] if other == epoch]
-    return folder / (f"epoch_{epoch:04d}" + (f".{max(before) + 1}" if before else ""))
 
 
 def _facts(file: Path) -> list[object]:

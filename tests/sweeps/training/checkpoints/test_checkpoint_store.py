@@ -302,16 +302,6 @@ def test_a_trial_keeps_its_newest_and_one_to_fall_back_to(trial: Path) -> None:
     assert names(trial) == ["epoch_0003", "epoch_0004"]
 
 
-def test_keep_newest_removes_all_the_others_and_nothing_hidden_stays(trial: Path) -> None:
-    written(trial, 3, 4)
-    checkpoint_store.keep_newest(trial, 1)
-    assert names(trial) == ["epoch_0004"]
-    checkpoint_store.keep_newest(trial, 1)
-    assert names(trial) == ["epoch_0004"]
-    checkpoint_store.keep_newest(trial, 0)
-    assert names(trial) == []
-
-
 def test_an_epoch_that_is_written_again_replaces_it(trial: Path) -> None:
     written(trial, 1, 2)
     again = checkpoint_store.write(trial, 2, _write("other.pt", b"2nd"))
