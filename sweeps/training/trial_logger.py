@@ -99,6 +99,12 @@ class TrialLogger(Logger):
             except (TypeError, ValueError, RuntimeError):  # an image, a table, a tensor of several numbers
                 self.dropped(call)
 
+    def __getitem__(self, _: int) -> TrialLogger:
+        return self
+
+    def __iter__(self) -> Iterator[TrialLogger]:
+        yield self
+
     def __getattr__(self, name: str) -> Any:
         """A method of some other logger, which drops what it is given."""
         if name.startswith("_"):
