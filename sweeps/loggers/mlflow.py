@@ -21,8 +21,6 @@ STATUSES = {
     **dict.fromkeys(BAD, "FAILED"),
 }
 """Of trials that have ended; a trial that waits for a resume is SCHEDULED."""
-METRICS_A_REQUEST, PARAMS_A_REQUEST = 1000, 100
-"""The most of them in one request."""
 
 
 class Logger(RunWriter):
@@ -101,8 +99,7 @@ class Logger(RunWriter):
     def _write_params(self, run_id: str, trial: TrialRow) -> None:
         hyperparameters = {**trial.fixed, **trial.params, "seed": trial.seed}
         params = [self._entities.Param(_name(name), str(value)) for name, value in hyperparameters.items()]
-        for first in range(0, len(params), PARAMS_A_REQUEST):
-            self._client.log_batch(run_id, params=params[first : first + PARAMS_A_REQUEST])
+        self._client.log_batch(run_id, params=params)
 
     def _write_metrics(self, run_id: str, trial: TrialRow) -> None:
         for epoch, row in sorted(trial.epochs.items()):
@@ -111,8 +108,7 @@ class Logger(RunWriter):
                     self._entities.Metric(_name(name), value, _ms(row.time), epoch)
                     for name, value in row.metrics.items()
                 ]
-                for first in range(0, len(metrics), METRICS_A_REQUEST):
-                    self._client.log_batch(run_id, metrics=metrics[first : first + METRICS_A_REQUEST])
+                self._client.log_batch(run_id, metrics=metrics)
                 self._epochs[trial.number] = epoch
 
 

@@ -24,7 +24,6 @@ from sweeps.training.checkpoints import checkpoint_store
 
 SCHEMES = ("s3", "sftp")
 FORMS = "s3://bucket/prefix or sftp://[user@]host[:port]/path"
-KEPT = "A setting is kept in sweep.yaml and shown"
 
 
 @dataclass(frozen=True)
@@ -177,17 +176,12 @@ def _check_url(setting: str) -> None:
 
 
 def _refuse_secrets(url: SplitResult) -> None:
-    if url.scheme == "s3" and "@" in url.netloc:
+    shown = f"{url.scheme}://{url.hostname}{url.path}"
+    if url.password is not None or (url.scheme == "s3" and "@" in url.netloc):
         raise UserError(
-            f"--storage s3://...@{url.hostname}{url.path}: give no keys in a URL. {KEPT}. S3 keys are read "
-            "from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from a profile (AWS_PROFILE)"
-        )
-    if url.password is not None:
-        shown = f"{url.scheme}://{url.username}:...@{url.hostname}{url.path}"
-        raise UserError(
-            f"--storage {shown}: give no password in a URL. {KEPT}. "
-            "Log in with a key of your SSH agent, or one that ~/.ssh/config names (IdentityFile)"
+            f"--storage {shown}: give no keys and no password in a URL. A setting is kept in sweep.yaml and "
+            "shown. For S3, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (AWS_PROFILE); for "
+            "SFTP, take a key of your SSH agent, or one that ~/.ssh/config names (IdentityFile)"
         )
     if url.query or url.fragment:
-        shown = f"{url.scheme}://{url.hostname}{url.path}"
         raise UserError(f"--storage {shown}: nothing may follow the path, no ? and no #")

@@ -79,14 +79,14 @@ def ensure_prepared(
             print(f"{error}. It is prepared again.", flush=True)
         try:
             _prepare(data_set, max_bad_pct, address)
-        except (OSError, NotPrepared) as error:
-            if isinstance(error, OSError) and not disk_is_full(error, dataset.root()):
+        except OSError as error:
+            if not disk_is_full(error, dataset.root()):
                 raise
             shutil.rmtree(data_set.folder, ignore_errors=True)
-            what = str(error) if isinstance(error, NotPrepared) else "the disk is full"
             raise CannotContinue(
-                f"{dataset.root()}: {what}. What is prepared is kept in {data_set.parts_folder.name}. "
-                "Free some space, or choose another --prepared-dir, and run the same command again"
+                f"{dataset.root()}: the disk is full. What is prepared is kept in "
+                f"{data_set.parts_folder.name}. Free some space, or choose another --prepared-dir, and run "
+                "the same command again"
             ) from None
         return data_set.folder
 
@@ -195,11 +195,7 @@ def _write_shards(
 def shuffle(
     folder: Path, split: str, parts: Sequence[Path], columns: Mapping[str, Column], seed: tuple[int, ...]
 ) -> Iterator[Shard]:
-    """Write all rows of all parts as shards; the seed and the order of the parts decide the order of rows.
-
-    Raises:
-        NotPrepared: a shard can't be read back as it was written.
-    """
+    """Write all rows of all parts as shards; the seed and the order of the parts decide the order of rows."""
     ends = [0, *itertools.accumulate(map(_rows_of, parts))]
     order = np.random.default_rng(seed).permutation(ends[-1])
     row_bytes = max(1, sum(column.row_bytes for column in columns.values()))
@@ -209,12 +205,7 @@ def shuffle(
     for number, wanted in enumerate(np.array_split(order, count)):
         file = f"{split}-{number:05d}.parquet"
         rows = _taken(parts, ends, wanted, columns)
-        shard = shards.write_shard(folder, file, rows, columns, group_rows)
-        del rows
-        shards.MappedShard(folder, shard, columns)  # raises if it is not readable
-        if fault := shards.checksum_fault(folder, shard):
-            raise shards.NotPrepared(fault)
-        yield shard
+        yield shards.write_shard(folder, file, rows, columns, group_rows)
 
 
 def _taken(

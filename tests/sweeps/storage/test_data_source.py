@@ -163,12 +163,12 @@ import ray
 from sweeps.common.errors import PCUnfit
 from sweeps.ray_cluster import broadcast
 from sweeps.storage.data_source import PreparedData
-from sweeps.storage.folder_copy import File, Original
+from sweeps.storage.folder_copy import File
 files = (File("train-0.parquet", 5, 5, "0"), File("manifest.json", 5, 5, "0"))
 ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
 for node in ("0" * 56, broadcast.here()):
     try:
-        PreparedData(Original("/nowhere/mine", files), "pc7", is_copied=True, node=node).bring()
+        PreparedData("/nowhere/mine", files, "pc7", is_copied=True, node=node).bring()
     except PCUnfit as error:
         print("said", error)
 """
