@@ -17,8 +17,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import Settings, setting
 from sweeps.common.yaml_values import ParamValue, nearest
-from sweeps.kinds import registry
-from sweeps.kinds.command import TRAINABLE, Command
+from sweeps.kinds.command import Command
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
@@ -39,37 +38,12 @@ class PrepareConfig(Settings):
     """Compare prepared data with its checksums."""
 
 
-def _find(name: str) -> LightningTrainable:
-    trainable = registry.find(name, TRAINABLE)
-    if trainable.preparation is None:
-        known = _with_preparation()
-        raise UserError(
-            f"{name}: its data needs no preparation: it does not define prepare.{nearest(name, known)} "
-            f"Trainables that define it: {', '.join(known) or 'none here'}"
-        )
-    return trainable
-
-
-def _with_preparation() -> list[str]:
-    found = []
-    for name in registry.choices():
-        try:
-            if registry.find(name).preparation is not None:
-                found.append(name)
-        except UserError:
-            continue  # it breaks the contract of trainables
-    return found
-
-
 COMMAND = Command(
     name="prepare",
     does="Prepare raw data once, for all trials that train on it.",
     settings={n: PrepareConfig.settings()[n] for n in ("max_bad_pct", "address", "check")},
     fit_settings=FIT_SETTINGS,
-    choices=_with_preparation,
-    find=_find,
-    takes=lambda trainable: trainable.prepare_params,
-    hyperparameters_are="Hyperparameters of {name} that rows depend on",
+    is_of_raw_data=True,
 )
 
 

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import command
 from sweeps.common.settings import Setting, field_docs, flag, typed
-from sweeps.common.yaml_values import ParamValue
+from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.params_file import Recipe
 from sweeps.kinds.trainable import LightningTrainable
@@ -64,13 +64,8 @@ class Command:
     """For --help."""
     settings: Mapping[str, Setting]
     """Name to setting, of its own flags."""
-    choices: Callable[[], Sequence[str]] = registry.choices
-    """Trainables that it accepts."""
-    find: Callable[[str], LightningTrainable] = lambda name: registry.find(name, TRAINABLE)
-    """The trainable of this name, if the command accepts it."""
-    takes: Callable[[LightningTrainable], Collection[str]] | None = None
-    """Hyperparameters of a trainable that have an effect here; None: all."""
-    hyperparameters_are: str = "Hyperparameters of {name}"
+    is_of_raw_data: bool = False
+    """Whether it takes only trainables whose raw data is prepared, and the hyperparameters of that alone."""
     fit_settings: Collection[str]
     """Names that `fit` of a `--params FILE` may hold; flags of this command take their values."""
 
@@ -88,11 +83,17 @@ class Command:
         project.use()
         self._use_project_of_files(tokens)
         if typed_name is None:
-            name = registry.only(self.choices(), TRAINABLE)
+            name = registry.only(self._choices(), TRAINABLE)
         else:
             name = registry.name_of(typed_name)
         ray_auth.turn_on()  # before the trainable imports Ray: its data may be prepared by Ray
-        trainable = self.find(name)
+        trainable = registry.find(name, TRAINABLE)
+        if self.is_of_raw_data and trainable.preparation is None:
+            known = self._choices()
+            raise UserError(
+                f"{name}: its data needs no preparation: it does not define prepare.{nearest(name, known)} "
+                f"Trainables that define it: {', '.join(known) or 'none here'}"
+            )
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"
         values = self._parser(name, trainable).values_of(tokens, hint)
@@ -110,6 +111,10 @@ class Command:
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
         settings = {n: value for n, value in vars(values).items() if n in self.settings}
         return Typed(trainable, self._fit_settings(recipes) | settings, pairs | own, of_files)
+
+    def _choices(self) -> list[str]:
+        """Trainables of the project that it takes."""
+        return [name for name in registry.choices() if not self.is_of_raw_data or _has_preparation(name)]
 
     @staticmethod
     def _use_project_of_files(tokens: Sequence[str]) -> None:
@@ -135,13 +140,14 @@ class Command:
     def _parser(self, name: str | None, trainable: LightningTrainable | None) -> cli_parser.Parser:
         """The command's flags, and one for each hyperparameter; one with the name of another flag is set by
         --params."""
-        choices = f" NAME: {', '.join([*self.choices(), 'or your own'])}." if name is None else ""
+        choices = f" NAME: {', '.join([*self._choices(), 'or your own'])}." if name is None else ""
         parser = cli_parser.Parser(
             prog=f"sweeps {self.name} {name or 'NAME'}",
             usage="%(prog)s [flags]",
             description=self.does + choices,
         )
-        group = parser.add_argument_group(self.hyperparameters_are.format(name=name or "NAME"))
+        that = " that rows depend on" if self.is_of_raw_data else ""
+        group = parser.add_argument_group(f"Hyperparameters of {name or 'NAME'}{that}")
         cli_parser.add_pairs(group, "params", PARAMS_HELP, takes_files=True)
         cli_parser.add_settings(parser, self.settings.values())
         cli_parser.add_machine(parser)
@@ -151,13 +157,20 @@ class Command:
 
     def _add_hyperparameters(self, group: Any, taken: Collection[str], trainable: LightningTrainable) -> None:
         of = trainable.params_class
-        names = param_types.hints_of(of) if self.takes is None else self.takes(trainable)
+        names = trainable.prepare_params if self.is_of_raw_data else param_types.hints_of(of)
         docs, defaults = field_docs(of), param_types.defaults_of(of) | param_types.fixed_defaults(of)
         for each in names:
             if each.isidentifier() and flag(each) not in taken:
                 doc = docs.get(each) or "A hyperparameter."
                 added = cli_parser.add(group, each, Any, doc, defaults.get(each), "VALUE")
                 added.dest, added.default = HYPERPARAMETER_PREFIX + each, argparse.SUPPRESS
+
+
+def _has_preparation(name: str) -> bool:
+    try:
+        return registry.find(name).preparation is not None
+    except UserError:  # it breaks the contract of trainables
+        return False
 
 
 def _refuse_types(trainable: LightningTrainable, own: Mapping[str, ParamValue]) -> None:
