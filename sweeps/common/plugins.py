@@ -126,12 +126,8 @@ def _no_such(kind: PlugInKind, name: str) -> str:
     known, near = choices(kind), beside(name)
     if kind.folder == TRAINABLES and not known and not near:
         return f"{kind.flag} {name}: no such {kind.name}. {no_project(kind)}"
-    if "." in name and near and near[0].startswith(f"{name.rpartition('.')[0]}."):
-        listed = ", ".join(near)
-    else:
-        listed = ", ".join([*known, "the path of a .py file, or a dotted path to a module of yours"])
-    hint = nearest(name, [*known, *near])
-    return f"{kind.flag} {name}: no such {kind.name}.{hint} Choices: {listed}."
+    listed = ", ".join([*known, "the path of a .py file, or a dotted path to a module of yours"])
+    return f"{kind.flag} {name}: no such {kind.name}.{nearest(name, [*known, *near])} Choices: {listed}."
 
 
 def beside(name: str) -> list[str]:

@@ -112,10 +112,8 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
 
 def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialRow]) -> list[str]:
     """What the plan says of the trials of a parent: how many count here, or why none does."""
-    if len(known) == 1:
-        return ["1 trial lies in the new ranges: it counts here and is not repeated"]
     if known:
-        return [f"{len(known):,} trials lie in the new ranges: they count here and are not repeated"]
+        return [f"{count(len(known), 'trial')} in the new ranges: each counts here and is not repeated"]
     if not fit and not changed:
         return ["none of its trials lies in the new ranges"]
     why = changed or ["the fixed hyperparameters differ"]

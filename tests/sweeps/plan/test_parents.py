@@ -20,7 +20,7 @@ from tests.sweeps.plan.refining import coarse_grid, ranges_of, refined, space_fi
 def test_one_trial_that_lies_in_the_new_ranges_is_one(place: Path) -> None:
     coarse_grid(place, peak(0.03))
     said = describe(refined("results/grid", "--ranges", "lr=0.009..0.011", "hidden=16"))
-    assert "1 trial lies in the new ranges: it counts here and is not repeated" in said
+    assert "1 trial in the new ranges: each counts here and is not repeated" in said
 
 
 def test_what_was_tried_is_not_tried_again(place: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_grid_is_refined_around_its_best_points(place: Path) -> None:
     assert (config.trainable, config.num_trials, config.max_epochs) == ("digits_mlp", 12, 9)
     said = describe(plan)
     assert "lr: grid of 0.001, 0.01, 0.1, 1.0 -> 0.001 to 0.1, log scale" in said
-    assert "9 trials lie in the new ranges" in said
+    assert "9 trials in the new ranges" in said
 
 
 def test_the_report_shows_the_ranges_that_a_refined_sweep_takes(place: Path) -> None:
