@@ -16,20 +16,17 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
-from rich.progress import track
 from rich.text import Text
 
 from sweeps.common.cli import terminal
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, short, shown_path
+from sweeps.common.formatting import command, short, shown_path
 from sweeps.config.sweep_folder import no_sweep
 from sweeps.record import status as record_status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 
-MOST_NAMED = 3
-"""Folders in a message."""
 _PARENT = pa.struct([("name", pa.string()), ("folder", pa.string()), ("started", pa.float64())])
 _OF_FRONT = pa.struct([("trial", pa.int64()), ("values", pa.list_(pa.float64()))])
 _SCHEMA = pa.schema(
@@ -65,10 +62,8 @@ def show(folders: Sequence[Path], as_json: bool) -> int:
     """
     rows = table(_read(folders))
     if not rows.num_rows:
-        named = ", ".join(shown_path(folder) for folder in folders[:MOST_NAMED])
-        more = f" and {count(len(folders) - MOST_NAMED, 'more folder')}" if len(folders) > MOST_NAMED else ""
-        example = f"{command('results')} results/*"
-        raise UserError(f"no sweep in {named}{more}: give folders of sweeps, as in {example}")
+        named = f"{shown_path(folders[0])}{' and the other folders' if len(folders) > 1 else ''}"
+        raise UserError(f"no sweep in {named}: give folders of sweeps, as in {command('results')} results/*")
     rows = rows.take(pc.sort_indices(rows["date"]))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     print(json.dumps(rows.to_pylist(), default=str, indent=1) if as_json else printed(rows, width))
@@ -77,13 +72,11 @@ def show(folders: Sequence[Path], as_json: bool) -> int:
 
 def _read(folders: Sequence[Path]) -> Iterator[Record]:
     """The records there are, one in memory at a time."""
-    terminal = Console(stderr=True)
-    shown = track(folders, "Reading", console=terminal, transient=True, disable=not terminal.is_terminal)
-    for folder in shown:
+    for folder in folders:
         try:
             yield Record.read(folder)
         except (OSError, RecordUnreadable) as error:
-            terminal.print(no_sweep(folder) or error, markup=False, highlight=False, soft_wrap=True)
+            print(no_sweep(folder) or error, file=sys.stderr)
 
 
 def table(records: Iterable[Record]) -> pa.Table:

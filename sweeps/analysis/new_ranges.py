@@ -59,15 +59,19 @@ class Learnt:
     seen: Sequence[ComparedTrials]
     best: Sequence[TrialRow]
     """Of each parent with enough trials to judge a range by, the best first."""
-    edges: Mapping[tuple[str, Side], Edge]
-    """By hyperparameter and side."""
-    dead: Sequence[tuple[str, DeadRegion]]
-    """With their hyperparameters."""
+    prefix: str
+    """Of its hyperparameters, in the names that Optuna has, and by which all below goes."""
+    edges: Sequence[Edge]
+    dead: Sequence[DeadRegion]
     importances: Mapping[str, float]
     """Of the hyperparameters without influence."""
 
     def dead_of(self, hyperparameter: str) -> list[DeadRegion]:
-        return [region for name, region in self.dead if name == hyperparameter]
+        return [region for region in self.dead if region.hyperparameter == self.prefix + hyperparameter]
+
+    def edge_of(self, hyperparameter: str, side: Side) -> Edge | None:
+        name = self.prefix + hyperparameter
+        return next((each for each in self.edges if (each.hyperparameter, each.side) == (name, side)), None)
 
 
 def learn(parents: Sequence[Record], name: str, prefix: str, keep: float = BEST_SHARE) -> Learnt:
@@ -79,17 +83,8 @@ def learn(parents: Sequence[Record], name: str, prefix: str, keep: float = BEST_
     best = [trial for part in seen if part.can_judge_ranges for trial in part.best(keep)]
     at_edges = edges(best, trials, distributions) if best else []
     found = [without_influence(parent, name) for parent in parents]
-    without = set.intersection(*map(set, found))
-    return Learnt(
-        seen,
-        best,
-        {(edge.hyperparameter.removeprefix(prefix), edge.side): edge for edge in at_edges},
-        [
-            (each.hyperparameter.removeprefix(prefix), each)
-            for each in dead_regions(trials, good, distributions)
-        ],
-        {each.removeprefix(prefix): max(one[each] for one in found) for each in without},
-    )
+    without = {each: max(one[each] for one in found) for each in set.intersection(*map(set, found))}
+    return Learnt(seen, best, prefix, at_edges, dead_regions(trials, good, distributions), without)
 
 
 class Change(NamedTuple):
@@ -143,8 +138,8 @@ def new_value(
         is_grid: whether the choices are points of a grid that a range may replace.
     """
     values = [trial.params[hyperparameter] for trial in learnt.best if hyperparameter in trial.params]
-    matters = learnt.dead_of(hyperparameter) or any((hyperparameter, side) in learnt.edges for side in SIDES)
-    importance = learnt.importances.get(hyperparameter)
+    matters = learnt.dead_of(hyperparameter) or any(learnt.edge_of(hyperparameter, side) for side in SIDES)
+    importance = learnt.importances.get(learnt.prefix + hyperparameter)
     if importance is not None and values and not matters:
         best = values[0] if isinstance(values[0], int | float) else [values[0]]  # as text, it is split
         return best, f"its importance was {100 * importance:.1f} %; a small effect can't be ruled out"
@@ -173,7 +168,7 @@ def _new_range(
             lie = f"{region.bad} of {region.all_bad} trials that {region.cause} lie"
             whys.append(f"without the end where {lie}")
     for side in SIDES:
-        edge = learnt.edges.get((hyperparameter, side))
+        edge = learnt.edge_of(hyperparameter, side)
         if edge is not None and edge.old is not None:
             wider = old.wider(side) if getattr(edge.old, side) == getattr(old, side) else old
             new = dataclasses.replace(new, **{side: getattr(wider, side)})
@@ -192,9 +187,9 @@ def _beside(
         return grid, "a range in place of its points"
     last, gap = len(choices) - 1, 1 / (len(choices) - 1)
     low, high = choices[max(0, min(inside) - 1)], choices[min(last, max(inside) + 1)]
-    if (hyperparameter, "high") in learnt.edges or inside[0] == last:
+    if learnt.edge_of(hyperparameter, "high") or inside[0] == last:
         high = grid.beyond(1 + gap)
-    if (hyperparameter, "low") in learnt.edges or inside[0] == 0:
+    if learnt.edge_of(hyperparameter, "low") or inside[0] == 0:
         low = grid.beyond(-gap)
     return dataclasses.replace(grid, low=low, high=high), f"around the {len(inside)} best of its points"
 
@@ -214,7 +209,7 @@ def _fewer(
     whys = [f"never good: {', '.join(dropped)}"] if dropped else []
     for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):
         # The choices may be those of another space than the trials had, with more beyond the end.
-        if (hyperparameter, side) in learnt.edges and outermost(choices) in values:
+        if learnt.edge_of(hyperparameter, side) and outermost(choices) in values:
             whys.append(f"the best have its {end}est: try a {end}er one")
     return kept, ", ".join(whys)
 

@@ -47,7 +47,7 @@ def narrowed(
             lines.append(f"{space_name} is a function suggest(trial): its ranges stay as they are")
             continue
         learnt = learn(parents, name, prefix, config.refine_keep)
-        ignored |= {prefix + hyperparameter for hyperparameter in learnt.importances}
+        ignored |= learnt.importances.keys()
         if not learnt.best:
             of_model = f"{name}: " if prefix else ""
             lines.append(f"{of_model}unchanged: fewer than {FEW} trials with different scores")

@@ -130,21 +130,13 @@ class ReadOnlyJournal(JournalFileBackend):
 
 
 class DashboardStorage(JournalStorage):
-    """A journal for the dashboard: the reason of a failure is the first attribute of its trial, and reruns
-    are left out, as the best of them would look like the best trial."""
-
-    FIRST = ("reason", "log", "status")
+    """A journal for the dashboard, without reruns: the best of them would look like the best trial."""
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
         trials = super().get_all_trials(study_id, deepcopy, states)
-        trials = [trial for trial in trials if "confirms" not in trial.user_attrs]
-        for trial in trials:
-            given = trial.user_attrs
-            if given.get("reason") and next(iter(given)) != self.FIRST[0]:
-                trial.user_attrs = {name: given[name] for name in (*self.FIRST, *given) if name in given}
-        return trials
+        return [trial for trial in trials if "confirms" not in trial.user_attrs]
 
 
 def open_study(path: Path) -> tuple[Journal, JournalStorage, int]:

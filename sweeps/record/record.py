@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -201,10 +201,7 @@ class Record(RankedTrials):
         """Write where a trial trains, if that is new."""
         trial = self.trials[number]
         if trial.place != place:
-            came = {**place, "after_epoch": len(trial.epochs)}
-            with self.together():
-                self._attribute(number, "place", dict(place))
-                self._attribute(number, "places", [*trial.places, came])
+            self._attribute(number, "places", [*trial.places, {**place, "after_epoch": len(trial.epochs)}])
 
     def report(
         self,
@@ -253,25 +250,11 @@ class Record(RankedTrials):
         """Write a note for the user about a trial."""
         self._attribute(number, "notices", [*self.trials[number].notices, text])
 
-    def note_micro_batches(self, number: int, rows: Sequence[int]) -> None:
-        """Write the micro-batches that a trial has had, in rows; the last one is that from now on."""
-        self._attribute(number, "micro_batches", list(rows))
-
-    def note_failures(self, number: int, failures: int) -> None:
-        """Write how often a trial has raised an error."""
-        if failures != self.trials[number].failures:
-            self._attribute(number, "failures", failures)
-
-    def note_checkpoint(self, number: int, size_bytes: int) -> None:
-        """Write the size of a trial's newest checkpoint, if that is new and the trial has not ended."""
-        trial = self.trials[number]
-        if trial.status == "unfinished" and size_bytes != trial.checkpoint_bytes:
-            self._attribute(number, "checkpoint_bytes", size_bytes)
-
-    def note_left(self, number: int, position: str) -> None:
-        """Write where a trial was left, in its checkpoint; "" where it could not write one."""
-        after_epoch = len(self.trials[number].epochs)
-        self._attribute(number, "left", {"after_epoch": after_epoch, "position": position})
+    def note_trial(self, number: int, **fields: Any) -> None:
+        """Write fields of a trial that are new: `failures`, `micro_batches`, `checkpoint_bytes` or `left`."""
+        for key, value in fields.items():
+            if value != getattr(self.trials[number], key):
+                self._attribute(number, key, value)
 
     def end(
         self,
@@ -289,10 +272,7 @@ class Record(RankedTrials):
         status, reason = constraints.end_of(trial, self.objectives, status, reason)
         with self.together():
             self._storage.set_trial_user_attr(self._ids[number], "status", status)
-            known = dict(static_metrics)
-            for key, value in (("reason", reason), ("log", log), ("static_metrics", known)):
-                if value != getattr(trial, key):
-                    self._attribute(number, key, value)
+            self.note_trial(number, reason=reason, log=log, static_metrics=dict(static_metrics))
             state, values = optuna_form.ended(trial, status, self.objectives)
             self._storage.set_trial_state_values(self._ids[number], state, values)
         trial.status, trial.end = status, time.time()

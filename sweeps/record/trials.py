@@ -93,10 +93,8 @@ class TrialRow:
     reason: str = ""
     log: str | None = None
     """File of the traceback, relative to the sweep's folder."""
-    place: Mapping[str, Any] = field(default_factory=dict)
-    """pc, pid and gpu that trained it last."""
     places: Sequence[Mapping[str, Any]] = ()
-    """All that trained it, in order, each with `after_epoch`, the last one that was reported before."""
+    """pc, pid and gpu of all that trained it, in order, each with `after_epoch`, the last epoch before."""
     failures: int = 0
     """How often it raised an error and was retried."""
     notices: list[str] = field(default_factory=list)
@@ -135,6 +133,12 @@ class TrialRow:
         """Where it was left, as long as that is inside the epoch after its last one; else ""."""
         is_news = self.left.get("after_epoch") == len(self.epochs)
         return str(self.left["position"]) if is_news else ""
+
+    @property
+    def place(self) -> Mapping[str, Any]:
+        """pc, pid and gpu that trained it last."""
+        last = self.places[-1] if self.places else {}
+        return {name: value for name, value in last.items() if name != "after_epoch"}
 
     def place_of(self, epoch: int) -> Mapping[str, Any]:
         """Where an epoch was trained; {} where its process could not tell."""

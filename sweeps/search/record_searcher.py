@@ -182,7 +182,7 @@ class RerunSearcher(RecordSearcher):
         trial = self._record.trials[number]
         rerun = self._record.begin(trial.point, trial.optuna, seed, confirms=number)
         if trial.micro_batches:  # more did not fit
-            self._record.note_micro_batches(rerun.number, trial.micro_batches)
+            self._record.note_trial(rerun.number, micro_batches=list(trial.micro_batches))
         return rerun
 
 

@@ -364,7 +364,7 @@ def a_trial(number: int, pid: int, times: Sequence[float]) -> TrialRow:
         epoch: EpochRow(0.5, {}, 1.0, time, costs={"data_wait_pct": 2.0})
         for epoch, time in enumerate(times, 1)
     }
-    return TrialRow(number, {}, 0, 0.0, place={"pc": "one", "pid": pid}, epochs=epochs)
+    return TrialRow(number, {}, 0, 0.0, places=[{"pc": "one", "pid": pid, "after_epoch": 0}], epochs=epochs)
 
 
 def test_a_shared_card_is_timed_when_all_its_processes_are_warm() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -95,7 +94,13 @@ def history(sweep: Sweep) -> go.Figure:
     figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
     ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
     _add_ended(figure, objective, ended)
-    figure.add_trace(_steps("best so far, of all epochs", *_by_epochs(sweep), "dash"), row=2, col=1)
+    reports = sorted(
+        (row.time, math.nan if is_bad(trial) else row.score)
+        for trial in sweep.record.searched
+        for row in trial.epochs.values()
+    )
+    epochs = list(enumerate((score for _, score in reports), start=1))
+    figure.add_trace(_best_so_far("best so far, of all epochs", objective, epochs, "dash"), row=2, col=1)
     figure.update_xaxes(title_text="trials ended", row=1, col=1)
     figure.update_xaxes(title_text="epochs trained, sum of all trials", row=2, col=1)
     figure.update_yaxes(title_text=metric)
@@ -171,31 +176,18 @@ def _add_ended(figure: go.Figure, objective: Objective, ended: Sequence[TrialRow
             marks = {"mode": "markers", "name": status, "marker": mark.points(8)}
             figure.add_trace(go.Scatter(x=places, y=scores, text=hover, **marks), row=1, col=1)
     well = [(place, score) for place, trial, score in points if not is_bad(trial)]
-    if well:
-        best = itertools.accumulate((score for _, score in well), _better_of(objective))
-        figure.add_trace(
-            _steps("best so far", [place for place, _ in well], list(best), "solid"), row=1, col=1
-        )
+    figure.add_trace(_best_so_far("best so far", objective, well, "solid"), row=1, col=1)
 
 
-def _by_epochs(sweep: Sweep) -> tuple[list[int], list[float]]:
-    """Epochs trained by all trials until the best score rose, and that score."""
-    reports = sorted(
-        (row.time, math.nan if is_bad(trial) else row.score)
-        for trial in sweep.record.searched
-        for row in trial.epochs.values()
-    )
-    scores = (score for _, score in reports)
-    best = list(itertools.accumulate(scores, _better_of(sweep.record.objective), initial=math.nan))
-    rises = [n for n in range(1, len(best)) if math.isfinite(best[n]) and best[n] != best[n - 1]]
-    ends = [*rises, len(reports)] if rises else []
-    return ends, [best[n] for n in ends]
-
-
-def _better_of(objective: Objective) -> Callable[[float, float], float]:
-    return lambda best, score: score if objective.is_better(score, best) else best
-
-
-def _steps(name: str, x: Sequence[float], y: Sequence[float], dash: str) -> go.Scatter:
+def _best_so_far(
+    name: str, objective: Objective, points: Sequence[tuple[int, float]], dash: str
+) -> go.Scatter:
+    """A line with a step wherever the score of a point is the best so far."""
+    steps: list[tuple[int, float]] = []
+    for x, score in points:
+        if objective.is_better(score, steps[-1][1] if steps else None):
+            steps.append((x, score))
+    steps += [(points[-1][0], steps[-1][1])] if steps else []
     line = {"shape": "hv", "color": style.BLACK, "width": 2.5, "dash": dash}
-    return go.Scatter(x=x, y=y, mode="lines", name=name, line=line)
+    places, scores = [place for place, _ in steps], [score for _, score in steps]
+    return go.Scatter(x=places, y=scores, mode="lines", name=name, line=line)

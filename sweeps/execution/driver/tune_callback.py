@@ -125,7 +125,7 @@ class TuneCallback(DriverCallback):
             self._record.place(number, message.place)
         self._logs.append(row, message.output)
         if message.failures is not None:
-            self._record.note_failures(number, message.failures)
+            self._record.note_trial(number, failures=message.failures)
         for notice in message.notices:
             # Of the model, every trial says the same.
             if not any(notice in each.notices for each in self._record.trials):
@@ -145,8 +145,8 @@ class TuneCallback(DriverCallback):
         saved = saved_of(checkpoint)
         if isinstance(saved, NotSaved):
             self._save_faults[number] = saved
-        elif saved is not None:
-            self._record.note_checkpoint(number, saved.size_bytes)
+        elif saved is not None and self._record.trials[number].status == "unfinished":
+            self._record.note_trial(number, checkpoint_bytes=saved.size_bytes)
         if checkpoint is not None:
             drop_recorded(checkpoint.metrics)
 

@@ -130,7 +130,9 @@ class Requeue:
     def after_leaving(self, number: int, position: str) -> None:
         """Note the position of the checkpoint with which a trial has left its run, and requeue it. Where the
         sweep stops or pauses, it is held."""
-        self._context.record.note_left(number, position)
+        record = self._context.record
+        left = {"after_epoch": len(record.trials[number].epochs), "position": position}
+        record.note_trial(number, left=left)
         self._searcher.requeue(number)
 
     def after_out_of_memory(self, number: int, end: OutOfMemory) -> str:
@@ -147,7 +149,7 @@ class Requeue:
             return why
         notice = end.reason + ("" if before else end.caution)
         with record.together():
-            record.note_micro_batches(number, [*before, end.micro_batch])
+            record.note_trial(number, micro_batches=[*before, end.micro_batch])
             record.notice(number, notice)
         self._context.say(f"Trial {number}: {notice}")
         self._searcher.requeue(number)

@@ -50,7 +50,9 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
             propose(record, {"slope": (1 + number) / 10})
             for epoch in range(1, epochs + 1):
                 record.report(number, epoch, 0.9 if number == 1 else 0.5 - number / 10, {}, 1.0)
-        record.note_left(1, "the end of epoch 2")
+        record.note_trial(
+            1, left={"after_epoch": len(record.trials[1].epochs), "position": "the end of epoch 2"}
+        )
         record.note_steered(Steered(["stop", "4"]))
         of = {**record.trials[1].fixed, **record.trials[1].params}
         of_trial = checkpoint_store.folder_of(plan.folder, 1)

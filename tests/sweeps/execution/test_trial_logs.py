@@ -8,7 +8,7 @@ from pathlib import Path
 from sweeps.execution.output.trial_logs import HEAD_BYTES, MOST_BYTES, TrialLogs
 from sweeps.record.trials import TrialRow
 
-TRIAL = TrialRow(7, {"lr": 0.1}, 0, 0.0, trainable="net", place={"pc": "pc1"})
+TRIAL = TrialRow(7, {"lr": 0.1}, 0, 0.0, trainable="net", places=[{"pc": "pc1", "after_epoch": 0}])
 
 
 def test_a_log_says_whose_it_is_and_grows(tmp_path: Path) -> None:
@@ -25,8 +25,11 @@ def test_a_log_says_whose_it_is_and_grows(tmp_path: Path) -> None:
 
 
 def test_a_log_says_where_another_process_goes_on(tmp_path: Path) -> None:
-    logs, trains = TrialLogs(tmp_path, print), dataclasses.replace(TRIAL, place={"pc": "pc1", "pid": 5})
-    logs.note_place(dataclasses.replace(TRIAL, place={}), {"pc": "pc1", "pid": 5}, 1)
+    logs, trains = (
+        TrialLogs(tmp_path, print),
+        dataclasses.replace(TRIAL, places=[{"pc": "pc1", "pid": 5, "after_epoch": 0}]),
+    )
+    logs.note_place(dataclasses.replace(TRIAL, places=()), {"pc": "pc1", "pid": 5}, 1)
     logs.note_place(trains, {"pc": "pc1", "pid": 5}, 2)
     assert logs.path(7) is None, "nothing has happened"
     logs.append(trains, "step 1\n")

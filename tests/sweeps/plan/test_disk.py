@@ -83,7 +83,7 @@ def test_a_resume_knows_the_size_from_its_record(tmp_path: Path) -> None:
         for megabytes in (7, 3):
             number = searcher.suggest("")["number"]
             record.report(number, 1, 0.5, {}, 1.0)
-            record.note_checkpoint(number, megabytes * MB)
+            record.note_trial(number, checkpoint_bytes=megabytes * MB)
             record.end(number, "pruned")
     again = make_plan(made.config.changed(resume=str(made.folder)))
     assert "\ndisk " not in describe(again), "its record is read later"

@@ -177,7 +177,7 @@ def test_a_trial_would_lead_where_no_trial_of_the_front_is_better_than_it(tmp_pa
     ):
         begin(record, number)
         report(record, number, 1, values)
-        record.note_checkpoint(number, 10)
+        record.note_trial(number, checkpoint_bytes=10)
         assert (number in record.ended_leaders(1, if_ended=number)) is leads
         assert (number in record.ended_leaders(math.inf, 1, number)) is leads
     record.end(4, "finished")
@@ -189,7 +189,7 @@ def test_the_checkpoints_of_a_front_are_kept_whatever_their_size(tmp_path: Path)
     record = new(tmp_path, 4)
     for number, values in enumerate([*FRONT, (0.5, 4.0)]):
         report(record, number, 1, values)
-        record.note_checkpoint(number, 10)
+        record.note_trial(number, checkpoint_bytes=10)
         record.end(number, "finished")
     assert record.ended_leaders(math.inf, 1) == record.front() == [1, 2, 0]
     assert record.ended_leaders(math.inf, 40) == [1, 2, 0, 3]

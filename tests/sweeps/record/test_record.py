@@ -404,7 +404,7 @@ def test_a_writer_that_is_killed_loses_no_epoch_it_reported(tmp_path: Path) -> N
 
 def test_micro_batches_and_infeasible_trials_read_back(tmp_path: Path) -> None:
     record = new_record(tmp_path, trials=2)
-    record.note_micro_batches(0, [32, 16])
+    record.note_trial(0, micro_batches=[32, 16])
     record.end(1, "infeasible", "out of memory: the model itself does not fit")
     first, second = Record.read(tmp_path).trials
     assert (first.micro_batches, first.micro_batch) == ([32, 16], 16)

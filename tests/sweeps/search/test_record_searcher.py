@@ -81,7 +81,7 @@ def test_a_rerun_of_a_trial_that_ran_out_of_memory_begins_with_its_micro_batch(t
     for number, score in enumerate((0.1, 0.9)):
         propose(record, {"lr": score})
         if number == 1:
-            record.note_micro_batches(number, [16, 8])
+            record.note_trial(number, micro_batches=[16, 8])
         record.report(number, 1, score, {}, 1.0)
         record.end(number, "finished")
     nothing: Any = None

@@ -62,9 +62,8 @@ def test_of_the_best_as_many_are_kept_as_fit_in_the_size(
     for (number, size), score in zip(SIZES.items(), (0.7, 0.9, 0.8, 0.6), strict=True):
         propose(record, {"lr": score})
         record.report(number, 1, score, {}, 1.0)
-        record.note_checkpoint(number, size)
+        record.note_trial(number, checkpoint_bytes=size)
         record.end(number, "finished")
-        record.note_checkpoint(number, 1)  # of an abandoned process: it has ended
     assert retention.kept(config, record, Folder(tmp_path)) == fitting
     assert retention.kept(config, Record.read(tmp_path), Folder(tmp_path)) == fitting
 
@@ -79,7 +78,7 @@ def test_a_trial_that_ends_is_kept_where_it_fits_behind_those_that_are_better(tm
         number = propose(record, {"lr": score}).number
         record.report(number, 1, score, {}, 1.0)
         stays_unseen = retention.would_be_kept(config, record, Folder(tmp_path), number)
-        record.note_checkpoint(number, size)
+        record.note_trial(number, checkpoint_bytes=size)
         stays = retention.would_be_kept(config, record, Folder(tmp_path), number)
         assert stays_unseen or not stays, "its size is known only when its checkpoint is written"
         record.end(number, "finished")

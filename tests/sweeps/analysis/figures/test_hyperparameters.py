@@ -94,4 +94,4 @@ def test_a_smaller_loss_is_a_better_one(tmp_path: Path) -> None:
         add(record, drawn(number), 2, score=(5.0 - number).__add__)
     figure = analysis_figures.history(analysis_sweep.load(tmp_path))
     lines = [list(trace.y) for trace in figure.data if trace.mode == "lines"]
-    assert lines[0] == [6.0, 5.0, 4.0, 3.0]
+    assert lines[0] == [6.0, 5.0, 4.0, 3.0, 3.0]
