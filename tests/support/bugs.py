@@ -35,7 +35,7 @@ BUGS = (
     Bug(
         "sweeps/analysis/pruning.py", "[*rungs(config), config.max_epochs] if asked", "rungs(config) if asked"
     ),
-    Bug("sweeps/common/atomic_io.py", "            content.truncate(before)", "            pass"),
+    Bug("sweeps/common/objective.py", "self.sign * score > self.sign * than", "score > than"),
     Bug(
         "sweeps/config/validation.py",
         "config.grace_epochs > config.max_epochs",
@@ -91,17 +91,23 @@ def main(names: list[str]) -> int:
 
 
 def first_failure(bug: Bug, checkout: Path) -> str:
-    """The first test that fails in a checkout with a bug; empty where none does."""
+    """The first test that fails in a checkout with a bug, and not without; empty where none does."""
     file = checkout / bug.file
     text = file.read_text()
     file.write_text(text.replace(bug.part, bug.becomes))
-    pytest = (sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow and not long", bug.tests)
     try:
-        done = subprocess.run(pytest, cwd=checkout, capture_output=True, text=True)
+        failed = failing(checkout, bug.tests)
     finally:
         file.write_text(text)
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return failed[0].split(" - ")[0] if failed else ""
+    return "" if failed and failing(checkout, failed) else failed
+
+
+def failing(checkout: Path, tests: str) -> str:
+    """The first of the quick tests that fails; empty where none does."""
+    pytest = (sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow and not long", tests)
+    done = subprocess.run(pytest, cwd=checkout, capture_output=True, text=True)
+    lines = (line.split(" - ")[0].split(" ", 1) for line in done.stdout.splitlines())
+    return next((words[1] for words in lines if words[0] in ("FAILED", "ERROR")), "")
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def test_a_searcher_without_a_scheduler_takes_its_own(
 
 def test_trials_shorter_than_the_default_first_rung_are_not_pruned(tmp_path: Path) -> None:
     made = make_plan(config(tmp_path, max_epochs=2, num_trials=5))
-    assert made.expected_epochs == 10
+    assert made.scheduler.expected_epochs(made.config) == 10
     assert "no rung before the end at 2 epochs, so nothing is pruned" in " ".join(describe(made).split())
 
 
@@ -192,7 +192,7 @@ def test_a_space_with_one_point_is_one_trial(tmp_path: Path) -> None:
     space = tmp_path / "one.py"
     space.write_text("from ray import tune\nSPACE = {'lr': tune.choice([0.1])}\n")
     made = make_plan(config(tmp_path, search_space=str(space)))
-    assert (made.config.num_trials, made.expected_epochs) == (1, 27)
+    assert (made.config.num_trials, made.scheduler.expected_epochs(made.config)) == (1, 27)
 
 
 def test_a_misspelt_scheduler_is_answered_with_the_schedulers(tmp_path: Path) -> None:
