@@ -55,9 +55,7 @@ BUGS = (
     Bug("sweeps/search/rungs.py", "while epoch < config.max_epochs:", "while epoch <= config.max_epochs:"),
     Bug("sweeps/space/numeric_range.py", "np.log(numbers) if self.is_log else numbers", "numbers"),
     Bug(
-        "sweeps/storage/retention.py",
-        "if best is None or not would_be_kept(",
-        "if best is None and not would_be_kept(",
+        "sweeps/storage/disk_guard.py", "self._least + self._slots * self._checkpoint_bytes()", "self._least"
     ),
     Bug("sweeps/training/checkpoints/checkpoint_store.py", "if of is not None and", "if of is None and"),
     Bug("sweeps/training/data/sampler.py", 'wanted, side="right")', 'wanted, side="left")'),
