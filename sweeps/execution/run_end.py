@@ -92,8 +92,7 @@ class RunEnd(KeptHere, Stopper):
     @property
     def is_used_up(self) -> bool:
         """Whether no time is left."""
-        hours = self.time_budget_hours
-        return hours is not None and self._elapsed_s() >= hours * 3600
+        return self.left_s() == 0
 
 
 @contextlib.contextmanager
