@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeps.common.errors import RayLost
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.config.sweep_folder import resume_command
 from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import dashboard_server, notify, summary, winner
@@ -17,7 +17,6 @@ from sweeps.loggers._follower import catch_up, following
 from sweeps.plan import build, describe, folder, resume, run_start
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import environment, session
-from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 
@@ -64,27 +63,37 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
         if config.address is not None:
             storage_and_data.check_storage(plan, cluster.nodes(), cluster.membership)
         storage_and_data.deliver_data(plan, cluster)
-        with cluster.watch.needed(lambda: _last_words(plan, record, notice, cluster.lost)):
-            environment.note(plan.folder, cluster, in_cluster=config.address is not None)
-            run_start.begin_run(plan, record)
-            notice.begin()
-            context = RunContext.from_plan(plan, record, cluster)
-            tuner.fit(context)
-            test_scores = winner.keep(context)
-        record.end_run(context.end.outcome)
-        summary.print_result(context, test_scores)
-        if context.end.outcome is not Outcome.LOST or cluster.lost:
-            summary.write_report(record)
-        notice.status = summary.print_next_step(context)
-        notice.outcome = context.end.outcome
-        return notice.status
+        context = RunContext.from_plan(plan, record, cluster)
+        test_scores: dict[str, float] = {}
+        try:
+            with cluster.watch.needed(lambda: _last_words(context, notice)):
+                environment.note(plan.folder, cluster, in_cluster=config.address is not None)
+                run_start.begin_run(plan, record)
+                notice.begin()
+                tuner.fit(context)
+                test_scores = winner.keep(context)
+        except RayLost as lost:
+            if notice.outcome is None:  # the run had not begun
+                raise
+            context.end.stop(Outcome.LOST, str(lost))
+        return _tell_end(context, notice, test_scores)
 
 
-def _last_words(plan: Plan, record: Record, notice: notify.Notice, lost: str) -> None:
+def _tell_end(context: RunContext, notice: notify.Notice, test_scores: dict[str, float]) -> int:
+    """Record and print how a run ended; the exit status."""
+    record, end = context.record, context.end
+    record.end_run(end.outcome)
+    summary.print_result(context, test_scores)
+    if context.cluster.lost and (why := write_last(record, record.folder)):
+        print(why, flush=True)
+    if end.outcome is not Outcome.LOST or context.cluster.lost:
+        summary.write_report(record)
+    notice.outcome, notice.status = end.outcome, summary.print_next_step(context)
+    return notice.status
+
+
+def _last_words(context: RunContext, notice: notify.Notice) -> None:
     """End a run whose Ray has ended, while a call of Ray's that never returns holds it."""
-    record.end_run(Outcome.LOST)
-    print(f"\nThe sweep stopped: {lost}. All results so far are recorded.", flush=True)
-    summary.write_report(record)
-    print(f"{'Resume':<10} {resume_command(record.folder, *status.flags_of_resume(record))}", flush=True)
-    notice.outcome = Outcome.LOST
-    notify.send_notice(plan, record, notice)
+    context.end.stop(Outcome.LOST, context.cluster.lost)
+    _tell_end(context, notice, {})
+    notify.send_notice(context.plan, context.record, notice)

@@ -92,15 +92,10 @@ class Leaving:
 def fit(context: RunContext) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     with UserCommands.opened(context) as commands, stops_on_signals(context.end, context.say):
-        try:
-            while commands.wait_for_go() and _has_search(context.record) and _search(context, commands):
-                continue
-            if context.end.is_running:
-                _confirm(context, commands)
-        except BaseException:  # what Ray's calls raise where Ray has ended, or an interrupt of `needed`
-            if not context.cluster.lost:
-                raise
-            context.end.stop(Outcome.LOST, context.cluster.lost)
+        while commands.wait_for_go() and _has_search(context.record) and _search(context, commands):
+            continue
+        if context.end.is_running:
+            _confirm(context, commands)
     context.end.finish()
     if context.end.outcome is Outcome.FINISHED:
         with contextlib.suppress(OSError):  # what is left takes room, and does no harm

@@ -55,9 +55,6 @@ def keep(context: RunContext) -> dict[str, float]:
         end.stop(Outcome.LOST, f"{BEST_FOLDER}/ can't be written: {error.strerror or error}")
         return {}
     except KeyboardInterrupt:  # the run has ended, too
-        if context.cluster.lost:
-            end.stop(Outcome.LOST, context.cluster.lost)
-            return {}
         record.end_run(Outcome.INTERRUPTED)
         raise
     return scores
