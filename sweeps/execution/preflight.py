@@ -2,11 +2,18 @@
 
 It is trained in the process of the first trial: Python, PyTorch and the data are loaded for that as well.
 What was found is in the record: a resumed sweep does not repeat it.
+
+The largest point is the one that takes the most memory and time, as far as the space tells. A whole number is
+mostly a size (rows of a batch, width, layers) and has its largest value. A float mostly is not, and takes the
+middle of its range. Choices that are no numbers, kinds of layers say, are drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,12 +27,14 @@ from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import Asked, TrialActor, TrialActors
 from sweeps.plan.describe import describe_disk
 from sweeps.record.sweep_info import Outcome
-from sweeps.space import largest
-from sweeps.space.point import Point
+from sweeps.space.numeric_range import Range
+from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 from sweeps.trial.messages import Failed, Finding, OutOfMemory
 
 KEY = "preflight"
 """Of the record: what was found."""
+DRAWS = 200
+"""Points that are looked at, and as many random ones: the largest values may be no point."""
 
 
 class Preflight(DriverCallback):
@@ -86,7 +95,7 @@ def _largest_point(context: RunContext) -> Point | None:
         is_no_point = refusal(spaces[point.trainable].params_class, values)
         return bool(is_no_point) or context.plan.refusal(point) is not None
 
-    return largest.point(context.plan.space, context.config.seed, is_refused)
+    return largest_point(context.plan.space, context.config.seed, is_refused)
 
 
 def lines(context: RunContext, found: Sequence[Finding]) -> Iterator[str]:
@@ -131,3 +140,43 @@ def _shown(finding: Finding, on_pc: bool) -> str:
 def _seconds(seconds: float) -> str:
     """A duration, also a short one."""
     return duration(seconds) if seconds >= 10 else f"{seconds:.2g} s"
+
+
+class _Largest(TrialProxy):
+    """Answers with the largest whole numbers, and with random choices of other kinds."""
+
+    def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
+
+    def _number(self, name: str, asked: Range) -> float:
+        return asked.nearest(asked.high if asked.is_whole else asked.at(0.5))
+
+    def _choice(self, name: str, choices: Sequence[Any]) -> Any:
+        if all(isinstance(each, int) and not isinstance(each, bool) for each in choices):
+            return max(choices)
+        return self._generator.choice(choices)
+
+
+def largest_point(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> Point | None:
+    """The point that costs most; None where all that were looked at are refused.
+
+    Args:
+        space: of the sweep.
+        seed: of what is drawn.
+        is_refused: whether the trainable's Params refuse a point.
+    """
+    allowed = (each for each in _candidates(space, seed) if not is_refused(each))
+    return max(allowed, key=_size, default=None)
+
+
+def _candidates(space: Space, seed: int) -> Iterator[Point]:
+    generator = random.Random(seed)
+    for number in range(2 * DRAWS):
+        with contextlib.suppress(InvalidPoint, ValueError, LookupError):  # values may exclude one another
+            yield space.suggest(_Largest(generator)) if number < DRAWS else space.draw((seed, number - DRAWS))
+
+
+def _size(point: Point) -> float:
+    """By which points are compared: large where all their whole numbers are."""
+    numbers = (value for value in point.params.values() if isinstance(value, int) and value > 0)
+    return math.prod(math.log1p(number) for number in numbers)

@@ -49,7 +49,9 @@ def following(names: Iterable[str], folder: Path, intervals: Intervals = Interva
         yield
     finally:
         for follower in followers:
-            follower.end()
+            follower.tell_end()
+        for follower in followers:
+            follower.wait()
 
 
 def catch_up(names: Iterable[str], folder: Path) -> None:
@@ -86,7 +88,7 @@ class _Follower(threading.Thread):
             assert process.stdout is not None
             assert process.stdin is not None
             if self._ends.is_set():
-                self._close()
+                self.tell_end()
             reason = process.stdout.read().strip()
             if not reason and process.wait() == 0:
                 return
@@ -97,11 +99,15 @@ class _Follower(threading.Thread):
                 return
             self._ends.wait(self._intervals.retry_s)
 
-    def end(self) -> None:
-        """Write the rest, now that the sweep has ended."""
-        end_s = self._intervals.end_s
+    def tell_end(self) -> None:
+        """Let it write the rest, now that the sweep has ended."""
         self._ends.set()
-        self._close()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def wait(self) -> None:
+        """Wait until the rest is written, or for too long."""
+        end_s = self._intervals.end_s
         self.join(2 * self._intervals.every_s)
         if self.is_alive():
             print(f"Writing the last results to {self._logger_name}.", flush=True)
@@ -110,11 +116,6 @@ class _Follower(threading.Thread):
             print(f"--loggers {self._logger_name}: some results were not written in {end_s:g} s.", flush=True)
             if self._process is not None:
                 self._process.kill()
-
-    def _close(self) -> None:
-        """Tell the process that the sweep has ended."""
-        if self._process is not None and self._process.stdin is not None:
-            self._process.stdin.close()
 
     def _warn(self, reason: str, is_last: bool) -> None:
         """Once while the sweep runs, and at its end, if some results are missing then."""

@@ -32,11 +32,11 @@ def test_tensorboard_is_the_same_epoch_by_epoch_and_at_once(tmp_path: Path) -> N
     record = sweep(tmp_path)
     logger = tensorboard.Logger.build(tmp_path, record.about)
     for epoch in range(2, 6):
-        for trial in rows(record):
+        for trial in rows(record.folder):
             logger.write(trial, is_on=True)
         record.report(4, epoch, epoch / 10, {"acc": epoch / 10}, 1.0)
     record.end(4, "finished")
-    for trial in rows(record)[4:]:
+    for trial in rows(record.folder)[4:]:
         logger.write(trial, is_on=True)
     live = event_files(tmp_path)["trial_0004"].read_bytes()
     shutil.rmtree(tmp_path / "tensorboard")

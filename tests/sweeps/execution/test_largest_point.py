@@ -10,7 +10,8 @@ import pytest
 from ray import tune
 
 from sweeps.common.errors import UserError
-from sweeps.space import conditional, flat, largest
+from sweeps.execution.preflight import largest_point
+from sweeps.space import conditional, flat
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.point import Point
 
@@ -41,7 +42,7 @@ def space(**domains: Any) -> flat.FlatSpace:
 
 
 def found(of: Any) -> dict[str, Any]:
-    point = largest.point(of, 0, refused)
+    point = largest_point(of, 0, refused)
     assert point is not None
     return dict(point.params)
 
@@ -82,7 +83,7 @@ def test_of_several_models_the_largest_is_taken() -> None:
             for name, sizes in {"small": [2, 4], "large": [64, 128]}.items()
         }
     )
-    point = largest.point(of, 0, refused)
+    point = largest_point(of, 0, refused)
     assert point is not None
     assert (point.trainable, point.params["width"]) == ("large", 128)
 
@@ -91,7 +92,7 @@ def test_where_every_point_is_refused_there_is_none() -> None:
     def odd(point: Point) -> bool:
         return True
 
-    assert largest.point(space(width=tune.randint(1, 9)), 0, odd) is None
+    assert largest_point(space(width=tune.randint(1, 9)), 0, odd) is None
 
 
 def test_a_space_that_is_no_space_is_refused_before() -> None:
