@@ -63,11 +63,12 @@ def troubles(sweep: Sweep) -> list[str]:
     bad = Counter(trial.status for trial in record.searched if is_bad(trial))
     if not bad or record.best() is None:  # then the result tells the reason
         return []
-    which = " and ".join(f"{times:,} {status}" for status, times in bad.most_common())
+    which = ", ".join(f"{times:,} {status}" for status, times in bad.most_common())
     (most, *_) = causes(sweep)
     where = f" {most.where}." if most.where else ""
     reason = f"The most common reason: {most.trials[0].reason or 'none was recorded'}."
-    return [f"Of {count(len(record.searched), 'trial')}, {which}. {reason}{where}"]
+    of = f"{bad.total():,} of {count(len(record.searched), 'trial')}"
+    return [f"{of} did not end well: {which}. {reason}{where}"]
 
 
 def _front(record: Record) -> str:

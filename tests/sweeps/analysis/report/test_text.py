@@ -103,7 +103,8 @@ def test_failures_are_in_the_result_and_their_repair_is_the_first_step(tmp_path:
     page = page_of(tmp_path)
     said = words_of(page)
     assert (
-        "Of 9 trials, 4 failed and 1 diverged. The most common reason: ValueError: no room for <b>." in said
+        "5 of 9 trials did not end well: 4 failed, 1 diverged. The most common reason: ValueError: no room "
+        "for <b>." in said
     )
     steps = re.findall(r"<li>(.*?)<pre>(.*?)</pre></li>", page)
     assert [(text, command.split("sweeps ")[-1]) for text, command in steps] == [
