@@ -18,7 +18,6 @@ from sweeps.training.data import preparation
 from sweeps.training.distributed import launch, subprocess_run
 from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
 from sweeps.training.fit_loop import Fit
-from sweeps.training.micro_batches import MicroBatch
 from sweeps.training.single_run.run_settings import SingleRun
 
 STEPS = 2
@@ -27,38 +26,19 @@ ACCUMULATION = 2
 """Micro-batches of a step: the second is computed with the first one's gradients in memory."""
 TRY_TIMEOUT_S = 600
 """Of a try: when one worker alone runs out of memory, the others wait for it."""
-FOUND = "SWEEPS_FOUND_MICRO_BATCH"
+FOUND_ROWS = "SWEEPS_FOUND_MICRO_BATCH"
 """Environment variable that gives the rows found by the first worker to those that it starts."""
 
 
 def with_micro_batch(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> SingleRun:
-    """The run with the largest micro-batch that fits.
+    """The run with the largest micro-batch that fits and divides the batch; prints each try.
 
     Raises:
-        UserError: not even one row fits, or a try failed for another reason than memory.
+        UserError: not even one row fits, the batch can't be split, or a try failed for another reason.
     """
     if not launch.is_first():
-        return run.changed(micro_batch=int(os.environ[FOUND]), find_batch_size=False)
-    try:
-        found = find(run, trainable, prepared)
-    except (MemoryError, CannotTrain) as error:
-        raise UserError(f"--find-batch-size: {error}") from None
-    os.environ[FOUND] = str(found.rows)
-    return run.changed(micro_batch=found.rows, find_batch_size=False)
-
-
-def find(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> MicroBatch:
-    """The largest micro-batch that fits and divides the batch; prints each try.
-
-    Raises:
-        MemoryError: not even one row fits.
-        CannotTrain: the batch can't be split.
-        UserError: a try failed for another reason than memory.
-    """
+        return run.changed(micro_batch=int(os.environ[FOUND_ROWS]), find_batch_size=False)
     workers = run.fit.workers
-    params = build_params(trainable.params_class, run.params)
-    whole = micro_batches.read_batch_rows(trainable.build_data(params, prepared))
-    launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
 
     def fits(rows: int) -> bool:
         failure = subprocess_run.call(TRY_TIMEOUT_S, train_some_steps, run, rows)[1]
@@ -66,10 +46,17 @@ def find(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -
         launch.say(f"  {count(rows, 'row'):<12} {'fits in memory' if does else 'out of memory'}")
         return does
 
-    found = micro_batches.largest_that_fits(fits, whole, workers)
+    params = build_params(trainable.params_class, run.params)
+    try:
+        whole = micro_batches.read_batch_rows(trainable.build_data(params, prepared))
+        launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
+        found = micro_batches.largest_that_fits(fits, whole, workers)
+    except (MemoryError, CannotTrain) as error:
+        raise UserError(f"--find-batch-size: {error}") from None
     times = f" x {found.accumulation} x {count(workers, 'worker')}" if (found.rows != whole) else ""
     launch.say(f"  micro-batch of {count(found.rows, 'row')}{times}\n")
-    return found
+    os.environ[FOUND_ROWS] = str(found.rows)
+    return run.changed(micro_batch=found.rows, find_batch_size=False)
 
 
 def does_fit(failure: str, rows: int, workers: int) -> bool:
