@@ -11,11 +11,10 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-import lightning.pytorch as pl
 from tqdm import tqdm
 
 from sweeps.common import atomic_io, local_dirs
@@ -28,14 +27,12 @@ from sweeps.training.checkpoints.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
 from sweeps.training.fit_loop import Fit
-from sweeps.training.profiling import memory
 from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
-from sweeps.training.profiling.torch_trace import Trace
 from sweeps.training.report import Position, Report
 from sweeps.training.single_run.run_settings import BEST, FIT_FILE, SingleRun
 
-PROFILE, SNAPSHOT_FILE = "profile", "memory.pickle"
-"""Written by `--profile` and `--memory-snapshot`."""
+SNAPSHOT_FILE = "memory.pickle"
+"""Written by `--memory-snapshot`."""
 EPOCHS_FILE = "epochs.jsonl"
 """A line per epoch: metrics, seconds, time breakdown."""
 
@@ -91,17 +88,6 @@ class RunFolder:
         ):
             say(f"\nStopped    {self._resumes_after}\nResume     {self._resume_command}")
             raise KeyboardInterrupt from None
-
-    def memory_recorded(self) -> AbstractContextManager[None]:
-        """Record the GPU's allocations where `--memory-snapshot` asks for it."""
-        is_wanted = self._run.memory_snapshot and is_first()
-        return memory.recorded(self._run.folder / SNAPSHOT_FILE if is_wanted else None)
-
-    def profilers(self, training: Fit) -> list[pl.Callback]:
-        """Callbacks of `--profile`."""
-        if not self._run.profile or not is_first():
-            return []
-        return [Trace(training.meter.step_times, self._run.folder / PROFILE, tqdm.write)]
 
     def begin(self, training: Fit) -> None:
         """Print what is trained; create the folder of a new run."""

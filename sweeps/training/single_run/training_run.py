@@ -11,6 +11,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_only
+from tqdm import tqdm
 
 from sweeps.common import plugins
 from sweeps.common.cli import stop_signals
@@ -22,10 +23,14 @@ from sweeps.training.checkpoints import trained_model
 from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch, strategy
 from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling import memory
+from sweeps.training.profiling.torch_trace import Trace
 from sweeps.training.single_run import batch_size_finder
-from sweeps.training.single_run.run_folder import RunFolder
+from sweeps.training.single_run.run_folder import SNAPSHOT_FILE, RunFolder
 from sweeps.training.single_run.run_settings import LOGS, SingleRun
 
+PROFILE = "profile"
+"""Folder of what `--profile` writes."""
 OUT_OF_MEMORY_STATUS = 3
 """Exit status of a run that did not fit in memory."""
 
@@ -63,7 +68,8 @@ def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
 
 def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None, resumes: bool) -> int:
     params, config = build_params(trainable.params_class, run.params), run.fit_config(trainable)
-    with RunFolder(run, config, resumes) as folder, folder.memory_recorded():
+    snapshot = run.folder / SNAPSHOT_FILE if run.memory_snapshot and launch.is_first() else None
+    with RunFolder(run, config, resumes) as folder, memory.recorded(snapshot):
         leaving, training = Leaving(), None
         try:
             training = Fit(
@@ -76,7 +82,10 @@ def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None,
                 log_dir=run.folder / LOGS,
                 progress_bar=sys.stderr.isatty(),
             )
-            training.callbacks += [leaving, *folder.profilers(training)]
+            training.callbacks.append(leaving)
+            if run.profile and launch.is_first():
+                trace = Trace(training.meter.step_times, run.folder / PROFILE, tqdm.write)
+                training.callbacks.append(trace)
             folder.begin(training)
             while (found := training.advance()) is not None and folder.note(found, training):
                 pass
