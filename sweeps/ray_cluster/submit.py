@@ -6,6 +6,7 @@ after `ray_environment.prepare_to_submit`.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import re
 import secrets
@@ -22,7 +23,6 @@ from typing import Any
 from ray.job_submission import JobSubmissionClient
 
 from sweeps.common import local_dirs
-from sweeps.common.cli.parser import take_all
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
 from sweeps.config import plugins
@@ -196,10 +196,11 @@ def _entrypoint(config: SweepConfig) -> str:
         words += ["--config", SWEEP_FILE]
         folders["--results-dir"] = config.results_dir
     else:  # all that was typed beside it is checked on the head, where the settings of the sweep are
-        others = [word for word in sys.argv[1:] if word != "--submit"]
+        left_out = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        left_out.add_argument("--submit", action="store_true")
         for name in ("--address", "--resume", *local_dirs.OF_THE_MACHINE):
-            _, others = take_all(others, name, "a value")
-        words += others
+            left_out.add_argument(name)
+        words += left_out.parse_known_args(sys.argv[1:])[1]
         folders["--resume"] = config.resume
     where = " ".join(f"{name} {_on_the_head(folder)}" for name, folder in folders.items())
     # The driver sends the code on to the workers, as from any PC; Ray would else refuse a second copy.

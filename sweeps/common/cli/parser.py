@@ -219,21 +219,6 @@ def add_machine(parser: Parser) -> None:
     )
 
 
-def take_all(tokens: Sequence[str], name: str, wanted: str) -> tuple[list[str], list[str]]:
-    """The values of a flag, and the other tokens; `wanted` describes the value for the message."""
-    values: list[str] = []
-    others: list[str] = []
-    rest = iter(tokens)
-    for token in rest:
-        if token.partition("=")[0] != name:
-            others.append(token)
-        elif value := token.removeprefix(name).removeprefix("=") or next(rest, ""):
-            values.append(value)
-        else:
-            raise UserError(f"{name}: give {wanted}")
-    return values, others
-
-
 def _escaped(text: str) -> str:
     return text.replace("%", "%%")
 

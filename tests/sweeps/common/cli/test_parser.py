@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from sweeps.common.cli.parser import Parser, add, add_pairs, take_all
+from sweeps.common.cli.parser import Parser, add, add_pairs
 from sweeps.common.errors import UserError
 from sweeps.common.settings import typed
 
@@ -97,10 +97,3 @@ def test_all_flags_that_are_none_are_told_at_once_with_the_nearest() -> None:
         "--num-trails: no such flag. Did you mean '--num-trials'?",
         "--forse: no such flag. Did you mean '--force'?",
     ]
-
-
-def test_the_values_of_one_flag_are_taken_out_of_the_others() -> None:
-    words = ["--data-dir", "a", "x", "--data-dir=b", "--data-directory", "c"]
-    assert take_all(words, "--data-dir", "a folder") == (["a", "b"], ["x", "--data-directory", "c"])
-    with pytest.raises(UserError, match="--data-dir: give a folder"):
-        take_all(["x", "--data-dir"], "--data-dir", "a folder")
