@@ -172,7 +172,7 @@ class Scheduler(PruningMethod):
 
     def _got_further(self, rung: Rung) -> bool:
         """Whether a trial has reached the next rung."""
-        return bool(self.record.scores_at(rung.next_epoch))
+        return bool(self.record.losses_at(rung.next_epoch))
 
     def _is_on_its_way(self, rung: Rung) -> bool:
         """Whether a trial that was promoted still trains."""

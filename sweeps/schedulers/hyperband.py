@@ -71,7 +71,7 @@ class Scheduler(PruningMethod):
 
     def decide(self, number: int, epoch: int, losses: Losses | None = None) -> Decision:
         bracket = bracket_of(self.config, self.record.planned_trials, self.record.nth(number))
-        is_scored = losses is not None or number in self.record.scores_at(epoch)
+        is_scored = losses is not None or number in self.record.losses_at(epoch)
         if epoch not in bracket.rungs or not is_scored:
             return "CONTINUE"
         promoted = self._promoted(bracket, epoch, number, losses)

@@ -66,7 +66,7 @@ class KnownTrials:
     def fidelity(self, epochs: Sequence[int], least_trials: int) -> int | None:
         """The highest of these epochs that so many trials have reached; None while there is none."""
         before = Counter(epoch for trial in self._record.earlier.trials for epoch in trial.epochs)
-        reached = {epoch: len(self._record.scores_at(epoch)) + before[epoch] for epoch in epochs}
+        reached = {epoch: len(self._record.losses_at(epoch)) + before[epoch] for epoch in epochs}
         return max((epoch for epoch, trials in reached.items() if trials >= least_trials), default=None)
 
     def results(self, epochs: Sequence[int]) -> list[Result]:
