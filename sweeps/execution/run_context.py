@@ -11,13 +11,13 @@ from ray.tune import Callback, PlacementGroupFactory
 from rich.console import Console
 
 from sweeps.common.cli import terminal
-from sweeps.common.kept_here import KeptHere
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.run_end import RunEnd
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement
 from sweeps.ray_cluster.session import Cluster
+from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.constraints import FirstTrials
 from sweeps.record.record import Record
 from sweeps.storage.data_source import PreparedData, cluster_data, local_data

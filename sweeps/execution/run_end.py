@@ -10,7 +10,7 @@ from typing import Any
 from ray.tune import Stopper
 
 from sweeps.common.cli import stop_signals
-from sweeps.common.kept_here import KeptHere
+from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.sweep_info import Outcome
 
 SAVING = (Outcome.PAUSED, Outcome.INTERRUPTED, Outcome.OUT_OF_TIME)

@@ -10,9 +10,9 @@ from ray.util.placement_group import PlacementGroup, placement_group
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
-from sweeps.common.kept_here import KeptHere
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster.nodes import PC
+from sweeps.ray_start.kept_here import KeptHere
 
 
 class Place(KeptHere, PlacementGroupFactory):

@@ -1,1 +1,1 @@
-"""Start or join Ray: its token, and the connection. For sweeps and for the preparation of data."""
+"""Start or join Ray, for sweeps and for the preparation of data: token, connection, what is never copied."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from sweeps.common.kept_here import KeptHere
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.record import Record
 from sweeps.record.trials import Ending, TrialRow, Waits
 from sweeps.space.optuna_space import optuna_point

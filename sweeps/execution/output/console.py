@@ -21,10 +21,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.common.formatting import cell, count, short
-from sweeps.common.kept_here import KeptHere
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.time_left import TimeLeftTeller
 from sweeps.execution.run_context import RunContext
+from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.trials import BAD, TrialRow
 
 _COLOURS = {

@@ -6,7 +6,7 @@ import gc
 import pickle
 from typing import Any
 
-from sweeps.common.kept_here import KeptHere
+from sweeps.ray_start.kept_here import KeptHere
 
 
 class Ours(KeptHere):
