@@ -47,7 +47,6 @@ IMPORTED = (
 """No module that draws a random id of Ray, as many of its own do: forks would repeat it."""
 OOM_SCORE = "1000"
 """Ray's for its workers: the kernel ends them before its other processes."""
-MOST_REQUEST_BYTES = 4 * 2**20
 PR_SET_PDEATHSIG = 1
 
 
@@ -168,7 +167,7 @@ def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     _, descriptors, _, _ = socket.recv_fds(connection, 1, len(worker_launcher.STREAMS) + 1)
     try:
         with connection.makefile("rb") as lines:
-            request: dict[str, Any] = json.loads(lines.readline(MOST_REQUEST_BYTES))
+            request: dict[str, Any] = json.loads(lines.readline())
     except (OSError, ValueError):
         for each in descriptors:
             os.close(each)

@@ -7,6 +7,7 @@ can be read, also from another PC; a process that starts later removes it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -60,19 +61,6 @@ def marked(text: str, worker: int) -> str:
     return "".join(f"[worker {worker}] {line}\n" for line in text.splitlines())
 
 
-def last_words(path: str) -> str:
-    """What a process of this PC printed after its last result; the file is removed. "" without one."""
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:
-        return ""
-    try:
-        return _content(file).decode(errors="replace")
-    finally:
-        os.close(file)
-        remove(path)
-
-
 def oom_kills() -> int:
     """Processes of this PC that the kernel has killed for want of memory since it was started."""
     try:
@@ -83,8 +71,14 @@ def oom_kills() -> int:
 
 
 def examine(path: str) -> tuple[str, int]:
-    """What a process printed last, and `oom_kills` now."""
-    return last_words(path), oom_kills()
+    """What a process of this PC printed after its last result, and `oom_kills` now; the file is removed."""
+    words = b""
+    with contextlib.suppress(OSError):  # there is none
+        file = os.open(path, os.O_RDONLY)
+        words = _content(file)
+        os.close(file)
+        remove(path)
+    return words.decode(errors="replace"), oom_kills()
 
 
 def examine_on(node: str, path: str) -> tuple[str, int]:

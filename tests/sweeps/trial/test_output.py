@@ -37,15 +37,15 @@ def test_all_that_a_process_prints_is_taken_once_and_the_rest_is_left(tmp_path: 
     assert sorted(taken.splitlines()) == ["of a child", "of c", "of python"]
     assert again == ""
     assert done.returncode == 3
-    assert output.last_words(path) == f"last words\n{EXIT}3\n"
+    assert output.examine(path)[0] == f"last words\n{EXIT}3\n"
     assert not Path(path).exists()
-    assert output.last_words(path) == ""
+    assert output.examine(path)[0] == ""
 
 
 def test_of_very_much_the_middle_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "out"
     file.write_bytes(b"first\n" + b"x" * MOST_BYTES + b"\nlast\n")
-    words = output.last_words(str(file))
+    words = output.examine(str(file))[0]
     assert words.startswith("first\n")
     assert words.endswith("\nlast\n")
     assert "\n[12 bytes are left out]\n" in words
