@@ -136,7 +136,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
         ),
         ((*RUN, "--lightning-cli", "x"), "--lightning-cli can't be combined with --hydra"),
         (("--hydra-overrides", "x=1"), "--hydra-overrides needs --hydra"),
-        ((*RUN, "--search-space", "a", "b"), "--search-space a b: give one search space"),
+        ((*RUN, "--search-space", "a", "b"), "--search-space a b: give as many as there are trainables"),
     ],
 )
 def test_what_can_not_be_swept_is_told_before_anything_starts(
