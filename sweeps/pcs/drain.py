@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration
@@ -18,6 +21,8 @@ from sweeps.ray_cluster.nodes import Node
 
 GRACE_S = 15.0
 """After the deadline, at which a sweep ends what still trains on the PC."""
+PROCESSES_S = 15.0
+"""For the processes of a Ray that has left; those of another Ray on this PC stay."""
 
 
 def run(address: str, pc: str | None, timeout_s: float) -> int:
@@ -41,6 +46,7 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
             return 1
         time.sleep(0.3)
     if is_here:
+        _wait_for_processes()
         back.stop_unit()
     print(f"{node.hostname} has left, after {_since(began)}.")
     print(f"To bring it back{'' if is_here else f', on {node.hostname}'}: {command('pcs', 'back')}")
@@ -92,6 +98,19 @@ def _done_on(node: Node, action: Callable[[], None]) -> bool:
         action()
         return True
     return not broadcast.ask([node], action)[node].fault
+
+
+def _wait_for_processes() -> None:
+    """The cluster counts this PC as gone some seconds before its last process ends."""
+    ends_at = time.monotonic() + PROCESSES_S
+    while time.monotonic() < ends_at and any(map(_is_of_ray, psutil.process_iter(["cmdline"]))):
+        time.sleep(0.2)
+
+
+def _is_of_ray(process: psutil.Process) -> bool:
+    """Whether it is Ray's daemon or one of its workers, whose titles are as `ray::IDLE`."""
+    words = process.info["cmdline"] or [""]  # a process that has ended, but was not waited for, has none
+    return words[0].startswith("ray::") or Path(words[0]).name == "raylet"
 
 
 def _since(began: float) -> str:
