@@ -20,8 +20,17 @@ from optuna.storages import JournalStorage
 
 from sweeps.common.objective import Mode
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import constraints, optuna_form, sweep_info
-from sweeps.record.journal import Journal, RecordLost, RecordUnreadable, mend, open_study
+from sweeps.record import constraints, sweep_info
+from sweeps.record.journal import (
+    Journal,
+    RecordLost,
+    RecordUnreadable,
+    begun_trial,
+    create_study,
+    mend,
+    open_study,
+    state_and_values,
+)
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.sweep_info import FORMAT, HeldOutScore, Outcome, Run, Steered
 from sweeps.record.trials import (
@@ -87,7 +96,7 @@ class Record(RankedTrials):
         are those of the first objective; `about["objectives"]` names all of several, as `val_acc:max`."""
         storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
         about = {"format": FORMAT, **about, "mode": mode, "started": time.time()}
-        study_id = optuna_form.new_study(storage, name, about)
+        study_id = create_study(storage, name, about)
         for key, value in about.items():
             storage.set_study_user_attr(study_id, key, value)
         storage.set_study_system_attr(study_id, "earlier", earlier.to_json())
@@ -192,7 +201,7 @@ class Record(RankedTrials):
         params, fixed = dict(point.params), dict(point.fixed)
         number, now = len(self.trials), time.time()
         begun = TrialRow(number, params, seed, now, fixed, point.trainable, optuna_point, confirms, origin)
-        self._ids.append(self._storage.create_new_trial(self._study_id, optuna_form.begun(begun)))
+        self._ids.append(self._storage.create_new_trial(self._study_id, begun_trial(begun)))
         trial = row_of(self._storage.get_trial(self._ids[-1]))  # one copy: see `report`
         self._list(trial)
         return trial
@@ -273,7 +282,7 @@ class Record(RankedTrials):
         with self.together():
             self._storage.set_trial_user_attr(self._ids[number], "status", status)
             self.note_trial(number, reason=reason, log=log, static_metrics=dict(static_metrics))
-            state, values = optuna_form.ended(trial, status, self.objectives)
+            state, values = state_and_values(trial, status, self.objectives)
             self._storage.set_trial_state_values(self._ids[number], state, values)
         trial.status, trial.end = status, time.time()
         self._settle(trial)

@@ -57,7 +57,11 @@ BUGS = (
     Bug(
         "sweeps/storage/disk_guard.py", "self._least + self._slots * self._checkpoint_bytes()", "self._least"
     ),
-    Bug("sweeps/training/checkpoints/checkpoint_store.py", "if params is not None and", "if params is None and"),
+    Bug(
+        "sweeps/training/checkpoints/checkpoint_store.py",
+        "if params is not None and",
+        "if params is None and",
+    ),
     Bug("sweeps/training/data/sampler.py", 'wanted, side="right")', 'wanted, side="left")'),
     Bug("sweeps/training/distributed/strategy.py", "needed > FITS *", "needed < FITS *"),
     Bug(
