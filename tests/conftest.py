@@ -20,7 +20,7 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from optuna.distributions import BaseDistribution
 
-from sweeps.common import project
+from sweeps.common import local_dirs, project
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -82,6 +82,7 @@ def folders_of_this_machine() -> Iterator[None]:
     for name in names:
         os.environ.pop(name, None)
     os.environ.update(before)
+    local_dirs.typed.clear()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -489,9 +489,8 @@ def test_it_tells_held_out_clips_apart_better_than_chance(tmp_path: Path) -> Non
     shutil.rmtree(tmp_path / "train")
     scores: list[float] = []
     config = FitConfig(max_epochs=25, metric=faces.METRIC, mode="max", precision="32")
-    Fit(as_trainable(faces), params, config, prepared=prepared).run(  # type: ignore[arg-type]
-        lambda epoch: not scores.append(epoch.score)  # type: ignore[func-returns-value]
-    )
+    fit = Fit(as_trainable(faces), params, config, prepared=prepared)
+    run_through(fit, lambda epoch: not scores.append(epoch.score))  # type: ignore[func-returns-value]
     assert max(scores) > 0.7
 
 

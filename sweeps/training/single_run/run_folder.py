@@ -10,6 +10,7 @@ import math
 import shutil
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from types import TracebackType
 from tqdm import tqdm
 
 from sweeps.common import atomic_io, local_dirs
-from sweeps.common.errors import CannotTrain, DiskIsFull, UserError
+from sweeps.common.errors import CannotTrain, DiskIsFull, UserError, causes
 from sweeps.common.formatting import command, count, duration, short, shown_path, size
 from sweeps.common.param_types import readable
 from sweeps.kinds import params_file
@@ -226,6 +227,8 @@ class RunFolder:
         except Exception as error:
             if not atomic_io.disk_is_full(error, self._run.folder):
                 raise
+            for each in causes(error):  # their frames hold files open that were removed
+                traceback.clear_frames(each.__traceback__)
             left, folder = size(self._free_bytes), shown_path(self._run.folder)
             raise DiskIsFull(
                 f"{folder}: the disk is full: {left} left, and no room for {what}. Free some space; "

@@ -111,7 +111,7 @@ def test_a_record_whose_lines_do_not_belong_together_is_named(tmp_path: Path) ->
 def test_a_trial_of_another_program_in_the_record_is_named(tmp_path: Path) -> None:
     make(tmp_path, [[0.1]])
     JournalStorage(JournalFileBackend(str(tmp_path / JOURNAL))).create_new_trial(0)
-    with pytest.raises(RecordUnreadable, match=r"lines are missing \(KeyError: 'params'\)"):
+    with pytest.raises(RecordUnreadable, match=r"lines are missing \(TypeError: .*'params' and 'seed'\)"):
         analysis_sweep.load(tmp_path)
 
 

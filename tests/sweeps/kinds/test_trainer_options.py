@@ -159,9 +159,8 @@ def test_data_without_an_end_has_epochs_of_some_steps() -> None:
     endless: Any = SimpleNamespace(**{**vars(digits_mlp), "build_data": lambda params: data})
     seen, epochs = Seen(), list[Any]()
     config = FitConfig(max_epochs=3, metric="val_acc", mode="max", epoch_steps=4)
-    Fit(as_trainable(endless), digits_mlp.Params(), config).run(
-        lambda epoch: epochs.append(epoch) or True, seen
-    )
+    fit = Fit(as_trainable(endless), digits_mlp.Params(), config)
+    run_through(fit, lambda epoch: epochs.append(epoch) or True, [seen])
     assert (seen.steps, len(epochs)) == ([4, 8, 12], 3)
 
 

@@ -15,7 +15,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.profiling.time_breakdown import COSTS, PARTS
 from sweeps.training.report import Report
-from tests.support.trainables import as_trainable
+from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 
 WAIT_S = 0.02
@@ -60,9 +60,8 @@ def second_epoch(wait_s: float) -> Report:
 
     epochs: list[Report] = []
     config = FitConfig(max_epochs=2, metric="val_acc", mode="max")
-    Fit(as_trainable(Trainable()), digits_mlp.Params(), config).run(
-        lambda epoch: epochs.append(epoch) or True
-    )
+    fit = Fit(as_trainable(Trainable()), digits_mlp.Params(), config)
+    run_through(fit, lambda epoch: epochs.append(epoch) or True)
     return epochs[1]
 
 
