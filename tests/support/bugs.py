@@ -64,7 +64,11 @@ BUGS = (
     ),
     Bug("sweeps/training/data/sampler.py", 'wanted, side="right")', 'wanted, side="left")'),
     Bug("sweeps/training/distributed/strategy.py", "needed > FITS *", "needed < FITS *"),
-    Bug("sweeps/training/profiling/time_breakdown.py", "sum(seconds * value for", "sum(value for"),
+    Bug(
+        "sweeps/training/profiling/step_profiler.py",
+        'step - seconds["forward"] - seconds["backward"]',
+        "step",
+    ),
     Bug("sweeps/training/single_run/run_settings.py", "launch.is_first() and run.folder.exists()", "False"),
 )
 

@@ -12,7 +12,7 @@ import torch
 
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
-from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.profiling.step_profiler import Meter, StepTimes
 from sweeps.training.profiling.time_breakdown import COSTS, PARTS
 from sweeps.training.report import Report
 from tests.support.trainables import as_trainable, run_through
@@ -78,6 +78,24 @@ def test_parts_are_shares_of_the_epoch_and_a_slow_loader_shows() -> None:
     assert slow.costs["data_wait_pct"] * slow.seconds / 100 >= STEPS * WAIT_S
     assert slow.costs["data_wait_pct"] > quick.costs["data_wait_pct"]
     assert 0 < slow.costs["cpu_busy_pct"] < quick.costs["cpu_busy_pct"], "a process that sleeps is not busy"
+
+
+def test_the_optimizer_takes_what_is_left_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and backward run inside the optimizer's step."""
+    now_s = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now_s)
+    times = StepTimes()
+    step, forward = "[LightningModule]Net.optimizer_step", "[Strategy]SingleDeviceStrategy.training_step"
+    backward = "[Strategy]SingleDeviceStrategy.backward"
+    for action, is_start, seconds in (
+        (step, True, 1.0), (forward, True, 2.0), (forward, False, 0.5), (backward, True, 4.0),
+        (backward, False, 0.25), (step, False, 8.0),
+    ):  # fmt: skip
+        (times.start if is_start else times.stop)(action)
+        now_s += seconds
+    found = times.take()
+    assert (found["forward"], found["backward"], found["optimizer"]) == (2.0, 4.0, 1.75)
+    assert set(times.take().values()) == {0.0}, "since the last call"
 
 
 @pytest.mark.gpu
