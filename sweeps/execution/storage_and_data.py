@@ -19,7 +19,7 @@ from sweeps.execution.run_context import data_of_trials
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import broadcast, placement
 from sweeps.ray_cluster.membership import Membership
 from sweeps.ray_cluster.nodes import Node
 from sweeps.ray_cluster.session import Cluster
@@ -84,7 +84,8 @@ def check_storage(plan: Plan, there: Sequence[Node], membership: Membership | No
 def _is_left_out(plan: Plan, membership: Membership, node: Node, fault: str) -> bool:
     """Leave out a PC on which no process starts, where that is possible; whether it was."""
     reason = f"{NOTHING_STARTS}: {fault}"
-    if notice := leave_out_if_others_suffice(plan.config, membership, node.id, reason):
+    gpus = placement.gpus_per_trial(plan.config, membership.pcs)
+    if notice := leave_out_if_others_suffice(plan.config, membership, gpus, node.id, reason):
         print(notice, flush=True)
     return bool(notice)
 

@@ -167,7 +167,8 @@ class TrialActors(DriverCallback):
         """End a process at once, whatever it does; its trial, or the next one that Tune keeps it for,
         continues in another one. A process that Tune keeps holds its placement group."""
         process.is_gone = process.was_ended = True
-        if process.node == broadcast.here():
+        # One without a trial may have ended long ago, and its id be that of another process.
+        if process.has_trial and process.node == broadcast.here():
             with contextlib.suppress(ProcessLookupError):  # a call of a library may hold all that Ray's needs
                 os.kill(process.pid, signal.SIGKILL)
         ray.kill(process.handle)

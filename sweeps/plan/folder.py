@@ -25,6 +25,10 @@ from sweeps.record.control_requests import Inbox
 from sweeps.record.journal import RecordLost, RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import NO_EARLIER
+from sweeps.storage import scratch
+
+LEFT_S = 60.0
+"""Age from which the folder of a start that was killed is removed."""
 
 
 @contextlib.contextmanager
@@ -90,6 +94,7 @@ def _created(plan: Plan) -> Iterator[None]:
         UserError: another start has just taken the name.
     """
     folder = plan.folder
+    scratch.remove_left(f".{folder.name}.*.part", folder.parent, older_than_s=LEFT_S)
     part = atomic_io.part_of(folder.with_name(f"{folder.name}.{platform.node()}.{os.getpid()}"))
     with contextlib.ExitStack() as stack:
         try:

@@ -9,9 +9,11 @@ control/               mode 0700, made by the process that runs the sweep
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
+import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,12 +61,21 @@ class Inbox:
     def open(self) -> None:
         """Take requests from now on; what was taken up before a crash is left to be taken up again."""
         for folder in (self._control, self._requests):
-            folder.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid():
+                folder.chmod(0o700)  # a copy of a folder may have another mode
+        self._refuse_unsafe()
         for left_over in self._control.glob(f"*{ANSWER}"):
             left_over.unlink()
 
     def take(self) -> tuple[list[Request], list[str]]:
-        """The requests that have come, the oldest first, and a line about each that can't be trusted."""
+        """The requests that have come, the oldest first, and a line about each that can't be trusted.
+
+        Raises:
+            OSError: a folder of the requests is not one of this user that nobody else can write.
+        """
+        self._refuse_unsafe()
         taken = [path for path in self._control.glob("*.json") if not path.name.endswith(ANSWER)]
         for path in self._requests.glob("[!.]*.json"):
             with contextlib.suppress(FileNotFoundError):  # withdrawn at this moment
@@ -77,6 +88,15 @@ class Inbox:
                 faults.append(f"{shown_path(path)}: {error}")
                 path.unlink(missing_ok=True)
         return found, faults
+
+    def _refuse_unsafe(self) -> None:
+        """Files are removed and renamed here: a link to a folder elsewhere, say, must not be followed."""
+        for folder in filter(os.path.lexists, (self._control, self._requests)):
+            found = folder.lstat()
+            is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            if not is_own or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                why = "must be a folder of this user that nobody else can write"
+                raise PermissionError(errno.EPERM, why, str(folder))
 
     def answer(self, request: Request, answer: Answer) -> None:
         """Answer a request, which is done with that. On a full disk its sender learns nothing."""
@@ -164,7 +184,7 @@ def _refuse_others(folder: Path) -> None:
 
 
 def _words(path: Path) -> tuple[str, ...]:
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         if (owner := os.fstat(file.fileno()).st_uid) != os.geteuid():
             raise ValueError(f"belongs to user {owner}; only the user who runs the sweep can steer it")
         content = json.loads(file.read(MOST_BYTES))

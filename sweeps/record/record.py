@@ -260,7 +260,7 @@ class Record(RankedTrials):
         self._attribute(number, "notices", [*self.trials[number].notices, text])
 
     def note_trial(self, number: int, **fields: Any) -> None:
-        """Write fields of a trial that are new: `failures`, `micro_batches`, `checkpoint_bytes` or `left`."""
+        """Write fields of a trial, by their names in TrialRow, where their values are new."""
         for key, value in fields.items():
             if value != getattr(self.trials[number], key):
                 self._attribute(number, key, value)

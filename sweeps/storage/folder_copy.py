@@ -6,6 +6,7 @@ change, by which, with its size, it is known later.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from typing import Any
 
 from sweeps.common import atomic_io
 
+MAX_TRIES = 2
+"""Before a checksum that is wrong means that the original is damaged."""
 Fetch = Callable[[Path, int], Iterator[Any]]
 """Pieces of a file on another PC, from its path there and its size in bytes."""
 FILE_TIME_TICK_NS = 2 * 10**9
@@ -52,19 +55,23 @@ class File:
 
 
 def copy_file(file: File, source: Path, folder: Path, fetch: Fetch) -> None:
-    """Copy a file of the folder `source`, on another PC, into a folder of this PC.
+    """Copy a file of the folder `source`, on another PC, into a folder of this PC, twice where it arrives
+    with a wrong checksum.
 
     Raises:
         OSError: it can't be written, or arrives with another checksum.
     """
     path = folder / file.name
     path.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    with atomic_io.atomic_write(path) as part:
-        with part.open("wb") as content:
-            for piece in fetch(source / file.name, file.size_bytes):
-                content.write(piece)
-                digest.update(piece)
-        if digest.hexdigest() != file.sha256:
-            raise WrongChecksum(f"{file.name} arrived with a wrong checksum")
-        os.utime(part, ns=(file.time_ns, file.time_ns))
+    for _ in range(MAX_TRIES):
+        digest = hashlib.sha256()
+        with contextlib.suppress(WrongChecksum), atomic_io.atomic_write(path) as part:
+            with part.open("wb") as content:
+                for piece in fetch(source / file.name, file.size_bytes):
+                    content.write(piece)
+                    digest.update(piece)
+            if digest.hexdigest() != file.sha256:
+                raise WrongChecksum
+            os.utime(part, ns=(file.time_ns, file.time_ns))
+            return
+    raise WrongChecksum(f"{file.name} arrived {MAX_TRIES} times with a wrong checksum")

@@ -163,7 +163,7 @@ def _confirm(context: RunContext, commands: UserCommands) -> None:
 
 
 def _run(context: RunContext, phase: Phase, commands: UserCommands) -> None:
-    """One run of Tune, to its end; its outcome is in `driver.end`."""
+    """One run of Tune, to its end; its outcome is in `context.end`."""
     searcher, membership = phase.searcher, context.cluster.membership
     processes = TrialActors(has_mailbox=membership is not None)
     sharing = Sharing(context, processes) if context.config.trials_per_gpu == "auto" else None

@@ -145,9 +145,10 @@ class UserCommands:
         record = self._context.record
         more = resume_command(record.folder, "--num-trials", "N")
         ended = f"the trials of this sweep have ended. To add some: {more}"
-        if not self._context.end.is_running:
+        outcome = Outcome.LOST if self._context.cluster.lost else self._context.end.outcome
+        if outcome is Outcome.LOST or not self._context.end.is_running:
             again = resume_command(record.folder, *status.flags_of_resume(record))
-            ended = f"the sweep is ending ({self._context.end.outcome}). Resume it: {again}"
+            ended = f"the sweep is ending ({outcome}). Resume it: {again}"
         for _ in range(MOST_LOOKS):
             for request in self._inbox.take()[0]:
                 self._inbox.answer(request, Answer(ended, is_refused=True))

@@ -133,7 +133,11 @@ class AwayPCs(DriverCallback):
 
     def _leave_out(self, node: str, number: int, reason: str) -> bool:
         """Leave a PC out where that is possible, and say so."""
-        if not (notice := leave_out_if_others_suffice(self._context.config, self._membership, node, reason)):
+        context = self._context
+        notice = leave_out_if_others_suffice(
+            context.config, self._membership, context.gpus_per_trial, node, reason
+        )
+        if not notice:
             return False
         self._context.say(notice)
         self._context.record.notice(number, notice)
@@ -144,11 +148,12 @@ class AwayPCs(DriverCallback):
             self._in_doubt = ""
 
 
-def leave_out_if_others_suffice(config: SweepConfig, membership: Membership, node: str, reason: str) -> str:
+def leave_out_if_others_suffice(
+    config: SweepConfig, membership: Membership, gpus: float, node: str, reason: str
+) -> str:
     """Leave out the PC of this id; the line that says so. "" where it is the head, or the others have no room
-    for a trial."""
-    staying = membership.staying(node)
-    if not placement.most(config, staying, placement.gpus_per_trial(config, staying)):
+    for a trial, which takes so many GPUs."""
+    if not placement.most(config, membership.staying(node), gpus):
         return ""
     return membership.leave_out(node, reason) or ""
 

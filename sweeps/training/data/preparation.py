@@ -205,7 +205,9 @@ def shuffle(
     for number, wanted in enumerate(np.array_split(order, count)):
         file = f"{split}-{number:05d}.parquet"
         rows = _taken(parts, ends, wanted, columns)
-        yield shards.write_shard(folder, file, rows, columns, group_rows)
+        shard = shards.write_shard(folder, file, rows, columns, group_rows)
+        shards.MappedShard(folder, shard, columns)  # raises before a trial would
+        yield shard
 
 
 def _taken(

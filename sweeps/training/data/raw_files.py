@@ -10,7 +10,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,10 +120,11 @@ def _read_all(paths: Sequence[Path], memory: Path) -> dict[Path, Facts]:
     found: dict[Path, Facts] = {}
     total = sum(_size_and_time(path)[0] for path in paths)
     with Bar("Reading raw files", total, unit="B") as bar, ThreadPoolExecutor(HASH_THREADS) as readers:
+        waiting = {readers.submit(_facts_of, path): path for path in paths}
         try:
-            for path, facts in zip(paths, readers.map(_facts_of, paths), strict=True):
-                found[path] = facts
-                bar.add(facts[0])
+            for done in as_completed(waiting):
+                found[waiting[done]] = done.result()
+                bar.add(found[waiting[done]][0])
         finally:  # after Ctrl-C or an unreadable file, the waiting ones are not read
             readers.shutdown(wait=False, cancel_futures=True)
             _remember(memory, found)

@@ -6,6 +6,7 @@ a window.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -41,23 +42,35 @@ class Order:
     def __init__(
         self, rows_of_groups: npt.NDArray[np.int64], seed: int, epoch: int, window_rows: int | None
     ) -> None:
-        self.epoch, rows = epoch, int(rows_of_groups.sum())
-        self._turns, self._positions = np.arange(len(rows_of_groups)), np.arange(rows)
+        self.epoch, self._seed, self._window_rows = epoch, seed, window_rows
+        self._turns = np.arange(len(rows_of_groups))
         if window_rows is not None:
-            self._turns = np.random.default_rng((seed, epoch, 0)).permutation(len(rows_of_groups))
-            for number, begin in enumerate(range(0, rows, window_rows), start=1):
-                generator = np.random.default_rng((seed, epoch, number))
-                end = min(begin + window_rows, rows)
-                self._positions[begin:end] = begin + generator.permutation(end - begin)  # `shuffle` is slower
+            self._turns = _permutation((seed, epoch, 0), len(rows_of_groups))
         self._ends = np.cumsum(rows_of_groups[self._turns])
         self._begins = self._ends - rows_of_groups[self._turns]
 
     def pieces(self, first: int, last: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         """Of the rows at these positions of the epoch, each row group's number and its rows among them."""
-        wanted = self._positions[first:last]
+        wanted = self._positions(first, last)
         turns = np.searchsorted(self._ends, wanted, side="right")
         for turn in np.unique(turns):
             yield int(self._turns[turn]), wanted[turns == turn] - self._begins[turn]
+
+    def _positions(self, first: int, last: int) -> npt.NDArray[np.int64]:
+        """Of the rows at these positions of the epoch, those before windows are shuffled."""
+        if (size := self._window_rows) is None:
+            return np.arange(first, last)
+        begin, end = first // size * size, min(-(-last // size) * size, int(self._ends[-1]))
+        windows = [
+            start + _permutation((self._seed, self.epoch, 1 + start // size), min(size, end - start))
+            for start in range(begin, end, size)
+        ]
+        return np.concatenate(windows)[first - begin : last - begin]
+
+
+@functools.lru_cache(maxsize=4)  # each batch of a window needs the same one
+def _permutation(seed: tuple[int, ...], count: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng(seed).permutation(count)
 
 
 class Batches(DistributedSampler[Any]):

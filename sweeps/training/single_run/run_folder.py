@@ -198,7 +198,9 @@ class RunFolder:
         """Save a checkpoint; on a full disk skip it. Returns whether it was saved."""
         began = time.perf_counter()
         # If one of several workers failed to save, the others would wait for ever: they agree before.
-        fits = self._config.workers == 1 or training.agree(self._free_bytes > training.checkpoint_bytes)
+        fits = self._config.workers == 1 or training.agree(
+            is_first() and self._free_bytes > training.checkpoint_bytes
+        )
         if fits:
             try:
                 with self._room_for(f"the checkpoint of epoch {epoch}"):

@@ -162,13 +162,20 @@ def test_a_file_of_another_content_is_refused_with_the_reason(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's file is made by root")
 def test_what_another_user_has_made_is_refused(inbox: Inbox, tmp_path: Path) -> None:
-    (tmp_path / "control" / "requests").chmod(0o777)
     other = tmp_path / "control" / "requests" / "1.json"
     other.write_text('{"words": ["pause"]}')
     os.chown(other, 1234, 1234)
     found, (fault,) = inbox.take()
     assert (found, other.exists()) == ([], False)
     assert "belongs to user 1234; only the user who runs the sweep can steer it" in fault
+    (tmp_path / "control" / "requests").chmod(0o777)
+    with pytest.raises(PermissionError, match="a folder of this user that nobody else can write"):
+        inbox.take()
+    (tmp_path / "control" / "requests").rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "control" / "requests").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PermissionError, match="a folder of this user that nobody else can write"):
+        inbox.take()
     os.chown(tmp_path, 1234, 1234)
     with pytest.raises(UserError, match="belongs to user 1234; only its owner can steer the sweep"):
         ask(tmp_path, ["pause"])

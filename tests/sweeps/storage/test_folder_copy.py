@@ -193,8 +193,8 @@ def test_a_copy_that_is_broken_is_mended_file_by_file(
 
 
 def test_an_original_that_is_damaged_is_named(original: PreparedData, source: Source) -> None:
-    source.flips = ["val-0.parquet"]
-    with pytest.raises(PCUnfit, match=r"val-0.parquet arrived .*/theirs/mine-\w+, is damaged"):
+    source.flips = ["val-0.parquet"] * 2
+    with pytest.raises(PCUnfit, match=r"val-0.parquet arrived 2 times .*/theirs/mine-\w+, is damaged"):
         bring(original, source)
     assert not (copy_of(original) / MANIFEST).exists()
     bring(original, source)
