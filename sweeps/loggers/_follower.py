@@ -75,22 +75,30 @@ class _Follower(threading.Thread):
         self._command = [sys.executable, *module, name, str(folder), str(intervals.every_s)]
         self._process: subprocess.Popen[str] | None = None
         self._ends = threading.Event()
-        self._has_warned = False
+        self._has_warned = self._is_given_up = False
 
     def run(self) -> None:
         """Start it again and again, until it has written all of a sweep that has ended."""
         while True:
             # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
-            self._process = process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                text=True, process_group=0, env=environment(),
-            )  # fmt: skip
+            try:
+                self._process = process = subprocess.Popen(
+                    self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                    text=True, process_group=0, env=environment(),
+                )  # fmt: skip
+            except OSError as error:  # no memory, say
+                is_last = self._ends.is_set()
+                self._warn(f"its process does not start: {error.strerror or error}", is_last)
+                if is_last:
+                    return
+                self._ends.wait(self._intervals.retry_s)
+                continue
             assert process.stdout is not None
             assert process.stdin is not None
             if self._ends.is_set():
                 self.tell_end()
             reason = process.stdout.read().strip()
-            if not reason and process.wait() == 0:
+            if self._is_given_up or (not reason and process.wait() == 0):
                 return
             is_last = process.stdin.closed
             self._warn(reason or "its process has ended", is_last)
@@ -114,6 +122,7 @@ class _Follower(threading.Thread):
             self.join(end_s)
         if self.is_alive():
             print(f"--loggers {self._logger_name}: some results were not written in {end_s:g} s.", flush=True)
+            self._is_given_up = True
             if self._process is not None:
                 self._process.kill()
 

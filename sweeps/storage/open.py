@@ -54,6 +54,9 @@ class Folder:
             self.root.stat()  # a missing folder is not a trial without checkpoints
         return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
 
+    def forget_downloads(self) -> None:
+        """Do nothing: a checkpoint is read where it lies."""
+
     def epochs(self, number: int) -> list[int]:
         there = checkpoint_store.all_of(checkpoint_store.folder_of(self.root, number))
         return list(dict.fromkeys(map(checkpoint_store.epoch_of, there)))  # a killed process may leave two

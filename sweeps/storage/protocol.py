@@ -42,6 +42,9 @@ class Storage(Protocol):
         """The newest intact checkpoint of a trial, as a folder of this PC that stays until the next call; and
         the faults of newer ones."""
 
+    def forget_downloads(self) -> None:
+        """Remove the copies that `newest` has made on this PC, once they have been read."""
+
     def epochs(self, number: int) -> list[int]:
         """Epochs of the checkpoints of a trial, newest first."""
 

@@ -103,6 +103,11 @@ class Remote:
             faults.append(f"the checkpoint of epoch {epoch} is damaged ({fault})")
         return None, faults
 
+    def forget_downloads(self) -> None:
+        """Empty the temporary folder of this process, if it has one."""
+        if self._scratch is not None:
+            self._empty_scratch()
+
     def epochs(self, number: int) -> list[int]:
         return self._epochs(number, ONCE_S)
 

@@ -143,6 +143,7 @@ class Worker:
         if not self._fit.is_training:
             self._environment.join(ray.util.get_node_ip_address())
         self._fit.advance()
+        self._job.storage.forget_downloads()  # the training has read the checkpoint that it went on from
 
     @_failing_as_worker
     def check_room(self, folder: Path, size_bytes: int) -> None:

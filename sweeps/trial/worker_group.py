@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import math
 import os
 import shutil
 import sys
@@ -46,6 +47,9 @@ LOST_S = 120
 """Seconds in which Ray finds that a PC is lost: 65 by default, 8 with ray_cluster.yaml."""
 END_S = 3
 """Seconds in which all workers may fail by an error that they have in common."""
+STUCK_S = 300
+"""Seconds until the next collective operation of the first worker. It fails there if the process of another
+worker has ended."""
 POLL_S = 1.0
 
 
@@ -243,18 +247,29 @@ class WorkerGroup:
         """Kill a worker that has failed while this one may wait for it in a collective operation.
 
         gloo can't leave one (after `abort` of PyTorch 2.13 the other workers still wait); only the end of a
-        process closes its connections, and so ends the wait. One in NCCL ends by `abort`, again and again:
-        further groups may be formed meanwhile.
+        process closes its connections, and so ends the wait. One in NCCL ends by `abort`, also while others
+        run on: they may wait there for the one that was killed.
         """
-        while running and not waits.is_set():
-            for ref in ray.wait(list(running), timeout=POLL_S)[0]:
-                worker = running.pop(ref)
-                if self._failure(ref) is not None and not waits.wait(END_S):
+        ends_at, why = math.inf, ""
+        aborting: threading.Thread | None = None
+        while (running or why) and not waits.wait(0 if running else POLL_S):
+            done = ray.wait(list(running), timeout=POLL_S)[0] if running else []
+            for ref in done:
+                worker, failure = running.pop(ref), self._failure(ref)
+                if failure is not None and not waits.wait(END_S):
                     self._has_killed_one = True
+                    ends_at, why = time.monotonic() + STUCK_S, str(failure) or "it does not say why"
                     ray.kill(worker)
-        while self._has_killed_one and not waits.wait(POLL_S):
-            if (environment := self._environment) is not None:
-                environment.abort()
+            if why and (aborting is None or not aborting.is_alive()):  # again: more groups may be formed
+                aborting = threading.Thread(target=self._abort, daemon=True)  # which may hang
+                aborting.start()
+            if time.monotonic() > ends_at:
+                give_up(f"a worker has failed, and this one has been stuck for {STUCK_S} s: {why}")
+
+    def _abort(self) -> None:
+        """End a wait of this process in NCCL, which the end of another process does not end."""
+        if (environment := self._environment) is not None:
+            environment.abort()
 
     def _texts(self, method: str) -> str:
         """The texts that a method of the other workers returns, each line with the number of its worker."""

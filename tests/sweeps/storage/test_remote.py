@@ -79,6 +79,16 @@ def test_a_checkpoint_is_found_from_another_pc_as_it_was_written(store: Storage)
     assert elsewhere.newest(4, MINE) == (None, [])
 
 
+def test_a_download_is_forgotten_once_it_was_read_and_can_be_fetched_again(store: Storage) -> None:
+    store.forget_downloads()
+    store.write(3, 9, fill(100), MINE)
+    found, _ = store.newest(3, MINE)
+    assert found is not None
+    store.forget_downloads()
+    assert not list(found.parent.iterdir())
+    assert store.newest(3, MINE) == (found, [])
+
+
 def test_the_two_newest_stay_and_those_behind_a_broken_one_go(store: Storage) -> None:
     for epoch in (1, 2, 3, 7):
         store.write(3, epoch, fill(100), MINE)

@@ -41,7 +41,7 @@ def leave(worker: Worker) -> None:
 
 @pytest.mark.slow
 def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behind(
-    job: Job, tmp_path: Path
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "of_the_first" / "epoch_0001"
     first = WorkerGroupEnvironment.open("127.0.0.1", 1)
@@ -62,8 +62,11 @@ def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behi
 
     again, worker = WorkerGroupEnvironment.open("127.0.0.1", 1), Worker(job, 0)
     worker.begin(CONFIG, again.rendezvous, Path("/on/the/first/pc/epoch_0001"))
+    is_forgotten: list[bool] = []
+    monkeypatch.setattr(Folder, "forget_downloads", lambda storage: is_forgotten.append(True))
     worker.train(True)
     leave(worker)
+    assert is_forgotten == [True], "its copy of the checkpoint does not fill the disk while it trains"
     begun = (tmp_path / "none-0").read_text().split()[::2]
     assert begun == ["1", "2"], "it went on from the shards"
 
