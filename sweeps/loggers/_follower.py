@@ -2,7 +2,8 @@
 
 A logger writes what the record holds and it lacks, also after a resume, and nothing twice. It has a process
 of its own, which is started again after an error: its package may print, import PyTorch, replace `sys.exit`,
-or never work again. An error is printed and never ends the sweep. The process ends with its standard input.
+hang, or never work again. An error is printed and never ends the sweep. The process ends with its standard
+input.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,9 @@ class Intervals:
     """After an error."""
     end_s: float = 60.0
     """For the last update when the sweep has ended: a server may not answer."""
+    answer_s: float = 90.0
+    """For its start, for a trial and for its end: W&B itself gives up connecting, and uploading the rest of a
+    run, after 30 s each."""
 
 
 @contextlib.contextmanager
@@ -73,7 +77,7 @@ class _Follower(threading.Thread):
         self._logger_name, self._intervals = name, intervals
         module = ["-P", "-m", "sweeps.loggers._follower"]
         self._command = [sys.executable, *module, name, str(folder), str(intervals.every_s)]
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._ends = threading.Event()
         self._has_warned = self._is_given_up = False
 
@@ -84,7 +88,7 @@ class _Follower(threading.Thread):
             try:
                 self._process = process = subprocess.Popen(
                     self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                    text=True, process_group=0, env=environment(),
+                    process_group=0, env=environment(),
                 )  # fmt: skip
             except OSError as error:  # no memory, say
                 is_last = self._ends.is_set()
@@ -93,19 +97,39 @@ class _Follower(threading.Thread):
                     return
                 self._ends.wait(self._intervals.retry_s)
                 continue
-            assert process.stdout is not None
             assert process.stdin is not None
             if self._ends.is_set():
                 self.tell_end()
-            reason = process.stdout.read().strip()
-            if self._is_given_up or (not reason and process.wait() == 0):
+            reason = self._heard(process)
+            if self._is_given_up or (not reason and self._status(process) == 0):
                 return
             is_last = process.stdin.closed
             self._warn(reason or "its process has ended", is_last)
-            process.wait()
+            self._status(process)
             if is_last:
                 return
             self._ends.wait(self._intervals.retry_s)
+
+    def _heard(self, process: subprocess.Popen[bytes]) -> str:
+        """Listen until it ends, or kill it when it is silent for too long; the reason, "" if it gave none."""
+        assert process.stdout is not None
+        poll = select.poll()  # `select.select` takes no file above 1023
+        poll.register(process.stdout, select.POLLIN)
+        said = b""
+        while poll.poll(1000 * self._intervals.answer_s):
+            if not (more := os.read(process.stdout.fileno(), 4096)):
+                return said.decode(errors="replace").strip()
+            said = (said + more).lstrip()  # an empty line is a sign of life
+        process.kill()
+        return f"it did not answer in {self._intervals.answer_s:g} s"
+
+    def _status(self, process: subprocess.Popen[bytes]) -> int:
+        """Of its end, for which its package may wait for ever."""
+        try:
+            return process.wait(self._intervals.answer_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
 
     def tell_end(self) -> None:
         """Let it write the rest, now that the sweep has ended."""
@@ -138,7 +162,7 @@ class _Follower(threading.Thread):
             print(f"--loggers {self._logger_name}: {reason}. {then}", flush=True)
 
 
-def _follow(name: str, folder: Path, every_s: float) -> None:
+def _follow(name: str, folder: Path, every_s: float, show_life: Callable[[], None]) -> None:
     """Update a logger until the standard input ends, and once more."""
     storage = JournalStorage(ReadOnlyJournal(folder / JOURNAL))
     (study,) = storage.get_all_studies()
@@ -157,15 +181,22 @@ def _follow(name: str, folder: Path, every_s: float) -> None:
             if not is_on or state != written.get(trial.number):
                 logger.write(trial, is_on)
                 written[trial.number] = state
+                show_life()  # a resume may write many trials
+        show_life()
     logger.close()
 
 
 def main(name: str, folder: str, every_s: str) -> None:
-    """Follow a sweep; what is printed is the reason of a failure."""
+    """Follow a sweep; what is printed are empty lines as signs of life, and the reason of a failure."""
     with os.fdopen(os.dup(1), "w") as answer:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # packages print
+
+        def show_life() -> None:
+            with contextlib.suppress(BrokenPipeError):  # without a driver, the rest is written all the same
+                os.write(answer.fileno(), b"\n")
+
         try:
-            _follow(name, Path(folder), float(every_s))
+            _follow(name, Path(folder), float(every_s), show_life)
         except (Exception, SystemExit) as error:  # whatever it is, the sweep continues without this logger
             print(error if isinstance(error, UserError) else reason_of(error), file=answer)
             raise SystemExit(1) from None

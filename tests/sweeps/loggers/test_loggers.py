@@ -82,9 +82,11 @@ class Said:
         return self._text
 
 
-def followed(of: Sweep, name: str, end_s: float = 60.0) -> contextlib.AbstractContextManager[None]:
+def followed(
+    of: Sweep, name: str, end_s: float = 60.0, answer_s: float = 90.0
+) -> contextlib.AbstractContextManager[None]:
     """Retries come at once."""
-    intervals = _follower.Intervals(every_s=0.05, retry_s=0.05, end_s=end_s)
+    intervals = _follower.Intervals(every_s=0.05, retry_s=0.05, end_s=end_s, answer_s=answer_s)
     return _follower.following([name], of.folder, intervals)
 
 
