@@ -82,7 +82,7 @@ class RunContext:
 
     def resources(self, gpus: float) -> PlacementGroupFactory:
         """The resources of a trial with so many GPUs, never on a PC where nothing may begin."""
-        return placement.trial_resources(self.config, gpus, lambda: self.cluster.away)
+        return placement.trial_resources(self.config, gpus, lambda: self.cluster.closed)
 
 
 class DriverCallback(KeptHere, Callback):

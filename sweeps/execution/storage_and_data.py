@@ -174,12 +174,13 @@ def _copy(lacking: Mapping[Node, int], sources: Sequence[PreparedData]) -> None:
     """Copy to all PCs that lack something, at the same time."""
     tasks = broadcast.begin(list(lacking), _fetch, sources)
     began = time.monotonic()
-    waiting, done = list(tasks), 0
+    waiting, left, done = list(tasks), dict(lacking), 0
     with Bar("Copying data", sum(lacking.values()), unit="B") as bar:
         while waiting:
+            asked = [tasks[one] for one in waiting]  # one that ends in this turn is asked a last time
             _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=PROGRESS_EVERY_S)
-            looks = broadcast.ask(list(lacking), _look, sources, [])
-            left = {node: each.value[0] for node, each in looks.items() if each.value and not each.value[1]}
+            looks = broadcast.ask(asked, _look, sources, [], timeout_s=PROGRESS_EVERY_S)
+            left |= {node: each.value[0] for node, each in looks.items() if each.value and not each.value[1]}
             now = sum(lacking[node] - left[node] for node in left)
             shares = [f"{node.hostname} {100 - 100 * left[node] // lacking[node]} %" for node in left]
             bar.add(max(0, now - done), f"{size(now / (time.monotonic() - began))}/s, {', '.join(shares)}")

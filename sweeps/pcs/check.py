@@ -167,7 +167,7 @@ def faults_of(
         yield Fault("memory", reason, "end the programs that use it")
     if reason := environment.clock_fault(skew_s):
         yield Fault("clock", reason, "timedatectl set-ntp true, on both")
-    for port in found["taken"] if not found["has_ray"] else ():
+    for port in found["taken"]:
         remedy = f"end its program (sudo ss -ltnp 'sport = {port}'), or change the port in the cluster file"
         yield Fault("ports", f"port {port} is taken", remedy)
     if found["storage"]:
@@ -192,6 +192,6 @@ def _cells(found: Mapping[str, Any], skew_s: float) -> dict[str, str]:
         "disk": size(min(found["disks"].values())),
         "memory": size(found["memory"]),
         "clock": f"{skew_s:+.1f} s",
-        "ports": "used by Ray" if found["taken"] else "ok",
+        "ports": "used by Ray" if found["of_ray"] else "ok",
         "storage": "ok",
     }

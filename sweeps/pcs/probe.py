@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 CONNECT_S = 3
+RAY = ("gcs_server", "raylet")
+"""The programs of Ray that listen on the ports of a cluster file."""
 VERSIONS = """
 import json, platform, sys
 from importlib.metadata import PackageNotFoundError, version
@@ -42,13 +44,15 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         `clock` (seconds since 1970), `versions` (or None with `why_no_versions`), `gpus` (a line each)
-        and `gpu_fault`, `disks` (free bytes by path), `memory` (free bytes), `has_ray` (whether Ray runs),
-        `taken` (the ports that are not free), `silent` ("address:port" of peers from which no answer comes
-        back), `storage` (what is wrong, or "").
+        and `gpu_fault`, `disks` (free bytes by path), `memory` (free bytes), `of_ray` (the ports that Ray
+        has taken), `taken` (those that another program has), `silent` ("address:port" of peers from which
+        no answer comes back), `storage` (what is wrong, or "").
     """
     clock, python = time.time(), str(Path(asked["python"]).expanduser())
     versions, why_no_versions = _versions(python, asked["packages"])
     gpus, gpu_fault = _gpus(python)
+    taken, has_ray = [port for port in asked["ports"] if _is_taken(port)], _has_ray()
+    of_ray = [port for port in taken if has_ray and _may_be_rays(port)]
     with ThreadPoolExecutor(max_workers=32) as threads:
         silent = [peer for peer in threads.map(_silent, asked["peers"]) if peer]
     return {
@@ -59,8 +63,8 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
         "gpu_fault": gpu_fault,
         "disks": {path: _free(path) for path in asked["disks"]},
         "memory": _memory(),
-        "has_ray": _has_ray(),
-        "taken": [port for port in asked["ports"] if _is_taken(port)],
+        "of_ray": of_ray,
+        "taken": [port for port in taken if port not in of_ray],
         "silent": silent,
         "storage": _storage(**asked["storage"]) if asked["storage"] else "",
     }
@@ -131,9 +135,15 @@ def _has_ray() -> bool:
     """Whether Ray runs here, which takes these ports itself."""
     for file in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):  # the process has ended
-            if file.read_text().strip() in ("gcs_server", "raylet"):
+            if file.read_text().strip() in RAY:
                 return True
     return False
+
+
+def _may_be_rays(port: int) -> bool:
+    """Whether Ray listens on a port, or a program that this user may not see, which may be another's Ray."""
+    _, listening = _output(["ss", "-ltnHp", f"sport = :{port}"])
+    return "users:" not in listening or any(f'"{name}"' in listening for name in RAY)
 
 
 def _silent(peer: list[Any]) -> str:

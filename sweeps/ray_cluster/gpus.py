@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pynvml
+import ray
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import broadcast, ray_internals
-from sweeps.ray_cluster.broadcast import Answer
+from sweeps.ray_cluster.broadcast import ANSWER_S, Answer
 from sweeps.ray_cluster.nodes import Node
 
 LEAST_BYTES = 1
@@ -121,7 +124,8 @@ def list_gpus_of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
 
 
 def fault_of_joining(needed: float, node: Node) -> str | None:
-    """Why no trial may be placed on a PC that joins; "" where trials may; None where it has left meanwhile.
+    """Why no trial may be placed on a PC that joins; "" where trials may; None where it has not answered yet,
+    or has left meanwhile. It does not wait: the first call asks the PC, and a later one has the answer.
 
     Args:
         needed: bytes of memory that a GPU must have; 0: no trial takes a GPU.
@@ -129,8 +133,18 @@ def fault_of_joining(needed: float, node: Node) -> str | None:
     """
     if not needed:
         return ""
-    answer = list_gpus_of_every_pc([node]).get(node)
-    return None if answer is None else _fault(needed, answer)
+    since, task = _asked(node.id)
+    if ray.wait([task], timeout=0)[0]:
+        answer = broadcast.answers({task: node})[node]
+        return _fault(needed, answer) if answer.is_there else None
+    is_late = time.monotonic() > since + ANSWER_S
+    return _fault(needed, Answer(fault=f"no answer within {ANSWER_S:g} s")) if is_late else None
+
+
+@functools.cache  # Ray gives a PC that joins again another id, so each is asked once
+def _asked(node: str) -> tuple[float, Any]:
+    """When the PC of this id was asked for its GPUs, and the Ray reference to its answer."""
+    return time.monotonic(), broadcast.begin_on(node, list_gpus)
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:

@@ -25,7 +25,7 @@ class Membership:
         left_out: address of each PC that can't train, and why.
         leaving: ids of the PCs that are being drained, and when each must be gone.
         clock: seconds.
-        check: why a PC that joins can't train, "" where it can, None where it has left meanwhile.
+        check: why a PC that joins can't train, "" where it can, None while that is not known.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Membership:
         self._living, self._leaving, self._clock, self._check = living, leaving, clock, check
         self._there = {node.id: node for node in there}
         self._admitted = {node.address for node in self._there.values()}
+        self._unchecked: frozenset[str] = frozenset()
         self._news: list[str] = []
         self._looked: float | None = None
         self.deadlines: dict[str, float] = {}
@@ -49,6 +50,12 @@ class Membership:
         """Ray's ids of the PCs on which nothing may run: those that leave, and those that are left out."""
         self.look()
 
+    @property
+    def closed(self) -> frozenset[str]:
+        """Ray's ids of the PCs on which nothing may begin: `away`, and PCs that are not checked yet. What Ray
+        has placed on one of these before it was known goes on."""
+        return self.away | self._unchecked
+
     def look(self) -> None:
         """Ask the cluster, at most every `LOOK_EVERY_S`."""
         if self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S:
@@ -57,6 +64,7 @@ class Membership:
         self.deadlines = self._leaving()  # first: a PC that ends between the two requests has left
         self._there = {node.id: node for node in self._living()}
         self._looked = self._clock()
+        self._update_away()  # a deadline counts whatever becomes of the PCs that join
         self._news += [*self._gone(there, deadlines), *self._joined(there)]
         self._update_away()
 
@@ -74,7 +82,7 @@ class Membership:
     @property
     def nodes(self) -> list[Node]:
         """The PCs that train."""
-        return [node for node in self._there.values() if node.id not in self.away]
+        return [node for node in self._there.values() if node.id not in self.closed]
 
     @property
     def pcs(self) -> list[PC]:
@@ -117,18 +125,22 @@ class Membership:
                 yield f"{node.name} stays"
 
     def _joined(self, there: Mapping[str, Node]) -> Iterator[str]:
-        """Admit PCs, or leave them out. A PC that was admitted before is not checked again."""
+        """Admit PCs, or leave them out. A PC that was admitted before is not checked again, and
+        one that is not known yet is checked at the next look."""
+        waiting = set()
         for id_, node in self._there.items():
-            if id_ in there:
+            if id_ in there and id_ not in self._unchecked:
                 continue
             is_known = node.address in self._admitted
             fault = self.left_out.get(node.address) or ("" if is_known else self._check(node))
             if fault is None:
+                waiting.add(id_)
                 continue
             if fault:
                 self.left_out[node.address] = fault
             self._admitted.add(node.address)
             yield f"{node.name} has joined" + (f", and gets no trials in this run: {fault}" if fault else "")
+        self._unchecked = frozenset(waiting)
 
     def _update_away(self) -> None:
         out = {id_ for id_, node in self._there.items() if node.address in self.left_out}

@@ -57,9 +57,9 @@ class Cluster:
         return self.pcs if self.membership is None else self.membership.pcs
 
     @property
-    def away(self) -> frozenset[str]:
-        """Ray's ids of the PCs on which nothing may run."""
-        return frozenset() if self.membership is None else self.membership.away
+    def closed(self) -> frozenset[str]:
+        """Ray's ids of the PCs on which nothing may begin."""
+        return frozenset() if self.membership is None else self.membership.closed
 
     @property
     def lost(self) -> str:

@@ -44,6 +44,8 @@ IMPORTS_RAY = f"python -c 'import ray' 2>/dev/null || {{ echo '{OTHER_PYTHON}'; 
 """Ray 2.60 does not pass the path of its Python to a job."""
 NOT_READY = "No available agent"
 """In the answer of a head, 10 s after the request, until the agent of a node has started."""
+NO_JOB = "does not exist"
+"""In the answer to a request about a job that was not submitted yet."""
 MOST_S = 60
 
 
@@ -103,12 +105,13 @@ def control(address: str, folder: str, words: Sequence[str]) -> int:
                 runtime_env={"working_dir": code, "excludes": ["__pycache__"]},
                 metadata={"job_name": f"control {folder}"},
             )
-        status = _exit_status(client, job)
-        print(_printed(client, job), file=sys.stderr if status else sys.stdout)
+        try:  # not above: a full disk of this PC is no fault of the cluster
+            status, said = _exit_status(client, job), _printed(client, job)
+        except (RuntimeError, OSError) as error:
+            return _not_answered(error)
+        print(said, file=sys.stderr if status else sys.stdout)
     except KeyboardInterrupt:
         return _withdraw(client, job)
-    except (RuntimeError, OSError) as error:
-        return _not_answered(error)
     return status
 
 
@@ -246,8 +249,10 @@ def _withdraw(client: JobSubmissionClient, job: str) -> int:
             client.stop_job(job)  # once more for one that is just beginning
             time.sleep(0.5)
         said = _printed(client, job) or WITHDRAWN  # it had not begun
-    except (RuntimeError, OSError) as error:  # it was not submitted yet, or the head does not answer
-        said = f"{first_line(error)}. The sweep's screen says whether it has taken the command up."
+    except (RuntimeError, OSError) as error:
+        said = WITHDRAWN
+        if NO_JOB not in str(error):
+            said = f"{first_line(error)}. The sweep's screen says whether it has taken the command up."
     print(f"\n{said}", file=sys.stderr)
     return 130
 

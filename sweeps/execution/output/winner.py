@@ -162,7 +162,7 @@ def _test(context: RunContext, run: TrialRow, weights: Path) -> dict[str, float]
     if not placement.holds_a_worker(config, [node.offer for node in cluster.nodes()], gpus):
         print("The winner could not be tested: no PC of the cluster has room for it now.", flush=True)
         return {}
-    task = ray.remote(test_winner).options(**placement.task_resources(config, gpus, cluster.away))
+    task = ray.remote(test_winner).options(**placement.task_resources(config, gpus, cluster.closed))
     try:
         job = job_of(context.plan)
         scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, files))

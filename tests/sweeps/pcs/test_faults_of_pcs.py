@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweeps.pcs import check
+from sweeps.pcs import check, probe
 from sweeps.pcs.cluster_file import ClusterFile
 
 FILE = ClusterFile(Path("my_cluster.yaml"), ("pc0", "pc1"), "me", None, "/tmp/ray", {})
@@ -17,7 +19,7 @@ SOUND: dict[str, Any] = {
     "gpu_fault": "",
     "disks": {"~": 50e9},
     "memory": 8e9,
-    "has_ray": False,
+    "of_ray": [],
     "taken": [],
     "storage": "",
 }
@@ -31,7 +33,7 @@ def faults(skew_s: float = 0.0, **more: Any) -> list[tuple[str, str]]:
 def test_a_pc_that_is_sound_has_none() -> None:
     """Another build of one release, and a Ray that runs, are none."""
     assert faults() == []
-    assert faults(taken=[6380], has_ray=True) == []
+    assert faults(of_ray=[6380]) == []
 
 
 @pytest.mark.parametrize(
@@ -41,12 +43,23 @@ def test_a_pc_that_is_sound_has_none() -> None:
         ({"gpu_fault": "no driver"}, ("gpu", "no driver")),
         ({"disks": {"~": 50e9, "/tmp": 1e9}}, ("disk", "1 GB free at /tmp, 5 GB are needed")),
         ({"memory": 1e9}, ("memory", "1 GB free, 2 GB are needed")),
-        ({"taken": [6380]}, ("ports", "port 6380 is taken")),
+        ({"taken": [6380], "of_ray": [6381]}, ("ports", "port 6380 is taken")),
         ({"storage": "Read-only file system"}, ("storage", "Read-only file system")),
     ],
 )
 def test_each_fault_is_named(found: dict[str, Any], fault: tuple[str, str]) -> None:
     assert faults(**found) == [fault]
+
+
+@pytest.mark.skipif(shutil.which("ss") is None, reason="only ss names the program that listens")
+def test_a_port_is_not_rays_where_another_program_is_seen_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert not probe._may_be_rays(port)
+        (name,) = Path("/proc/self/comm").read_text().split()
+        monkeypatch.setattr(probe, "RAY", (name,))
+        assert probe._may_be_rays(port)
+    assert probe._may_be_rays(port), "no program is shown"
 
 
 def test_a_pc_without_packages_is_set_up_from_the_same_cluster_file() -> None:

@@ -76,13 +76,29 @@ def test_a_pc_that_joins_gets_trials_where_it_can_train() -> None:
         "pc5 (10.0.0.5) has joined",
     ]
     assert cluster.membership.away == {"id4"}
+    assert cluster.membership.closed == {"id3", "id4"}, "one has not answered yet"
+    cluster.leaving = {"id1": 17.0}
+    assert cluster.look() == ["pc1 (10.0.0.1) is about to leave: its trials move to other PCs"]
+    assert cluster.membership.away == {"id1", "id4"}
+    cluster.faults["id3"], cluster.leaving = "", {}
+    assert cluster.look() == ["pc1 (10.0.0.1) stays", "pc3 (10.0.0.3) has joined"]
+    assert cluster.membership.away == {"id4"}
+
+
+def test_a_pc_that_leaves_while_it_is_asked_is_asked_anew_when_it_is_back() -> None:
+    cluster = Cluster()
+    cluster.faults = {"id3": None}
+    cluster.nodes.append(node(3))
+    assert not cluster.look()
+    assert cluster.membership.closed == {"id3"}
     del cluster.nodes[3]
     cluster.look()
     cluster.nodes.append(node(3, id="again"))
     cluster.faults["again"] = "its card is too small, too"
     assert cluster.look() == [
         "pc3 (10.0.0.3) has joined, and gets no trials in this run: its card is too small, too"
-    ], "it had left while it was asked"
+    ]
+    assert cluster.membership.away == {"again"}
 
 
 def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:

@@ -17,6 +17,7 @@ from ray.job_submission import JobSubmissionClient
 
 from sweeps.common.errors import UserError
 from sweeps.config import cli
+from sweeps.config.control_commands import WITHDRAWN
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import submit
 from sweeps.record import lock
@@ -229,6 +230,30 @@ def test_a_job_that_is_refused_is_not_asked_for_again() -> None:
     with pytest.raises(UserError, match=r"^--address pc1: .*the disk is full"):
         submit.hand_over(cast(JobSubmissionClient, head), "--address pc1", entrypoint="true")
     assert head.taken == []
+
+
+class _Stopped:
+    """A head from which nothing has been asked yet when Ctrl-C is typed."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def get_job_status(self, job: str) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("Request failed with status code 404: Job x does not exist."), WITHDRAWN),
+        (ConnectionError("refused"), "refused. The sweep's screen says whether it has taken the command up."),
+    ],
+)
+def test_ctrl_c_before_the_command_was_submitted_withdraws_it(
+    error: Exception, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit._withdraw(cast(JobSubmissionClient, _Stopped(error)), "x") == 130
+    assert capsys.readouterr().err.strip() == said
 
 
 def entrypoint(monkeypatch: pytest.MonkeyPatch, typed: str) -> str:
