@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import math
+import operator
 import textwrap
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from types import NoneType
-from typing import Any, ClassVar, Self, Union, get_type_hints
+from typing import Any, ClassVar, Self, get_type_hints
 
 from sweeps.common import param_types
 from sweeps.common.errors import UserError
@@ -118,7 +119,7 @@ KEPT = ("least", "above", "most", "metavar")
 """Metadata of a field that its Setting holds."""
 
 
-@cache
+@functools.cache
 def _settings_of(of: Any) -> dict[str, Setting]:
     hints, docs, group = get_type_hints(of), field_docs(of), ""
     found: dict[str, Setting] = {}
@@ -171,7 +172,8 @@ def typed(where: str, kind: Any, value: Any) -> Any:
         return None
     if str(value) in literals(kind):  # YAML has a number for `precision: 32`
         return str(value)
-    wanted: Any = Union[tuple(each for each in kinds if each not in (NoneType, list[str]))]  # noqa: UP007
+    others = [each for each in kinds if each not in (NoneType, list[str])]
+    wanted: Any = functools.reduce(operator.or_, others)
     for found in [hyperparameter(value), value] if isinstance(value, str) else [value]:
         if not type_fault(found, wanted) and (isinstance(found, str) or math.isfinite(found)):
             return param_types.typed(found, wanted)
@@ -193,7 +195,7 @@ def _own_docs(config_class: type) -> dict[str, str]:
     found = {}
     for statement, following in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            is_doc = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-            text = str(following.value.value) if is_doc else ""  # type: ignore[attr-defined]
+            doc = following.value if isinstance(following, ast.Expr) else None
+            text = str(doc.value) if isinstance(doc, ast.Constant) else ""
             found[statement.target.id] = " ".join(text.split())
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -47,12 +48,22 @@ class Bar:
         total: units of work.
         done: units finished before.
         unit: name of one; B for bytes.
+        clock: seconds.
     """
 
-    def __init__(self, title: str, total: int, *, done: int = 0, unit: str = "file") -> None:
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        *,
+        done: int = 0,
+        unit: str = "file",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._title, self._total, self._done, self._unit = title, total, done, unit
         self._before = done
-        self._began = self._said = time.monotonic()
+        self._clock = clock
+        self._began = self._said = clock()
         self._bar = (
             tqdm(total=total, initial=done, desc=title, unit=unit, unit_scale=unit == "B", leave=False)
             if sys.stderr.isatty()
@@ -74,7 +85,7 @@ class Bar:
         if self._bar is not None:
             self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(units)
-        elif (now := time.monotonic()) - self._said >= LINE_S:
+        elif (now := self._clock()) - self._said >= LINE_S:
             self._said = now
             words = [f"{self._done:,} of {self._total:,} {self._unit}s"]
             if self._unit == "B":

@@ -53,7 +53,7 @@ class HydraRun(ProgramRun):
         """Call the function that is decorated with `hydra.main`."""
         try:
             self._config = self._settings(path, name)
-        except Exception as error:
+        except Exception as error:  # Hydra's, and whatever a resolver of the user's raises
             self.leave(error=error)
         return task(self._config)
 
@@ -67,7 +67,7 @@ class HydraRun(ProgramRun):
         with _running(None):  # what it builds may build further objects
             try:
                 found = instantiated(config, *arguments, **options)
-            except Exception as error:
+            except Exception as error:  # whatever the class of the user's raises
                 self.leave(error=error)
         self._built |= {name: found for name in self._sections if config is self._config.get(name)}
         if len(self._built) == len(self._sections):

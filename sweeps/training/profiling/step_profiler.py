@@ -26,10 +26,11 @@ LOOK_EVERY_S = 1.0
 
 
 class StepTimes(Profiler):
-    """Adds up the seconds of each part of a step."""
+    """Adds up the seconds of each part of a step, by a clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         super().__init__()
+        self._clock = clock
         self.are_labelled = False
         """Whether to name the parts in a trace of torch.profiler."""
         self.before_batch: Callable[[], None] | None = None
@@ -48,11 +49,11 @@ class StepTimes(Profiler):
             if self.are_labelled:
                 self._labels[part] = label = record_function(part)
                 label.__enter__()  # type: ignore[no-untyped-call]
-            self._began[part] = time.perf_counter()
+            self._began[part] = self._clock()
 
     def stop(self, action_name: str) -> None:
         if (part := self._part_of[action_name]) is not None:
-            self._seconds[part] += time.perf_counter() - self._began[part]
+            self._seconds[part] += self._clock() - self._began[part]
             if self._labels and (label := self._labels.pop(part, None)) is not None:
                 label.__exit__(None, None, None)
 

@@ -21,13 +21,22 @@ pytestmark = pytest.mark.usefixtures("ray_session")
 CONFIG: dict[str, Any] = {"number": 0, "trainable": "pair", "params": {}, "fixed": {}, "seed": 3}
 
 
+class Counted(Folder):
+    """A folder that counts how often downloads are forgotten."""
+
+    forgotten = 0
+
+    def forget_downloads(self) -> None:
+        self.forgotten += 1
+
+
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """Of a worker group of one: its state is in the shards of ZeRO."""
     monkeypatch.setenv("TOY_ATTEMPTS", str(tmp_path))
     fit = FitConfig(max_epochs=3, metric="val_loss", mode="min", strategy="deepspeed_stage_2")
     trainables = {"pair": described("tests.faulty.pair", "pair")}
-    return Job(trainables=trainables, storage=Folder(tmp_path), fit=fit, max_failures=0, checkpoint_epochs=1)
+    return Job(trainables=trainables, storage=Counted(tmp_path), fit=fit, max_failures=0, checkpoint_epochs=1)
 
 
 def leave(worker: Worker) -> None:
@@ -41,7 +50,7 @@ def leave(worker: Worker) -> None:
 
 @pytest.mark.slow
 def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behind(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: Job, tmp_path: Path
 ) -> None:
     folder = tmp_path / "of_the_first" / "epoch_0001"
     first = WorkerGroupEnvironment.open("127.0.0.1", 1)
@@ -62,11 +71,10 @@ def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behi
 
     again, worker = WorkerGroupEnvironment.open("127.0.0.1", 1), Worker(job, 0)
     worker.begin(CONFIG, again.rendezvous, Path("/on/the/first/pc/epoch_0001"))
-    is_forgotten: list[bool] = []
-    monkeypatch.setattr(Folder, "forget_downloads", lambda storage: is_forgotten.append(True))
     worker.train(True)
     leave(worker)
-    assert is_forgotten == [True], "its copy of the checkpoint does not fill the disk while it trains"
+    assert isinstance(job.storage, Counted)
+    assert job.storage.forgotten == 2, "each time: a copy of the checkpoint does not fill the disk while it trains"
     begun = (tmp_path / "none-0").read_text().split()[::2]
     assert begun == ["1", "2"], "it went on from the shards"
 

@@ -80,11 +80,10 @@ def test_parts_are_shares_of_the_epoch_and_a_slow_loader_shows() -> None:
     assert 0 < slow.costs["cpu_busy_pct"] < quick.costs["cpu_busy_pct"], "a process that sleeps is not busy"
 
 
-def test_the_optimizer_takes_what_is_left_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_optimizer_takes_what_is_left_of_its_step() -> None:
     """Forward and backward run inside the optimizer's step."""
     now_s = 0.0
-    monkeypatch.setattr(time, "perf_counter", lambda: now_s)
-    times = StepTimes()
+    times = StepTimes(lambda: now_s)
     step, forward = "[LightningModule]Net.optimizer_step", "[Strategy]SingleDeviceStrategy.training_step"
     backward = "[Strategy]SingleDeviceStrategy.backward"
     for action, is_start, seconds in (
