@@ -92,6 +92,8 @@ class EpochEnd(Checkpoint):
         self._growth = Growth()
         self._batches = 0
         """Of this epoch, so far."""
+        self._batches_here = 0
+        """Of these, the ones since the position where the epoch was left."""
         self._val_batches = 0
         self._seconds_before = 0.0
         """Of this epoch, before the position where it was left."""
@@ -150,14 +152,14 @@ class EpochEnd(Checkpoint):
         if trainer.current_epoch != self._first_epoch:
             seed_epoch(self._config.seed, trainer.current_epoch)
         self._before = dict(trainer.callback_metrics)
-        self._batches, self._val_batches, self._seconds_before = 0, 0, 0.0
+        self._batches, self._batches_here, self._val_batches, self._seconds_before = 0, 0, 0, 0.0
         self._epoch_began, self._asks_at_step = time.monotonic(), 1
         self.meter.begin()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._batches = batch_idx + 1
+        self._batches, self._batches_here = batch_idx + 1, self._batches_here + 1
         self.meter.look()
         if self._batches > MOST_BATCHES and trainer.num_training_batches == math.inf:
             raise CannotTrain(
@@ -233,7 +235,7 @@ class EpochEnd(Checkpoint):
         """Whether the first worker is asked to; all workers leave at the same step."""
         if trainer.world_size == 1:
             return self._is_asked_to_leave()
-        if (step := self._batches // trainer.accumulate_grad_batches) < self._asks_at_step:
+        if (step := self._batches_here // trainer.accumulate_grad_batches) < self._asks_at_step:
             return False
         # A question is a collective operation; in it the first worker tells when the next one is due.
         step_s = (time.monotonic() - self._epoch_began) / step

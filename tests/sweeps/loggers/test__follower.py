@@ -61,6 +61,7 @@ def test_a_server_that_is_away_is_a_line(
     assert "--loggers mlflow: MlflowException: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_told_and_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     of, said = Sweep(tmp_path), Said(capsys)
     with followed(of, HANGING, answer_s=5.0):

@@ -74,7 +74,7 @@ def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behi
     worker.train(True)
     leave(worker)
     assert isinstance(job.storage, Counted)
-    assert job.storage.forgotten == 2, "each time: a copy of the checkpoint does not fill the disk while it trains"
+    assert job.storage.forgotten == 2, "each time: no copy of a checkpoint stays while it trains"
     begun = (tmp_path / "none-0").read_text().split()[::2]
     assert begun == ["1", "2"], "it went on from the shards"
 
