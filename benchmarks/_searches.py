@@ -148,10 +148,11 @@ def through_clock(problem: Problem, slots: int, plan: Plan, record: Record) -> I
 def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
     from sweeps.execution.driver import tuner as execution_tuner
     from sweeps.execution.run_context import RunContext
-    from sweeps.ray_cluster import session
-    from sweeps.ray_cluster.nodes import PC
+    from sweeps.ray_cluster.cluster import Cluster
+    from sweeps.ray_cluster.nodes import Node
 
-    context = RunContext.from_plan(plan, record, session.Cluster((PC(asked.slots, 0),), None))
+    this_pc = Node("", "", "", {"CPU": asked.slots})
+    context = RunContext.from_plan(plan, record, Cluster([this_pc]))
     execution_tuner.fit(context)
     end = context.end
     if end.outcome != "finished":

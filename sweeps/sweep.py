@@ -60,14 +60,14 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
         following(config.logger_names, plan.folder),
     ):
         print(cluster.describe(), flush=True)
-        if config.address is not None:
-            storage_and_data.check_storage(plan, cluster.nodes(), cluster.membership)
-        storage_and_data.deliver_data(plan, cluster)
         context = RunContext.from_plan(plan, record, cluster)
+        if not cluster.is_alone:
+            storage_and_data.check_storage(context)
+        storage_and_data.deliver_data(context)
         test_scores: dict[str, float] = {}
         try:
             with cluster.watch.needed(lambda: _last_words(context, notice)):
-                environment.note(plan.folder, cluster, in_cluster=config.address is not None)
+                environment.note(plan.folder, cluster)
                 run_start.begin_run(plan, record)
                 notice.begin()
                 tuner.fit(context)
@@ -84,9 +84,9 @@ def _tell_end(context: RunContext, notice: notify.Notice, test_scores: dict[str,
     record, end = context.record, context.end
     record.end_run(end.outcome)
     summary.print_result(context, test_scores)
-    if context.cluster.lost and (why := write_last(record, record.folder)):
+    if context.cluster.watch.lost and (why := write_last(record, record.folder)):
         print(why, flush=True)
-    if end.outcome is not Outcome.LOST or context.cluster.lost:
+    if end.outcome is not Outcome.LOST or context.cluster.watch.lost:
         summary.write_report(record)
     notice.outcome, notice.status = end.outcome, summary.print_next_step(context)
     return notice.status
@@ -94,6 +94,6 @@ def _tell_end(context: RunContext, notice: notify.Notice, test_scores: dict[str,
 
 def _last_words(context: RunContext, notice: notify.Notice) -> None:
     """End a run whose Ray has ended, while a call of Ray's that never returns holds it."""
-    context.end.stop(Outcome.LOST, context.cluster.lost)
+    context.end.stop(Outcome.LOST, context.cluster.watch.lost)
     _tell_end(context, notice, {})
     notify.send_notice(context.plan, context.record, notice)

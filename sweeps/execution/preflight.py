@@ -79,7 +79,7 @@ class Preflight(DriverCallback):
         if is_certain and isinstance(last, Failed):
             if not last.is_user_error:
                 self._context.say(last.traceback.rstrip())
-            on = f" on {found[-1].pc}" if self._context.cluster.membership else ""
+            on = f" on {found[-1].pc}" if not self._context.cluster.is_alone else ""
             self._context.end.stop(Outcome.ERROR, f"preflight{on}: {last.reason}")
             return
         self._context.record.note(KEY, [asdict(each) for each in found])
@@ -100,7 +100,7 @@ def _largest_point(context: RunContext) -> Point | None:
 
 def lines(context: RunContext, found: Sequence[Finding]) -> Iterator[str]:
     """What was found, and what it says of the sweep."""
-    several, on_pc = len(context.config.trainables) > 1, context.cluster.membership is not None
+    several, on_pc = len(context.config.trainables) > 1, not context.cluster.is_alone
     for each in found:
         point = _point_in_words(each.trainable, each.params, several)
         yield f"Preflight   {point}: {_shown(each, on_pc)}"

@@ -1,29 +1,112 @@
-"""The context of the process that runs a sweep, from its first trial to its last."""
+"""The context of the process that runs a sweep, from its first trial to its last, and how it ends."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
-from ray.tune import Callback, PlacementGroupFactory
+from ray.tune import Callback, PlacementGroupFactory, Stopper
 from rich.console import Console
 
 from sweeps.common.cli import terminal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.run_end import RunEnd
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement
-from sweeps.ray_cluster.session import Cluster
+from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.constraints import FirstTrials
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 from sweeps.storage.data_source import PreparedData, cluster_data, local_data
 from sweeps.storage.disk_guard import Disk
 from sweeps.training.data.dataset import DataSet
 from sweeps.trial.job import Job
+
+SAVING = (Outcome.PAUSED, Outcome.INTERRUPTED, Outcome.OUT_OF_TIME)
+"""Outcomes before which the trials save what they have trained."""
+
+
+class RunEnd(KeptHere, Stopper):
+    """The outcome of a run of a sweep.
+
+    Args:
+        time_budget_hours: after which the sweep ends.
+        elapsed_s: how long it has run.
+    """
+
+    def __init__(self, time_budget_hours: float | None, elapsed_s: Callable[[], float] = lambda: 0.0) -> None:
+        self.time_budget_hours = time_budget_hours
+        self._elapsed_s = elapsed_s
+        self.let_leave: Callable[[], bool] = lambda: False
+        """Lets the trials of a sweep that stops early save what they have trained; whether some still have
+        to."""
+        self.outcome = Outcome.RUNNING
+        self.error = ""
+        """A user's mistake that showed only in training, or why the outcome is lost."""
+        self._can_save = False
+
+    def stop(self, outcome: Outcome, error: str = "", *, can_save: bool = False) -> None:
+        """Stop all trials at the next turn of Tune's loop, or once they have saved what they have trained.
+
+        Args:
+            outcome: of the run.
+            error: why, where the outcome is error or lost.
+            can_save: whether trials can save although the outcome is lost. These ones always may: paused,
+                interrupted, out of time.
+        """
+        self.outcome, self.error = outcome, error
+        self._can_save = can_save
+
+    @property
+    def is_open(self) -> bool:
+        """Whether commands are taken: it runs, or is paused."""
+        return self.outcome in (Outcome.RUNNING, Outcome.PAUSED)
+
+    def left_s(self) -> float | None:
+        """Seconds until --time-budget-hours ends the sweep; None without a limit."""
+        hours = self.time_budget_hours
+        return None if hours is None else max(0.0, hours * 3600 - self._elapsed_s())
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether the sweep must end now."""
+        if self.is_used_up and self.is_running:
+            self.outcome = Outcome.OUT_OF_TIME
+        if self.can_save:
+            return not self.let_leave()
+        return not self.is_running
+
+    def finish(self) -> None:
+        """Note that the sweep has ended, unless it stopped before."""
+        if self.is_running:
+            self.outcome = Outcome.FINISHED
+
+    @property
+    def is_running(self) -> bool:
+        """Whether trials begin and train: nothing has stopped the sweep."""
+        return self.outcome is Outcome.RUNNING
+
+    @property
+    def can_save(self) -> bool:
+        """Whether trials save what they have trained before the sweep ends."""
+        return self._can_save or self.outcome in SAVING
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the sweep is to end or to pause, maybe once its trials have left."""
+        return not self.is_running or self.is_used_up
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no time is left."""
+        return self.left_s() == 0
 
 
 @dataclass(eq=False)
@@ -44,7 +127,7 @@ class RunContext:
         disk = Disk(
             plan.folder,
             config.min_free_gb,
-            placement.slots(config, cluster.pcs),
+            placement.slots(config, cluster.pcs_at_start),
             checkpoint_bytes=lambda: record.checkpoint_bytes if config.storage is None else 0,
         )
         end = RunEnd(config.time_budget_hours, lambda: record.elapsed_s)
@@ -71,14 +154,21 @@ class RunContext:
     @cached_property
     def gpus_per_trial(self) -> float:
         """GPUs that a trial takes, unless it is measured how many trials share one."""
-        return placement.gpus_per_trial(self.config, self.cluster.pcs)
+        return placement.gpus_per_trial(self.config, self.cluster.pcs_at_start)
 
     def slots(self, gpus: float) -> int:
         """Trials that fit now, each with so many GPUs.
 
         Never 0: where Tune has no trial it waits ten minutes for the searcher, and its callbacks with it.
         """
-        return max(1, placement.most(self.config, self.cluster.pcs_now, gpus))
+        return max(1, placement.most(self.config, self.cluster.pcs, gpus))
+
+    def leave_out(self, node: str, reason: str) -> str:
+        """Place nothing more on the PC of this id; the line that says so. "" where it is the head, or the
+        others have no room for a trial."""
+        if not placement.most(self.config, self.cluster.staying(node), self.gpus_per_trial):
+            return ""
+        return self.cluster.leave_out(node, reason)
 
     def resources(self, gpus: float) -> PlacementGroupFactory:
         """The resources of a trial with so many GPUs, never on a PC where nothing may begin."""

@@ -14,15 +14,13 @@ from sweeps.common.errors import PCUnfit, UserError
 from sweeps.common.formatting import count, duration, size
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
-from sweeps.execution.faults.away_pcs import NOTHING_STARTS, leave_out_if_others_suffice
-from sweeps.execution.run_context import data_of_trials
+from sweeps.execution.faults.away_pcs import NOTHING_STARTS
+from sweeps.execution.run_context import RunContext, data_of_trials
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
-from sweeps.ray_cluster import broadcast, placement
-from sweeps.ray_cluster.membership import Membership
+from sweeps.ray_cluster import broadcast
 from sweeps.ray_cluster.nodes import Node
-from sweeps.ray_cluster.session import Cluster
 from sweeps.storage.data_source import PreparedData
 from sweeps.storage.protocol import Storage, StorageError, new_name
 from sweeps.training.data import dataset
@@ -55,39 +53,33 @@ def check_storage_here(plan: Plan) -> None:
         )
 
 
-def check_storage(plan: Plan, there: Sequence[Node], membership: Membership | None = None) -> None:
+def check_storage(context: RunContext) -> None:
     """Check that each PC that trains can write checkpoints and read those of others, all at the same time.
     One that does not answer is left out.
 
     Raises:
         UserError: the PCs that can't use it, and why.
     """
+    plan = context.plan
     storage, name, text = plan.storage, new_name(), uuid.uuid4().hex
     try:
         storage.write_note(name, text)
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {error}") from None
-    answers = broadcast.ask(there, _fault, storage, name, text)
+    answers = broadcast.ask(context.cluster.nodes(), _fault, storage, name, text)
     faults = {}
     for node, each in answers.items():
-        if each.fault and membership and each.is_there and _is_left_out(plan, membership, node, each.fault):
+        if not each.is_there:
             continue
-        if each.is_there:
+        if each.fault and (notice := context.leave_out(node.id, f"{NOTHING_STARTS}: {each.fault}")):
+            print(notice, flush=True)
+        else:
             faults[node.name] = each.fault or each.value
     try:
         storage.remove_note(name)
     except OSError as error:
         faults[platform.node()] = str(error)
     _refuse(faults, f"{_setting(plan)}: ", "use this storage")
-
-
-def _is_left_out(plan: Plan, membership: Membership, node: Node, fault: str) -> bool:
-    """Leave out a PC on which no process starts, where that is possible; whether it was."""
-    reason = f"{NOTHING_STARTS}: {fault}"
-    gpus = placement.gpus_per_trial(plan.config, membership.pcs)
-    if notice := leave_out_if_others_suffice(plan.config, membership, gpus, node.id, reason):
-        print(notice, flush=True)
-    return bool(notice)
 
 
 def _fault(storage: Storage, theirs: str, text: str) -> str:
@@ -124,19 +116,20 @@ def _setting(plan: Plan) -> str:
     return f"--results-dir {plan.config.results_dir}" if given is None else f"--storage {given}"
 
 
-def deliver_data(plan: Plan, cluster: Cluster) -> None:
+def deliver_data(context: RunContext) -> None:
     """Prepare the data here, and copy it to each PC that trains.
 
     Raises:
         CannotContinue: too many raw files are corrupt, or the disk is full; what was prepared is kept.
         UserError: the PCs that can't have the data, or that lack raw data, and why.
     """
+    plan = context.plan
     for data_set in (each for model in plan.models for each in model.prepared):
         ensure_prepared(data_set)
-    if plan.config.address is None:
+    if context.cluster.is_alone:
         return
     sources = list(data_of_trials(plan).values())
-    there = [node for node in cluster.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
+    there = [node for node in context.cluster.nodes() if node.offer.cpus >= plan.config.cpus_per_trial]
     raw = [
         (model.trainable.description, dict(model.space.fixed)) for model in plan.models if not model.prepared
     ]

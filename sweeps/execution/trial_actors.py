@@ -65,8 +65,8 @@ class TrialActor:
     """Of all workers of its trials."""
     is_gone: bool = False
     """Whether its PC has left, or it was ended on purpose."""
-    was_ended: bool = False
-    """Whether it was ended on purpose."""
+    ended_for: str | None = None
+    """Why it was ended on purpose: what its trial fails for, or "" where that goes on in another process."""
     silent_s: float = 0.0
     """Seconds since its trial began or reported last."""
     told_at_s: float = math.inf
@@ -110,8 +110,6 @@ class TrialActors(DriverCallback):
     def __init__(self, has_mailbox: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._of: dict[Any, TrialActor] = {}
-        self.hung: dict[int, str] = {}
-        """By trial, why its process was ended as one that hangs."""
         self.not_left: Counter[int] = Counter()
         """By trial that the user stops, how often its process was ended because it had not left."""
         self.mailbox: Any = None
@@ -163,10 +161,10 @@ class TrialActors(DriverCallback):
         """Those that have begun a trial."""
         return [process for process in self.all() if process.has_trial and process.locate()]
 
-    def end(self, process: TrialActor) -> None:
-        """End a process at once, whatever it does; its trial, or the next one that Tune keeps it for,
-        continues in another one. A process that Tune keeps holds its placement group."""
-        process.is_gone = process.was_ended = True
+    def end(self, process: TrialActor, fault: str = "") -> None:
+        """End a process at once, whatever it does; its trial fails for the fault. Without one it, or the next
+        one that Tune keeps the process for, continues in another. A kept one holds its placement group."""
+        process.is_gone, process.ended_for = True, fault
         # One without a trial may have ended long ago, and its id be that of another process.
         if process.has_trial and process.node == broadcast.here():
             with contextlib.suppress(ProcessLookupError):  # a call of a library may hold all that Ray's needs

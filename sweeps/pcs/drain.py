@@ -20,9 +20,7 @@ from sweeps.ray_cluster import broadcast, nodes, ray_internals
 from sweeps.ray_cluster.nodes import Node
 
 GRACE_S = 15.0
-"""After the deadline, at which a sweep ends what still trains on the PC."""
-PROCESSES_S = 15.0
-"""For the processes of a Ray that has left; those of another Ray on this PC stay."""
+"""For what a sweep ends at the deadline, and for the last processes of Ray."""
 
 
 def run(address: str, pc: str | None, timeout_s: float) -> int:
@@ -102,7 +100,7 @@ def _done_on(node: Node, action: Callable[[], None]) -> bool:
 
 def _wait_for_processes() -> None:
     """The cluster counts this PC as gone some seconds before its last process ends."""
-    ends_at = time.monotonic() + PROCESSES_S
+    ends_at = time.monotonic() + GRACE_S  # those of another Ray on this PC stay
     while time.monotonic() < ends_at and any(map(_is_of_ray, psutil.process_iter(["cmdline"]))):
         time.sleep(0.2)
 

@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-CONNECT_S = 3
 RAY = ("gcs_server", "raylet")
 """The programs of Ray that listen on the ports of a cluster file."""
 VERSIONS = """
@@ -150,7 +149,7 @@ def _silent(peer: list[Any]) -> str:
     """The peer as "address:port" where no answer comes back, not even a refusal; else ""."""
     host, port = peer
     try:
-        socket.create_connection((host, port), timeout=CONNECT_S).close()
+        socket.create_connection((host, port), timeout=3).close()
     except ConnectionRefusedError:
         return ""
     except OSError:

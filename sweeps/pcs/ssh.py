@@ -11,9 +11,6 @@ from typing import TypeVar
 
 from sweeps.pcs.cluster_file import ClusterFile
 
-CONNECT_S = 10
-OF_SSH = 255
-"""Exit status of `ssh` where `ssh` itself failed."""
 Result = TypeVar("Result")
 
 
@@ -54,7 +51,7 @@ def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_
     Raises:
         CannotReach: the command could not be started, or took too long.
     """
-    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"ConnectTimeout={CONNECT_S}"]
+    options = ["BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10"]
     key = ["-i", file.key] if file.key else []
     login = f"{file.user}@{address}"
     words = ["ssh", *(word for option in options for word in ("-o", option)), *key, "--", login, command]
@@ -67,7 +64,7 @@ def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_
             f"it did not answer within {timeout_s:.0f} s", "check that it is not hung or overloaded"
         ) from None
     answer = Answer(done.returncode, done.stdout, done.stderr)
-    if done.returncode == OF_SSH:
+    if done.returncode == 255:  # `ssh` itself failed
         typed = shlex.join(["ssh", *key, login])
         remedy = f"switch it on, or remove it from worker_ips; this must work without a question: {typed}"
         raise CannotReach(answer.last_line, remedy)

@@ -1,1 +1,1 @@
-"""Ray and its nodes: session, placement, GPUs, membership, submission."""
+"""Ray and its nodes: session, cluster, placement, GPUs, submission."""

@@ -22,8 +22,6 @@ ANSWER_S = 120.0
 """For the answer of a PC, by default."""
 PROGRESS_EVERY_S = 10.0
 PIECE_BYTES = 16 * 2**20
-PIECE_S = 300
-"""Longest wait for a piece of a file, in seconds."""
 ENDED_AT_ONCE = "its process ends at once (is the disk full, or the memory?)"
 
 
@@ -79,8 +77,8 @@ def read_file(node: str, holder: str, path: Path, size_bytes: int) -> Iterator[A
         for offset in range(0, size_bytes, PIECE_BYTES):
             pieces.append(task.remote(path, offset))
             if len(pieces) == 2:
-                yield ray.get(pieces.popleft(), timeout=PIECE_S)
-        yield from (ray.get(last, timeout=PIECE_S) for last in pieces)
+                yield ray.get(pieces.popleft(), timeout=300)
+        yield from (ray.get(last, timeout=300) for last in pieces)
     except ray.exceptions.RayError as error:
         raise PCUnfit(f"{holder} does not answer: {cause(error)}") from None
 

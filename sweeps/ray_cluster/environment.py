@@ -14,15 +14,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sweeps.common.formatting import command, count, duration
 from sweeps.ray_cluster import broadcast
 from sweeps.ray_cluster import gpus as cluster_gpus
+from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_cluster.nodes import Node
-
-if TYPE_CHECKING:
-    from sweeps.ray_cluster.session import Cluster  # with Tune, which `sweeps pcs check` does without
 
 PACKAGES = ("ray", "torch", "lightning", "optuna", "pyarrow", "numpy", "greenlet")
 """Those that the result of a trial depends on."""
@@ -34,9 +31,9 @@ Facts = Mapping[str, str]
 """Of a PC: versions of Python, packages and DRIVER; HARDWARE in words; CLOCK in words where it is wrong."""
 
 
-def note(folder: Path, cluster: Cluster, *, in_cluster: bool) -> None:
+def note(folder: Path, cluster: Cluster) -> None:
     """Add this run to environment.txt in the folder of a sweep; warn where the PCs of a cluster differ."""
-    pcs = facts_of_every_pc(cluster.nodes()) if in_cluster else {}
+    pcs = {} if cluster.is_alone else facts_of_every_pc(cluster.nodes())
     if different := differences(pcs):
         print("warning    PCs differ, so the same params may score differently there:", flush=True)
         print("".join(f"             {line}\n" for line in different), flush=True)

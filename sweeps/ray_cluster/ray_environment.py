@@ -16,7 +16,7 @@ ENVIRONMENT = {
     "RAY_AIR_NEW_OUTPUT": "0",
     # The record replaces Tune's JSON, CSV and TensorBoard loggers; the last one imports torch.
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    # execution/run_end.py handles Ctrl-C: Tune's handler prints advice that does not hold here.
+    # execution/driver/tuner.py handles Ctrl-C: Tune's handler prints advice that does not hold here.
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     # Tune's own snapshots are not used: the record is the truth. Write them as rarely as Tune lets us.
     "TUNE_GLOBAL_CHECKPOINT_S": "3600",

@@ -46,7 +46,6 @@ NOT_READY = "No available agent"
 """In the answer of a head, 10 s after the request, until the agent of a node has started."""
 NO_JOB = "does not exist"
 """In the answer to a request about a job that was not submitted yet."""
-MOST_S = 60
 
 
 def submit(config: SweepConfig) -> int:
@@ -127,7 +126,7 @@ def hand_over(client: JobSubmissionClient, flag: str, again_s: float = 2, **job:
     Raises:
         UserError: the job is refused.
     """
-    ends = time.monotonic() + MOST_S
+    ends = time.monotonic() + 60
     while True:
         try:
             client.submit_job(**job)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import ray
@@ -13,6 +15,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import storage_and_data
 from sweeps.plan.build import make_plan
 from sweeps.ray_cluster import gpus, nodes
+from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_cluster.nodes import Node
 from sweeps.ray_start import ray_connection
 
@@ -41,5 +44,6 @@ def test_it_needs_no_storage(there: list[Node], tmp_path: Path) -> None:
         SweepConfig.from_settings(name="mine", trainable="digits_mlp", results_dir=str(tmp_path))
     )
     plan.storage.make()
-    storage_and_data.check_storage(plan, there)
+    context: Any = SimpleNamespace(plan=plan, cluster=Cluster(there))
+    storage_and_data.check_storage(context)
     assert not list(plan.folder.iterdir())

@@ -44,7 +44,7 @@ BUGS = (
     Bug(
         "sweeps/execution/driver/gpu_sharing.py", "1.0 if self._needs_one(number) else self.gpus", "self.gpus"
     ),
-    Bug("sweeps/execution/faults/requeue.py", "process.was_ended and not hung:", "process.was_ended:"),
+    Bug("sweeps/execution/faults/requeue.py", "            if not hung:", "            if True:"),
     Bug("sweeps/execution/output/time_left.py", "in spans) / slots", "in spans)"),
     Bug("sweeps/kinds/trainer_options.py", '"precision": "give', '"precisions": "give'),
     Bug("sweeps/loggers/_event_files.py", "if count > (known or 0):", "if count >= (known or 0):"),

@@ -9,18 +9,21 @@ from typing import Any
 from rich.console import Console
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.run_context import RunContext
-from sweeps.execution.run_end import RunEnd
+from sweeps.execution.faults.away_pcs import AwayPCs
+from sweeps.execution.faults.requeue import Requeue
+from sweeps.execution.run_context import RunContext, RunEnd
+from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
-from sweeps.ray_cluster.nodes import PC
-from sweeps.ray_cluster.session import Cluster
+from sweeps.ray_cluster.cluster import Cluster
 from sweeps.record.record import Record
 from sweeps.schedulers import none
+from sweeps.search.record_searcher import RecordSearcher
 from sweeps.searchers import random
 from sweeps.storage.disk_guard import Disk
+from tests.support.nodes import cluster_of
 
-ALONE = Cluster((PC(1, 0),), None)
+ALONE = cluster_of((1, 0))
 
 
 def context_of(
@@ -36,6 +39,11 @@ def context_of(
     plan = Plan(config, models, random.Searcher, none.Scheduler, no_space, folder)
     console = Console(file=io.StringIO(), width=width)
     return RunContext(plan, record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
+
+
+def requeue_of(context: RunContext, searcher: RecordSearcher, processes: TrialActors) -> Requeue:
+    """What requeues the trials of a context."""
+    return Requeue(context, searcher, processes, AwayPCs(context, processes))
 
 
 def said(context: RunContext) -> list[str]:

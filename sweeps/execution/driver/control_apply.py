@@ -170,7 +170,7 @@ def _check_max_concurrent(context: RunContext, most: int | None) -> str:
     if most is None:
         return "As many trials at a time as the resources allow."
     unbound = context.config.changed(max_concurrent=None)
-    fitting = placement.most(unbound, context.cluster.pcs_now, context.gpus_per_trial)
+    fitting = placement.most(unbound, context.cluster.pcs, context.gpus_per_trial)
     text = f"At most {count(most, 'trial')} at a time"
     if most > fitting:
         text += f"; {fitting} fit on the PCs that are there"

@@ -46,7 +46,7 @@ class Sharing(DriverCallback):
     def __init__(self, context: RunContext, processes: TrialActors) -> None:
         self._context, self._processes, record = context, processes, context.record
         self._card_bytes = context.cluster.card_bytes
-        gpus = sum(pc.gpus for pc in context.cluster.pcs)
+        gpus = sum(pc.gpus for pc in context.cluster.pcs_at_start)
         self._first = min(gpus, context.config.num_trials or gpus)
         self._resources = functools.cache(context.resources)
         self._peaks_gb: dict[int, float] = {}

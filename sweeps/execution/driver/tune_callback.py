@@ -49,9 +49,6 @@ TABLES_EVERY_S, TABLES_SHARE = 60, 0.005
 tables grow with the sweep. With those that are written at its end it is at most 1 %."""
 NOT_THERE = "a checkpoint that it wrote is not there"
 """Said of a trial and of its PC, where neither has told that it could not be written."""
-
-MOST_ALIKE = 3
-"""First trials that may fail with the same error, or as many as run at a time: the others would repeat it."""
 UNDECIDED = ("unfinished", "infeasible")
 """Such a trial says nothing of the others, unless it has trained further than those that failed."""
 
@@ -64,7 +61,7 @@ class TuneCallback(DriverCallback):
         searcher: proposes a requeued trial again.
         scheduler: decides whether a paused trial was stopped.
         processes: of the trials.
-        away_pcs: of a cluster; None on a PC by itself.
+        away_pcs: where no trial is to run.
         sharing: of the GPUs, where it is measured how many trials share one.
         clock: seconds, from any moment.
     """
@@ -75,7 +72,7 @@ class TuneCallback(DriverCallback):
         searcher: RecordSearcher,
         scheduler: type[PruningMethod],
         processes: TrialActors,
-        away_pcs: AwayPCs | None = None,
+        away_pcs: AwayPCs,
         sharing: Sharing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,7 +81,7 @@ class TuneCallback(DriverCallback):
         self._searcher, self._scheduler = searcher, scheduler
         self._sharing = sharing
         self._logs = TrialLogs(context.plan.folder, context.say)
-        self._requeue, self._is_alone = Requeue(context, searcher, processes, away_pcs), away_pcs is None
+        self._requeue = Requeue(context, searcher, processes, away_pcs)
         self._save_faults: dict[int, NotSaved] = {}
         self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
         self._turn = ExitStack()
@@ -167,9 +164,9 @@ class TuneCallback(DriverCallback):
         """
         number, error = trial.config["number"], ray_internals.error_of(trial)
         if not isinstance(error, RayActorError):
-            if self._requeue.has_process(trial, error):  # it is Tune's own, in the driver
+            if self._requeue.process_of(trial, error) is not None:  # it is Tune's own, in the driver
                 return self._end_failed(number, reason_of(error), str(error))
-        elif error.actor_init_failed and self._is_alone and not self._record.has_epochs:
+        elif error.actor_init_failed and self._context.cluster.is_alone and not self._record.has_epochs:
             cause = broadcast.cause(error)
             return self._context.end.stop(Outcome.ERROR, f"no trial can start on a worker: {cause}")
         reason, text = self._requeue.after_lost_process(trial, error)
@@ -265,7 +262,8 @@ class TuneCallback(DriverCallback):
 
 
 def why_first_failures_stop(context: RunContext) -> str:
-    """The error with which all trials so far have failed; "" where one has not, or too few have."""
+    """The error with which all trials so far have failed, at least three and as many as run at a time: the
+    others would repeat it. "" where one has not, or too few have."""
     reasons, furthest, furthest_of_others = list[str](), 0, 0
     for trial in context.record.searched if not context.config.keep_going else ():
         if trial.status == "failed":
@@ -275,7 +273,7 @@ def why_first_failures_stop(context: RunContext) -> str:
             furthest_of_others = max(furthest_of_others, len(trial.epochs))
         else:
             return ""
-    few = len(reasons) < max(MOST_ALIKE, context.slots(context.gpus_per_trial))
+    few = len(reasons) < max(3, context.slots(context.gpus_per_trial))
     if few or furthest_of_others > furthest or len(set(map(_kind, reasons))) > 1:
         return ""
     return f"the first {len(reasons)} trials all failed: {reasons[-1]}. Add --keep-going to train on"

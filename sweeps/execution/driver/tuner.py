@@ -7,8 +7,7 @@ import functools
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.common import project
 from sweeps.common.atomic_io import disk_is_full
+from sweeps.common.cli import stop_signals
 from sweeps.common.errors import causes
 from sweeps.common.formatting import count, duration
 from sweeps.execution.driver import tune_state_stub
@@ -30,8 +30,7 @@ from sweeps.execution.output import status_lines
 from sweeps.execution.output.console import SweepReporter
 from sweeps.execution.output.table_files import write_last
 from sweeps.execution.preflight import Preflight
-from sweeps.execution.run_context import RunContext, job_of
-from sweeps.execution.run_end import stops_on_signals
+from sweeps.execution.run_context import RunContext, RunEnd, job_of
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.describe import describe_confirmation
 from sweeps.record.journal import RecordLost
@@ -47,15 +46,6 @@ MOST_PENDING = "10000"
 """Trials that Tune may start at a time, in place of one: the searcher bounds them by its slots."""
 MOST_TOLD = 10
 """Trials that were refused and are told of one by one."""
-
-
-@dataclass(frozen=True)
-class Phase:
-    """A part of a sweep that is one run of Tune: the search, or the reruns of its best."""
-
-    searcher: RecordSearcher
-    scheduler: type[PruningMethod]
-    reporter: SweepReporter
 
 
 class Leaving:
@@ -89,6 +79,23 @@ class Leaving:
         return True
 
 
+@contextlib.contextmanager
+def stops_on_signals(
+    end: RunEnd, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """End the sweep in order at the first signal, and at once at the second Ctrl-C."""
+
+    def stop() -> None:
+        end.stop(Outcome.INTERRUPTED)
+        say(
+            "Stopping. All results so far are recorded. Press Ctrl-C again to stop at once, without saving: "
+            "a resume then repeats the running epochs."
+        )
+
+    with stop_signals.handled(stop, clock):
+        yield
+
+
 def fit(context: RunContext) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     with UserCommands.opened(context) as commands, stops_on_signals(context.end, context.say):
@@ -102,11 +109,6 @@ def fit(context: RunContext) -> None:
             context.plan.storage.tidy()
     if why := write_last(context.record, context.plan.folder):
         context.say(why)
-
-
-def _slots(searcher: RecordSearcher) -> Callable[[], int]:
-    """The trials that may train now."""
-    return lambda: searcher.slots
 
 
 def _has_search(record: Record) -> bool:
@@ -128,7 +130,7 @@ def _search(context: RunContext, commands: UserCommands) -> bool:
         elif context.end.is_running:
             context.end.stop(Outcome.OUT_OF_TIME)
         return context.end.outcome is Outcome.PAUSED
-    _run(context, Phase(searcher, plan.scheduler, SweepReporter(context, _slots(searcher))), commands)
+    _run(context, commands, searcher, plan.scheduler)
     was_raised = len(record.searched) < record.most_trials  # when Tune had asked for the last one
     return context.end.outcome is Outcome.PAUSED or was_raised
 
@@ -156,32 +158,36 @@ def _confirm(context: RunContext, commands: UserCommands) -> None:
     while commands.wait_for_go() and context.record.is_to_be_confirmed:
         context.say(f"\nConfirmation: {describe_confirmation(context.config)}")
         searcher = RerunSearcher(context.config, context.plan.space, context.record)
-        reporter = SweepReporter(context, _slots(searcher), of_reruns=True)
-        _run(context, Phase(searcher, none.Scheduler, reporter), commands)
+        _run(context, commands, searcher, none.Scheduler, of_reruns=True)
         if context.end.outcome is not Outcome.PAUSED:
             break
 
 
-def _run(context: RunContext, phase: Phase, commands: UserCommands) -> None:
+def _run(
+    context: RunContext,
+    commands: UserCommands,
+    searcher: RecordSearcher,
+    scheduler: type[PruningMethod],
+    *,
+    of_reruns: bool = False,
+) -> None:
     """One run of Tune, to its end; its outcome is in `context.end`."""
-    searcher, membership = phase.searcher, context.cluster.membership
-    processes = TrialActors(has_mailbox=membership is not None)
+    processes = TrialActors(has_mailbox=not context.cluster.is_alone)
     sharing = Sharing(context, processes) if context.config.trials_per_gpu == "auto" else None
-    away_pcs = None if membership is None else AwayPCs(context, membership, processes)
+    away_pcs = AwayPCs(context, processes)
     context.end.let_leave = Leaving(context, processes).go_on
-    tune_callback = TuneCallback(context, searcher, phase.scheduler, processes, away_pcs, sharing)
-    stopped_trials = StoppedTrials(commands, context, searcher, processes)
-    hung = HungTrials(context, processes)
-    callbacks = (
+    tune_callback = TuneCallback(context, searcher, scheduler, processes, away_pcs, sharing)
+    callbacks = [
         processes,
         Preflight(context, processes),
         tune_callback,
         away_pcs,
-        stopped_trials,
-        hung,
-        sharing,
-    )
-    tuner = _tuner(context, phase, [each for each in callbacks if each is not None], sharing)
+        StoppedTrials(commands, context, searcher, processes),
+        HungTrials(context, processes),
+        *([sharing] if sharing else []),
+    ]
+    reporter = SweepReporter(context, lambda: searcher.slots, of_reruns=of_reruns)
+    tuner = _tuner(context, searcher, scheduler, callbacks, reporter, sharing)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = MOST_PENDING
     try:
         with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
@@ -191,11 +197,16 @@ def _run(context: RunContext, phase: Phase, commands: UserCommands) -> None:
             raise
         context.end.stop(Outcome.LOST, why)
     finally:
-        phase.reporter.close()
+        reporter.close()
 
 
 def _tuner(
-    context: RunContext, phase: Phase, callbacks: Sequence[Callback], sharing: Sharing | None
+    context: RunContext,
+    searcher: RecordSearcher,
+    scheduler: type[PruningMethod],
+    callbacks: Sequence[Callback],
+    reporter: SweepReporter,
+    sharing: Sharing | None,
 ) -> tune.Tuner:
     config = context.config
     resources: Any = context.resources(context.gpus_per_trial)
@@ -204,8 +215,8 @@ def _tuner(
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(context.plan)), resources),
         tune_config=tune.TuneConfig(
-            search_alg=phase.searcher,
-            scheduler=phase.scheduler.build(config, context.record),
+            search_alg=searcher,
+            scheduler=scheduler.build(config, context.record),
             num_samples=-1,  # the searcher counts: Tune ends idle processes once it has all trials
             reuse_actors=True,
             trial_name_creator=_trial_name,
@@ -217,7 +228,7 @@ def _tuner(
             storage_filesystem=tune_state_stub.file_system(),
             stop=context.end,
             callbacks=list(callbacks),
-            progress_reporter=phase.reporter,
+            progress_reporter=reporter,
             failure_config=FailureConfig(max_failures=0),  # the callback requeues
             # The callback decides which trial is saved at its end; a failed one has nothing to save. Tune's
             # own checkpoint folders are empty; to bound their number, Tune would write its whole state again

@@ -35,8 +35,6 @@ LOOK_EVERY_S = 1.0
 MOST_NOT_LEFT = 2
 """Processes of a stopped trial that do not leave, before it ends without its weights."""
 NO_WEIGHTS = "its weights can't be saved: it hangs before its best epoch has ended again"
-MOST_LOOKS = 10
-"""For commands that come while the last look is taken."""
 
 
 class UserCommands:
@@ -145,11 +143,11 @@ class UserCommands:
         record = self._context.record
         more = resume_command(record.folder, "--num-trials", "N")
         ended = f"the trials of this sweep have ended. To add some: {more}"
-        outcome = Outcome.LOST if self._context.cluster.lost else self._context.end.outcome
+        outcome = Outcome.LOST if self._context.cluster.watch.lost else self._context.end.outcome
         if outcome is Outcome.LOST or not self._context.end.is_running:
             again = resume_command(record.folder, *status.flags_of_resume(record))
             ended = f"the sweep is ending ({outcome}). Resume it: {again}"
-        for _ in range(MOST_LOOKS):
+        for _ in range(10):  # some may come while the last look is taken
             for request in self._inbox.take()[0]:
                 self._inbox.answer(request, Answer(ended, is_refused=True))
             if self._inbox.close():

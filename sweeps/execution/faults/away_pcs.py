@@ -15,18 +15,12 @@ from typing import Any
 
 from ray.tune.experiment import Trial
 
-from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.ray_cluster import broadcast, placement
-from sweeps.ray_cluster.membership import Membership
 from sweeps.trial.messages import NotSaved, message_of, saved_of
 
-IDLE_S = 1.0
-"""For Tune to give a process that it keeps the next trial."""
 NOTHING_STARTS = "no process of a trial starts there"
-START_S = 60.0
-"""For the start of a process that does nothing."""
 MOST_UNSAVED = 2
 """Checkpoints in a row that a PC may fail to write while others write theirs."""
 
@@ -38,8 +32,8 @@ class AwayPCs(DriverCallback):
     hence found its checkpoints and data, or it wrote a checkpoint.
     """
 
-    def __init__(self, context: RunContext, membership: Membership, processes: TrialActors) -> None:
-        self._context, self._membership, self._processes = context, membership, processes
+    def __init__(self, context: RunContext, processes: TrialActors) -> None:
+        self._context, self._cluster, self._processes = context, context.cluster, processes
         self._begun: set[int] = set()
         self._unsaved: dict[str, list[tuple[Trial, str]]] = {}
         """By Ray's id of a PC, trials whose checkpoint it failed to write since its last success, and why."""
@@ -50,7 +44,7 @@ class AwayPCs(DriverCallback):
         """Wait for its first epoch; end its process at once where that is kept on a PC that leaves."""
         self._begun.add(trial.config["number"])
         if (process := self._processes.actor_of(trial)) is not None:
-            process.away_then = self._membership.away
+            process.away_then = self._cluster.away
             if process.nodes & process.away_then:
                 self._processes.end(process)
 
@@ -75,22 +69,22 @@ class AwayPCs(DriverCallback):
         for each in self._processes.nodes_of(trial):
             self._unsaved.pop(each, None)
         for other, faults in list(self._unsaved.items()):
-            if len(faults) >= MOST_UNSAVED and not self._membership.is_left_out(other):
+            if len(faults) >= MOST_UNSAVED and not self._cluster.is_left_out(other):
                 number, reason = faults[-1][0].config["number"], faults[-1][1]
                 self._leave_out(other, number, f"no checkpoint can be written there: {reason}")
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Print which PCs leave, and end what can be ended now."""
-        membership = self._membership
-        if news := membership.news():
+        cluster = self._cluster
+        if news := cluster.news():
             for process in self._processes.all():
-                process.is_gone = not membership.may_have(process.node)
+                process.is_gone = not cluster.may_have(process.node)
             for line in news:
                 self._context.say(line)
-            if not placement.most(self._context.config, membership.pcs, self._context.gpus_per_trial):
+            if not placement.most(self._context.config, cluster.pcs, self._context.gpus_per_trial):
                 self._context.say("No PC that is left has room for a trial: the sweep waits for more PCs.")
-        for process in self._processes.all() if membership.away else ():
-            if not process.locate() or not process.nodes & membership.away:
+        for process in self._processes.all() if cluster.away else ():
+            if not process.locate() or not process.nodes & cluster.away:
                 continue
             if self._may_end(process):
                 self._processes.end(process)
@@ -101,8 +95,8 @@ class AwayPCs(DriverCallback):
         if not process.has_trial:
             now = time.monotonic()
             process.idle_since = process.idle_since or now
-            return now > process.idle_since + IDLE_S
-        ends_at = [self._membership.deadlines.get(node, 0) for node in process.nodes]
+            return now > process.idle_since + 1  # Tune may give a process that it keeps the next trial
+        ends_at = [self._cluster.deadlines.get(node, 0) for node in process.nodes]
         is_late = any(0 < time_s < time.time() for time_s in ends_at)
         return is_late or bool(process.nodes & process.away_then)
 
@@ -113,7 +107,7 @@ class AwayPCs(DriverCallback):
         is not one of a PC.
         """
         node = node or self._processes.node_of(trial)
-        if self._membership.is_left_out(node):
+        if self._cluster.is_left_out(node):
             return True  # because of another trial there
         if self._in_doubt or not self._leave_out(node, trial.config["number"], reason):
             return False
@@ -121,10 +115,10 @@ class AwayPCs(DriverCallback):
         return True
 
     def leave_out_without_starts(self, trial: Trial) -> str | None:
-        """After the process of a trial did not start: try one on each PC, and leave out those on which none
-        starts. None where one starts on each; else why the sweep must end, "" where it goes on."""
-        there = [pc for pc in self._membership.there if not self._membership.is_left_out(pc.id)]
-        answers = broadcast.ask(there, _do_nothing, timeout_s=START_S)
+        """After the process of a trial did not start in a cluster: try one on each PC, and leave out those on
+        which none starts. None where one starts on each; else why the sweep must end, "" where it goes on."""
+        there = [pc for pc in self._cluster.there if not self._cluster.is_left_out(pc.id)]
+        answers = broadcast.ask(there, _do_nothing, timeout_s=60)
         faults = {pc: answer.fault for pc, answer in answers.items() if answer.fault and answer.is_there}
         for pc, fault in faults.items():
             if not self._leave_out(pc.id, trial.config["number"], f"{NOTHING_STARTS}: {fault}"):
@@ -133,29 +127,14 @@ class AwayPCs(DriverCallback):
 
     def _leave_out(self, node: str, number: int, reason: str) -> bool:
         """Leave a PC out where that is possible, and say so."""
-        context = self._context
-        notice = leave_out_if_others_suffice(
-            context.config, self._membership, context.gpus_per_trial, node, reason
-        )
-        if not notice:
-            return False
-        self._context.say(notice)
-        self._context.record.notice(number, notice)
-        return True
+        if notice := self._context.leave_out(node, reason):
+            self._context.say(notice)
+            self._context.record.notice(number, notice)
+        return bool(notice)
 
     def _worked(self, trial: Trial) -> None:
-        if (node := self._processes.node_of(trial)) and node not in self._membership.away:
+        if (node := self._processes.node_of(trial)) and node not in self._cluster.away:
             self._in_doubt = ""
-
-
-def leave_out_if_others_suffice(
-    config: SweepConfig, membership: Membership, gpus: float, node: str, reason: str
-) -> str:
-    """Leave out the PC of this id; the line that says so. "" where it is the head, or the others have no room
-    for a trial, which takes so many GPUs."""
-    if not placement.most(config, membership.staying(node), gpus):
-        return ""
-    return membership.leave_out(node, reason) or ""
 
 
 def _do_nothing() -> None:

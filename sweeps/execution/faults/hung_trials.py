@@ -75,8 +75,7 @@ class HungTrials(DriverCallback):
             most, points = config.epoch_timeout_minutes, 2 if process.preflight is not None else 1
             if most is not None and process.silent_s > points * most * 60:
                 why = f"no epoch within {most:g} min (--epoch-timeout-minutes)"
-                self._processes.hung[number] = why
-                self._end(process, f"has reported {why}")
+                self._end(process, f"has reported {why}", why)
             elif is_silent and not is_to_stop:
                 self._tell(process)
 
@@ -95,6 +94,6 @@ class HungTrials(DriverCallback):
             f"{stop} (--epoch-timeout-minutes ends such trials)"
         )
 
-    def _end(self, process: TrialActor, why: str) -> None:
+    def _end(self, process: TrialActor, why: str, fault: str = "") -> None:
         self._context.say(f"Trial {process.trial.config['number']} {why}: its process is ended")
-        self._processes.end(process)
+        self._processes.end(process, fault)

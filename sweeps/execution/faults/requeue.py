@@ -55,15 +55,11 @@ class Requeue:
         context: of the sweep; it ends where a trial can be trained nowhere.
         searcher: proposes a requeued trial again.
         processes: of the trials.
-        away_pcs: of a cluster; None on a PC by itself.
+        away_pcs: where no trial is to run.
     """
 
     def __init__(
-        self,
-        context: RunContext,
-        searcher: RecordSearcher,
-        processes: TrialActors,
-        away_pcs: AwayPCs | None = None,
+        self, context: RunContext, searcher: RecordSearcher, processes: TrialActors, away_pcs: AwayPCs
     ) -> None:
         self._context, self._searcher, self._away_pcs = context, searcher, away_pcs
         self._processes = processes
@@ -77,12 +73,14 @@ class Requeue:
             Why the trial has failed instead, or ""; what its process printed last.
         """
         number = trial.config["number"]
-        process, hung = self._process_of(trial, error), self._processes.hung.pop(number, "")
-        if process is not None and process.was_ended and not hung:
-            self._searcher.requeue(number)
-            return "", ""
-        of_start = self._away_pcs if process is None else None
-        if of_start is not None and (why := of_start.leave_out_without_starts(trial)) is not None:
+        process, hung = self.process_of(trial, error), ""
+        if process is not None and process.ended_for is not None:
+            hung, process.ended_for = process.ended_for, ""
+            if not hung:
+                self._searcher.requeue(number)
+                return "", ""
+        is_of_start = process is None and not self._context.cluster.is_alone
+        if is_of_start and (why := self._away_pcs.leave_out_without_starts(trial)) is not None:
             self._searcher.requeue(number)
             if why:
                 self._context.end.stop(Outcome.LOST, why, can_save=True)
@@ -92,7 +90,7 @@ class Requeue:
             return "", loss.last_words
         if hung:
             return hung, loss.last_words
-        if fault := self._fault(number, loss, is_its_own=of_start is None):
+        if fault := self._fault(number, loss, is_its_own=not is_of_start):
             then = "it has failed"
         else:
             then = f"it is requeued and {self._continues(number)}"
@@ -106,11 +104,8 @@ class Requeue:
             f"{loss.last_words.rstrip()}\n[its process on {pc} ended: {loss.why}; {then}]\n".lstrip(),
         )
 
-    def has_process(self, trial: Trial, error: Exception) -> bool:
-        """Whether the process of a trial, which has failed, had started."""
-        return self._process_of(trial, error) is not None
-
-    def _process_of(self, trial: Trial, error: Exception) -> TrialActor | None:
+    def process_of(self, trial: Trial, error: Exception) -> TrialActor | None:
+        """The process of a trial that has failed; None where it had not started."""
         actor = error.actor_id if isinstance(error, RayActorError) else None
         return self._processes.last_of(trial, actor)
 
@@ -175,9 +170,7 @@ class Requeue:
             return f"its process was lost {times} times, at last: {loss.why}"
         return ""
 
-    def elsewhere(
-        self, trial: Trial, reason: str, node: str, or_else: str, *, can_save: bool = False
-    ) -> None:
+    def elsewhere(self, trial: Trial, reason: str, node: str, or_else: str) -> None:
         """Leave out the PC on which a trial can't continue, and requeue the trial. Where that is impossible
         the sweep ends, and the trial stays unfinished, for a resume.
 
@@ -186,12 +179,11 @@ class Requeue:
             reason: why the PC is left out.
             node: the Ray node ID of the PC.
             or_else: why the sweep ends.
-            can_save: whether the other trials can save what they have trained by then.
         """
-        if self._away_pcs is not None and self._away_pcs.leave_out(trial, reason, node):
+        if self._away_pcs.leave_out(trial, reason, node):
             self._searcher.requeue(trial.config["number"])
         else:
-            self._context.end.stop(Outcome.LOST, or_else, can_save=can_save)
+            self._context.end.stop(Outcome.LOST, or_else)
 
 
 def loss_of(process: TrialActor | None) -> Loss:

@@ -35,10 +35,8 @@ _COLOURS = {
     "diverged": "magenta",
     "infeasible": "blue",
 }
-_ROWS_OF_A_FILE = 40
 STATUS_EVERY_S = 60.0
 """In a file or a pipe."""
-_MOST_COLUMNS = 10_000
 Column = tuple[str, Callable[[TrialRow], str | Text]]
 """Title, and the cell of a trial."""
 
@@ -149,7 +147,7 @@ class SweepReporter(KeptHere, CLIReporter):
         trials = self._rows(whole)
         names = list(dict.fromkeys(name for trial in trials for name in trial.params))
         layouts = [(len(names), False), *((shown, True) for shown in range(len(names), -1, -1))]
-        options = self.console.options.update(max_width=_MOST_COLUMNS)
+        options = self.console.options.update(max_width=10_000)
         for shown, folds in layouts:
             table = self._drawn(trials, self._columns(names[:shown], whole), names[shown:], folds)
             if Measurement.get(self.console, options, table).maximum <= self.console.width:
@@ -219,5 +217,5 @@ class SweepReporter(KeptHere, CLIReporter):
             return trial is not leader, trial.status != "unfinished", place, is_last, by_score
 
         is_screen = self.console.is_terminal and not whole
-        room = max(5, self.console.height - 6) if is_screen else _ROWS_OF_A_FILE
+        room = max(5, self.console.height - 6) if is_screen else 40
         return sorted(self._trials, key=rank)[:room]

@@ -19,9 +19,6 @@ from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 
-TIMEOUT_S = 60.0
-"""A mail server that does not answer must not keep a sweep from its end."""
-
 
 @dataclass
 class Notice:
@@ -88,9 +85,9 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
     }
 
 
-def send(command: str, variables: Mapping[str, str], timeout_s: float = TIMEOUT_S) -> None:
-    """Run the command, which prints where this program does, to its end or its timeout; print a line where it
-    fails."""
+def send(command: str, variables: Mapping[str, str], timeout_s: float = 60.0) -> None:
+    """Run the command, which prints where this program does, to its end or its timeout (a mail server that
+    does not answer must not keep a sweep from its end); print a line where it fails."""
     with contextlib.suppress(OSError):  # the reader may have gone, which the command is to report
         print("Running --notify-command ...", flush=True)
     if failure := _failure_of(command, {**os.environ, **variables}, timeout_s):

@@ -21,11 +21,8 @@ from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import BAD, TrialRow
 from sweeps.storage import retention
 
-INTERRUPTED = 130
-MOST_UNFINISHED = 12
-"""Unfinished trials that are listed."""
-MOST_OF_FRONT = 12
-"""Trials of a front that are listed."""
+MOST_LISTED = 12
+"""Unfinished trials, and trials of a front."""
 Line = tuple[str, str]
 """A title and a text."""
 
@@ -70,7 +67,7 @@ def print_next_step(context: RunContext) -> int:
         if record.failed_untrained:
             print(f"A resume trains no failed trial again. To train all, begin a new sweep: {repeat}")
     if outcome is Outcome.INTERRUPTED:
-        return INTERRUPTED
+        return 130
     return 0 if outcome is not Outcome.LOST and record.best() else 1
 
 
@@ -89,13 +86,13 @@ def _saved(plan: Plan, record: Record) -> Iterator[Line]:
     """What a resume repeats of each trial that was in training, and how many wait for others."""
     live = [trial for trial in record.live if not record.is_to_stop(trial.number)]
     trials = [trial for trial in live if not trial.is_paused]
-    for trial in trials[:MOST_UNFINISHED]:
+    for trial in trials[:MOST_LISTED]:
         begins = resume.where_it_continues(plan, record, trial)
         if trial.epochs and not trial.position:  # one of no epoch starts from its first anyway
             begins += f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
         yield "Unfinished", f"trial {trial.number} {begins}"
-    if len(trials) > MOST_UNFINISHED:
-        yield "", f"and {len(trials) - MOST_UNFINISHED} more"
+    if len(trials) > MOST_LISTED:
+        yield "", f"and {len(trials) - MOST_LISTED} more"
     for epoch, waiting in sorted(Counter(len(trial.epochs) for trial in live if trial.is_paused).items()):
         more = f"{waiting}{' more' if trials else ''} {'waits' if waiting == 1 else 'wait'}"
         yield "Unfinished", f"{more} at epoch {epoch}: nothing is repeated"
@@ -168,7 +165,7 @@ def _front(plan: Plan, record: Record) -> Iterator[Line]:
     of = " by the means of the reruns" if confirmed else f" of {len(record.searched):,}"
     found = f"{count(len(front), 'trial')}{of}, which no other trial dominates in"
     yield "Front", f"{found} {', '.join(record.objectives.metrics)}{_how_final(record)}"
-    for number in front[:MOST_OF_FRONT]:
+    for number in front[:MOST_LISTED]:
         trial = record.trials[number]
         found = f"{status.in_words(record, trial.values(record.objectives))} in epoch"
         found += f" {trial.best_epoch(record.objective)}"
@@ -176,7 +173,7 @@ def _front(plan: Plan, record: Record) -> Iterator[Line]:
             means, reruns = confirmed[number].means, count(len(confirmed[number].scores), "rerun")
             found = f"{status.in_words(record, means)}, mean of {reruns}; in the search {found}"
         yield ("Knee" if number == front[0] else ""), f"{_named(plan, record, trial)}: {found}"
-    if (rest := len(front) - MOST_OF_FRONT) > 0:
+    if (rest := len(front) - MOST_LISTED) > 0:
         yield "", f"and {rest} more, which the report lists"
 
 

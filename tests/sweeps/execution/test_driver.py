@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.ray_cluster.nodes import PC
-from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
 from tests.support.contexts import context_of, said
+from tests.support.nodes import cluster_of
 
 
 def test_as_many_trials_fit_as_the_pcs_hold_and_never_none(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "m"})
-    cluster = Cluster((PC(4, 1), PC(7, 2)), None)
+    cluster = cluster_of((4, 1), (7, 2))
     context = context_of(tmp_path, record, SweepConfig.from_settings(cpus_per_trial=2), cluster)
     assert [context.slots(gpus) for gpus in (0.0, 0.5, 1.0)] == [5, 5, 3]
     assert context.slots(8.0) == 1

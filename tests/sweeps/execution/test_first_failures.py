@@ -9,11 +9,10 @@ import pytest
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.tune_callback import why_first_failures_stop
-from sweeps.ray_cluster.nodes import PC
-from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support.contexts import context_of
+from tests.support.nodes import cluster_of
 
 SAME = [f"RuntimeError: no file {number} at 0x7f{number}a" for number in range(4)]
 
@@ -24,7 +23,7 @@ def why(folder: Path, ends: list[tuple[Any, str]], slots: int = 1, **settings: A
         record.end(propose(record, {"lr": 0.1}).number, status, reason)
     propose(record, {"lr": 0.2})  # one that trains
     config = SweepConfig(gpus_per_trial=0, **settings)
-    return why_first_failures_stop(context_of(folder, record, config, Cluster((PC(slots, 0),), None)))
+    return why_first_failures_stop(context_of(folder, record, config, cluster_of((slots, 0))))
 
 
 def failed(*reasons: str) -> list[tuple[Any, str]]:

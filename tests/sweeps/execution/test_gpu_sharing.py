@@ -21,8 +21,6 @@ from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.execution.driver.gpu_sharing import ALONE, Sharing
 from sweeps.execution.run_context import RunContext
-from sweeps.ray_cluster.nodes import PC
-from sweeps.ray_cluster.session import Cluster
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from sweeps.training.report import Report
@@ -30,6 +28,7 @@ from sweeps.trial.messages import Message, OutOfMemory
 from tests.conftest import ROOT, propose
 from tests.support.contexts import context_of, said
 from tests.support.heads import OPEN, head
+from tests.support.nodes import cluster_of
 from tests.sweeps.ray_cluster.test_gpus import FAKE
 
 CARD_BYTES = 8e9
@@ -37,7 +36,7 @@ CARD_BYTES = 8e9
 
 def context(record: Record, first: int = 1, given: Sequence[str] = ()) -> RunContext:
     config = cli.parse(["--trials-per-gpu", "auto", "--num-trials", "9", *given])
-    return context_of(record.folder, record, config, Cluster((PC(9, first),), None, card_bytes=CARD_BYTES))
+    return context_of(record.folder, record, config, cluster_of((9, first), card_bytes=CARD_BYTES))
 
 
 class Training:

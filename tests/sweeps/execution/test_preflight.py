@@ -17,14 +17,12 @@ from ray.exceptions import RayActorError
 from rich.console import Console
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.execution.faults.requeue import MOST_INSTANT, Requeue
+from sweeps.execution.faults.requeue import MOST_INSTANT
 from sweeps.execution.preflight import KEY, Preflight, lines
-from sweeps.execution.run_context import RunContext
-from sweeps.execution.run_end import RunEnd
+from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.build import make_plan
-from sweeps.ray_cluster.nodes import PC
-from sweeps.ray_cluster.session import Cluster
+from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_start import ray_connection
 from sweeps.record.record import Record
 from sweeps.search.record_searcher import RecordSearcher
@@ -32,11 +30,12 @@ from sweeps.storage.disk_guard import Disk
 from sweeps.trial import output
 from sweeps.trial.messages import Failed, Finding, Finished, OutOfMemory, TrialEnd
 from tests.conftest import propose
-from tests.support.contexts import said
+from tests.support.contexts import requeue_of, said
+from tests.support.nodes import cluster_of, node
 
 FINISHED = Finished()
-TWO_PCS: Any = SimpleNamespace(pcs=(PC(1, 0), PC(1, 0)))
-"""As a membership answers."""
+_THERE = [node(number, has={"CPU": 1}) for number in range(2)]
+TWO_PCS = Cluster(_THERE, lambda: _THERE, leaving=dict)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -89,11 +88,11 @@ class Sweep:
 
     Args:
         folder: of the sweep.
-        membership: of a cluster.
+        cluster: that it has joined; by default it is on a PC by itself.
         settings: of the sweep.
     """
 
-    def __init__(self, folder: Path, membership: Any = None, **settings: Any) -> None:
+    def __init__(self, folder: Path, cluster: Cluster | None = None, **settings: Any) -> None:
         config = SweepConfig.from_settings(
             trainable="tests.faulty.early",
             name="s",
@@ -103,7 +102,7 @@ class Sweep:
         )
         plan = make_plan(config.changed(**settings))
         self.record = Record.create(folder, "s", "max", {"metric": "score"})
-        cluster = Cluster((PC(32, 0),), None, membership=membership)
+        cluster = cluster or cluster_of((32, 0))
         console = Console(file=io.StringIO(), width=1000)
         self.context = RunContext(plan, self.record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
         self.processes = TrialActors()
@@ -235,7 +234,7 @@ def test_a_process_that_ends_in_it_costs_its_trial_nothing(lost: Any, tmp_path: 
     no_space: Any = None
     searcher = RecordSearcher(sweep.record, no_space, lambda nth: iter(()), sweep.context.config)
     searcher.suggest("first")
-    requeue = Requeue(sweep.context, searcher, sweep.processes)
+    requeue = requeue_of(sweep.context, searcher, sweep.processes)
     for _ in range(MOST_INSTANT):
         trial = sweep.start(findings=lost)
         sweep.turn()
@@ -256,7 +255,7 @@ def test_a_process_that_ends_after_it_is_lost_by_its_trial(tmp_path: Path) -> No
     searcher.suggest("first")
     trial = sweep.start(found_on("pc1"))
     sweep.turn()
-    Requeue(sweep.context, searcher, sweep.processes).after_lost_process(trial, RayActorError())
+    requeue_of(sweep.context, searcher, sweep.processes).after_lost_process(trial, RayActorError())
     assert said(sweep.context)[-1].startswith("Trial 0 lost its process")
 
 

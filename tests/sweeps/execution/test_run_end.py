@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from sweeps.execution.run_end import RunEnd, stops_on_signals
+from sweeps.execution.driver.tuner import stops_on_signals
+from sweeps.execution.run_context import RunEnd
 from sweeps.record.sweep_info import Outcome
 
 

@@ -16,6 +16,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.tune_callback import TuneCallback
+from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome, Steered
@@ -50,7 +51,11 @@ def trial_of(number: int, message: Message | None = None) -> Any:
     """As much of Tune's Trial as the callback looks at."""
     result = {} if message is None else message.to_result()
     return SimpleNamespace(
-        config={"number": number}, last_result=result, metric_analysis={}, metric_n_steps={}
+        config={"number": number},
+        last_result=result,
+        metric_analysis={},
+        metric_n_steps={},
+        temporary_state=SimpleNamespace(ray_actor=None),
     )
 
 
@@ -74,7 +79,11 @@ class Keeping:
         no_space: Any = None
         self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), config)
         scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none.Scheduler
-        self.tune_callback = TuneCallback(self.context, self.searcher, scheduler, TrialActors(), clock=clock)
+        processes = TrialActors()
+        away_pcs = AwayPCs(self.context, processes)
+        self.tune_callback = TuneCallback(
+            self.context, self.searcher, scheduler, processes, away_pcs, clock=clock
+        )
 
     def train(
         self,

@@ -19,12 +19,9 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.tuner import Leaving
 from sweeps.execution.driver.user_commands import NO_WEIGHTS, StoppedTrials, UserCommands
 from sweeps.execution.output.console import STATUS_EVERY_S
-from sweeps.execution.run_context import RunContext
-from sweeps.execution.run_end import RunEnd
+from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.plan import folder, resume, run_start
 from sweeps.plan.build import make_plan
-from sweeps.ray_cluster.nodes import PC
-from sweeps.ray_cluster.session import Cluster
 from sweeps.record.control_requests import Inbox, ask
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
@@ -35,6 +32,7 @@ from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.report import Report
 from sweeps.trial.messages import Message
 from tests.support.contexts import said
+from tests.support.nodes import cluster_of
 
 
 def reported(epoch: int) -> dict[str, Any]:
@@ -55,7 +53,7 @@ class Steered:
         self.record = record
         console = Console(file=io.StringIO(), width=1000)
         end = RunEnd(None, lambda: record.elapsed_s)
-        cluster = Cluster((PC(2, 0),), None)
+        cluster = cluster_of((2, 0))
         self.context = RunContext(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
         self.now = 0.0
         self.commands = UserCommands(self.context, lambda: self.now, lambda seconds: self.sleep(seconds))

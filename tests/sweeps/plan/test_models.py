@@ -17,8 +17,7 @@ from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.output.console import SweepReporter
-from sweeps.execution.run_context import RunContext
-from sweeps.execution.run_end import RunEnd
+from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity

@@ -66,9 +66,9 @@ def test_the_gpus_and_their_driver_are_those_that_it_lists(tmp_path: Path) -> No
     (tmp_path / "gpus").write_text(SAYS)
     code = """
 from sweeps.ray_cluster import environment
-from sweeps.ray_cluster.session import Cluster
+from sweeps.ray_cluster.cluster import Cluster
 has = environment.facts_of_this_pc()
-print(has["gpu driver"], has["hardware"], environment.describe(Cluster((), None)), sep="\\n")
+print(has["gpu driver"], has["hardware"], environment.describe(Cluster([])), sep="\\n")
 """
     settings = {**os.environ, "PYTHONPATH": str(FAKE), "GPUS": str(tmp_path / "gpus")}
     said = subprocess.run([PYTHON, "-c", code], cwd=ROOT, env=settings, capture_output=True, text=True)

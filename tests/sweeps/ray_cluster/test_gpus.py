@@ -211,16 +211,16 @@ from ray.util import placement_group_table
 config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
 with connect(config, (), None) as offered:
     print(offered.describe())
-    away = {node.id for node in offered.too_small}
+    away = offered.away
     factory = placement.trial_resources(config, 0.5, lambda: away)
     groups = [factory.to_placement_group() for _ in range(placement.slots(config, offered.pcs) + 1)]
     ready, waiting = ray.wait([group.ready() for group in groups], num_returns=len(groups), timeout=15)
     stand = [node for group in groups for node in placement_group_table(group)["bundles_to_node_id"].values()]
     wrong = sum(node in away for node in stand)
     print("ready", len(ready), "waiting", len(waiting), "away", wrong, flush=True)
-    while not (news := offered.membership.news()):
+    while not (news := offered.news()):
         time.sleep(0.2)
-    print(*news, offered.membership.pcs)
+    print(*news, offered.pcs)
 """
 
 

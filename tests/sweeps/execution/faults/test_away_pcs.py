@@ -15,9 +15,8 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults import away_pcs
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.ray_cluster import nodes
-from sweeps.ray_cluster.membership import Membership
+from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_cluster.nodes import HEAD
-from sweeps.ray_cluster.session import Cluster
 from sweeps.ray_start import ray_connection
 from sweeps.record.record import Record
 from sweeps.training.report import Report
@@ -56,12 +55,11 @@ class Judged:
             )
             for number in range(4)
         ]
-        self.membership = Membership(pcs, lambda: pcs, leaving=dict)
-        cluster = Cluster(tuple(pc.offer for pc in pcs), None, membership=self.membership)
+        self.cluster = Cluster(pcs, lambda: pcs, leaving=dict)
         config = SweepConfig(cpus_per_trial=2, gpus_per_trial=0)
         where: Any = Where()
-        self.context = context_of(folder, self.record, config, cluster)
-        self.away_pcs = AwayPCs(self.context, self.membership, where)
+        self.context = context_of(folder, self.record, config, self.cluster)
+        self.away_pcs = AwayPCs(self.context, where)
 
     @property
     def noted(self) -> list[str]:
@@ -93,26 +91,26 @@ def test_a_pc_that_can_not_train_is_left_out_once_with_its_reason(tmp_path: Path
     assert judged.meets(1)
     assert judged.meets(11), "another trial there"
     assert judged.noted == [f"1: pc1 (10.0.0.1) gets no more trials in this run: {FULL}"]
-    assert judged.membership.away == {"id1"}
+    assert judged.cluster.away == {"id1"}
 
 
 def test_of_several_workers_the_pc_is_left_out_that_can_not_train(tmp_path: Path) -> None:
     """A trial with its first worker on pc1, another on pc2."""
     judged = Judged(tmp_path)
     assert judged.meets(1, node="id2")
-    assert judged.membership.away == {"id2"}
+    assert judged.cluster.away == {"id2"}
     judged = Judged(tmp_path)
     for _ in range(2):
         judged.saves(1, FULL, node="id2")
         judged.saves(3)
-    assert judged.membership.away == {"id2"}
+    assert judged.cluster.away == {"id2"}
 
 
 def test_a_second_pc_with_nobody_at_work_in_between_ends_the_sweep(tmp_path: Path) -> None:
     judged = Judged(tmp_path)
     assert judged.meets(1)
     assert not judged.meets(2)
-    assert judged.membership.away == {"id1"}
+    assert judged.cluster.away == {"id1"}
 
 
 @pytest.mark.parametrize("works", ["begins", "saves"])
@@ -121,7 +119,7 @@ def test_a_second_pc_is_left_out_once_another_was_seen_to_work(works: str, tmp_p
     assert judged.meets(1)
     getattr(judged, works)(3)
     assert judged.meets(2)
-    assert judged.membership.away == {"id1", "id2"}
+    assert judged.cluster.away == {"id1", "id2"}
 
 
 def test_what_the_pc_that_is_left_out_still_does_proves_nothing(tmp_path: Path) -> None:
@@ -139,18 +137,18 @@ def test_the_head_and_the_last_pc_are_never_left_out(tmp_path: Path) -> None:
     for _ in range(3):
         judged.saves(1, FULL)
         judged.saves(2)
-    assert not judged.membership.away, "without it no trial has room"
+    assert not judged.cluster.away, "without it no trial has room"
 
 
 def test_a_pc_that_writes_no_checkpoint_while_others_do_is_left_out(tmp_path: Path) -> None:
     judged = Judged(tmp_path)
     judged.saves(1, FULL)
     judged.saves(2)
-    assert not judged.membership.away, "once is no proof"
+    assert not judged.cluster.away, "once is no proof"
     judged.saves(1, FULL)
-    assert not judged.membership.away, "nobody else has written one since"
+    assert not judged.cluster.away, "nobody else has written one since"
     judged.saves(2)
-    assert judged.membership.away == {"id1"}
+    assert judged.cluster.away == {"id1"}
     assert judged.noted == [
         f"1: pc1 (10.0.0.1) gets no more trials in this run: no checkpoint can be written there: {FULL}"
     ]
@@ -161,7 +159,7 @@ def test_a_pc_that_writes_again_is_as_good_as_any(tmp_path: Path) -> None:
     for fault in (FULL, "", FULL):
         judged.saves(1, fault)
         judged.saves(2)
-    assert not judged.membership.away
+    assert not judged.cluster.away
 
 
 @pytest.mark.slow
@@ -174,7 +172,9 @@ def test_after_a_failed_start_one_is_tried_on_each_pc(
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         judged = Judged(tmp_path)
-        judged.away_pcs._membership = Membership(nodes.living(), nodes.living, leaving=dict)
+        judged.context.cluster = judged.away_pcs._cluster = Cluster(
+            nodes.living(), nodes.living, leaving=dict
+        )
         assert judged.away_pcs.leave_out_without_starts(trial(1)) is None
         monkeypatch.setattr(away_pcs, "_do_nothing", fails)
         why = judged.away_pcs.leave_out_without_starts(trial(1))

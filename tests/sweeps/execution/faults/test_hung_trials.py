@@ -13,12 +13,11 @@ import ray
 from ray.exceptions import RayActorError
 
 from sweeps.execution.faults.hung_trials import MOST_BETWEEN_TURNS_S, TOLD_AT_FIRST_S, HungTrials
-from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.record.sweep_info import Steered
 from sweeps.search.record_searcher import RecordSearcher
 from tests.conftest import propose
-from tests.support.contexts import said
+from tests.support.contexts import requeue_of, said
 from tests.sweeps.execution.test_preflight import Sweep
 from tests.sweeps.execution.test_preflight import ray_session as ray_session
 
@@ -54,7 +53,7 @@ class Silent(Sweep):
         no_space: Any = None
         self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), self.context.config)
         self.searcher.slots = 2
-        self.requeue = Requeue(self.context, self.searcher, self.processes)
+        self.requeue = requeue_of(self.context, self.searcher, self.processes)
         assert [self.searcher.suggest(f"{n}")["number"] for n in range(2)] == [0, 1]
         self.actor: Any = Trainer.remote(folder / "answers")
         self.trial = self.begin(0)

@@ -10,6 +10,7 @@ import pytest
 from ray.exceptions import RayActorError
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.requeue import (
     EARLIER_ERROR,
     MOST_INSTANT,
@@ -62,6 +63,7 @@ class Begun:
         self.searcher.suggest("first")
         self.context: RunContext = context_of(folder, record, config)
         self.processes = TrialActors()
+        away_pcs = away_pcs or AwayPCs(self.context, self.processes)
         self.requeue = Requeue(self.context, self.searcher, self.processes, away_pcs)
 
     @property
@@ -75,7 +77,7 @@ class Begun:
         self.processes.on_trial_start(0, [], moved)
         process = self.processes.actor_of(moved)
         assert process is not None
-        process.is_gone = process.was_ended = True
+        process.is_gone, process.ended_for = True, ""
         return process
 
 

@@ -1,4 +1,4 @@
-"""The PCs of a cluster while a sweep runs: which are there, which leave, and which can't train.
+"""The PCs of a sweep that runs: which are there, which leave, and which can't train.
 
 A PC that can't train is left out by its address, so it stays out of this run when it joins again. A PC that
 joins gets trials once its GPUs are known to be large enough.
@@ -9,33 +9,45 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from sweeps.common.formatting import count
 from sweeps.ray_cluster import ray_internals
 from sweeps.ray_cluster.nodes import PC, Node
+from sweeps.ray_cluster.ray_watch import RayWatch
+from sweeps.ray_start import ray_auth
 
 LOOK_EVERY_S = 0.5
 """A look is two requests to the head, of 4 ms each."""
 
 
-class Membership:
-    """The state of each PC, renewed by `look`.
+class Cluster:
+    """The PCs of a connected Ray, renewed by `look`; a Ray on this PC alone is a cluster of one.
 
     Args:
-        there: PCs that train from the start.
-        living: lists the PCs that are alive.
+        there: PCs from the start.
+        living: lists the PCs that are alive; None for a Ray on this PC alone, which stays as it is.
         left_out: address of each PC that can't train, and why.
         leaving: ids of the PCs that are being drained, and when each must be gone.
         clock: seconds.
         check: why a PC that joins can't train, "" where it can, None while that is not known.
+        card_bytes: memory that is free on each GPU, at least; 0 where no PC was asked.
+        watch: of the Ray on this PC alone.
+        dashboard_url: of Ray's dashboard.
+        code: packages and files that were sent to the PCs.
     """
 
     def __init__(
         self,
         there: Sequence[Node],
-        living: Callable[[], Sequence[Node]],
+        living: Callable[[], Sequence[Node]] | None = None,
         left_out: Mapping[str, str] | None = None,
         leaving: Callable[[], dict[str, float]] = ray_internals.draining_nodes,
         clock: Callable[[], float] = time.monotonic,
         check: Callable[[Node], str | None] = lambda node: "",
+        *,
+        card_bytes: float = 0,
+        watch: RayWatch | None = None,
+        dashboard_url: str | None = None,
+        code: Sequence[str] = (),
     ) -> None:
         self._living, self._leaving, self._clock, self._check = living, leaving, clock, check
         self._there = {node.id: node for node in there}
@@ -48,7 +60,32 @@ class Membership:
         self.left_out: dict[str, str] = dict(left_out or {})
         self.away: frozenset[str] = frozenset()
         """Ray's ids of the PCs on which nothing may run: those that leave, and those that are left out."""
+        self.is_alone = living is None
+        self.card_bytes, self.watch = card_bytes, watch or RayWatch()
+        self._dashboard_url, self._code = dashboard_url, code
+        self.pcs_at_start = tuple(self.staying())
+        """Resources of the PCs that trained at first."""
         self.look()
+
+    def describe(self) -> str:
+        """What was joined or started, and where its dashboard is."""
+        hint = f" (enter the token in {ray_auth.place()})" if ray_auth.is_on() else ""
+        pages = f"; its dashboard: http://{self._dashboard_url}{hint}" if self._dashboard_url else ""
+        lines = [f"ray        {self.size}{pages}"]
+        if self._code:
+            lines.append(f"code       {', '.join(self._code)}: the current version is sent to every PC")
+        why = {node.name: self.left_out.get(node.address) for node in self._there.values()}
+        lines += [f"left out   {name}: {reason}" for name, reason in why.items() if reason]
+        if not ray_auth.is_on():
+            lines.append(f"warning    {ray_auth.RISK}")
+        return "\n".join(lines) + "\n"
+
+    @property
+    def size(self) -> str:
+        """`2 PCs, 16 CPUs, 2 GPUs`, at the start."""
+        pcs = self.pcs_at_start
+        cpus, gpus = sum(pc.cpus for pc in pcs), sum(pc.gpus for pc in pcs)
+        return ", ".join((count(len(pcs), "PC"), count(cpus, "CPU"), count(gpus, "GPU")))
 
     @property
     def closed(self) -> frozenset[str]:
@@ -58,7 +95,8 @@ class Membership:
 
     def look(self) -> None:
         """Ask the cluster, at most every `LOOK_EVERY_S`."""
-        if self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S:
+        is_recent = self._looked is not None and self._clock() < self._looked + LOOK_EVERY_S
+        if self._living is None or is_recent:
             return
         there, deadlines = self._there, self.deadlines
         self.deadlines = self._leaving()  # first: a PC that ends between the two requests has left
@@ -79,15 +117,15 @@ class Membership:
         """All PCs that are there."""
         return list(self._there.values())
 
-    @property
     def nodes(self) -> list[Node]:
-        """The PCs that train."""
+        """Look; the PCs that train now."""
+        self.look()
         return [node for node in self._there.values() if node.id not in self.closed]
 
     @property
     def pcs(self) -> list[PC]:
-        """Their resources."""
-        return [node.offer for node in self.nodes]
+        """Resources of the PCs that train, as of the last look."""
+        return [node.offer for node in self._there.values() if node.id not in self.closed]
 
     def staying(self, without: str = "") -> list[PC]:
         """Resources of the PCs that are not left out, but for the one of this id. A PC that leaves counts: it
@@ -95,13 +133,13 @@ class Membership:
         staying = (node for node in self._there.values() if node.address not in self.left_out)
         return [node.offer for node in staying if node.id != without]
 
-    def leave_out(self, node: str, reason: str) -> str | None:
-        """Place nothing more on a PC; the line that says so. None where it is unknown, or the head, with
-        which the cluster would end."""
+    def leave_out(self, node: str, reason: str) -> str:
+        """Place nothing more on a PC; the line that says so. "" where it is unknown, or the head, with which
+        the cluster would end."""
         pc = self._there.get(node)
         heads = {there.address for there in self._there.values() if there.is_head}
         if pc is None or pc.address in heads:
-            return None
+            return ""
         self.left_out.setdefault(pc.address, reason)
         self._update_away()
         return f"{pc.name} gets no more trials in this run: {reason}"
