@@ -44,15 +44,6 @@ BY_CHANCE = 0.05
 TOP_TRIALS = math.ceil(LEAST_COMPARED / 4)
 NO_INFLUENCE = 0.02
 """Importance below which a hyperparameter counts as one without influence."""
-NEARLY_ALL = 0.9
-"""Of the trials that did not fail or diverge."""
-LEAST_TO_FIX = 100
-"""Trials below which none is reported: in fewer, chance hides an influence."""
-LIKE_CHANCE = 0.5
-"""Scores that differ by a hyperparameter's value more than chance makes them differ so often show some
-influence."""
-MOST_GROUPS = 8
-"""Values of a hyperparameter whose scores are compared one by one; of more, quarters are."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +133,6 @@ class ComparedTrials:
             evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
             return get_param_importances(self.study(list(self.scores)[::-1]), evaluator=evaluator)
 
-    def percent(self, hyperparameter: str) -> str:
-        """Importance of a hyperparameter, `12.3 %`."""
-        return f"{100 * self.importances[hyperparameter]:.1f} %"
-
     def sample(self, most: int) -> list[int]:
         """At most so many that reached the epoch, as `thinned`, the best one last: it is drawn over the
         others."""
@@ -186,7 +173,7 @@ def compared_trials(record: Record, trainable: str | None = None, epoch: int | N
     known = _FOUND.setdefault(record, {})
     how_far = len(record.trials), len(record.live), sum(len(trial.epochs) for trial in record.trials)
     if (key := (how_far, only, at)) not in known:
-        trials = trials_of(record, only)
+        trials = tuple(trial for trial in record.searched if only in (None, trial.trainable))
         sign, scores = record.objective.sign, record.scores_at(at)
         there = [trial for trial in trials if trial.number in scores and not is_bad(trial)]
         there.sort(key=lambda trial: (-sign * scores[trial.number], trial.number))
@@ -201,11 +188,6 @@ def thinned(best_first: Sequence[T], most: int) -> list[T]:
     best, others = best_first[: most // 4], best_first[most // 4 :]
     sample = np.linspace(0, len(others) - 1, most - len(best)).round().astype(int)
     return [*best, *(others[index] for index in sample)]
-
-
-def trials_of(record: Record, trainable: str | None) -> tuple[TrialRow, ...]:
-    """Trials of the search: of a trainable, as it was named to the sweep, or (None) of all."""
-    return tuple(trial for trial in record.searched if trainable in (None, trial.trainable))
 
 
 def trainables(record: Record) -> list[str]:
@@ -230,7 +212,7 @@ def without_influence(record: Record, trainable: str) -> dict[str, float]:
     """
     at = compared_trials(record, trainable)
     sound = {trial.number for trial in at.trials if not is_bad(trial)}
-    needed = max(LEAST_TO_FIX, math.ceil(NEARLY_ALL * len(sound)))
+    needed = max(100, math.ceil(0.9 * len(sound)))  # in fewer, chance hides an influence
     epochs = {epoch for trial in at.trials for epoch in trial.epochs}
     common = max((e for e in epochs if len(sound & record.scores_at(e).keys()) >= needed), default=None)
     if common is None:
@@ -246,15 +228,16 @@ def without_influence(record: Record, trainable: str) -> dict[str, float]:
 
 
 def _scores_differ(there: ComparedTrials, hyperparameter: str) -> bool:
-    """Whether scores differ by a hyperparameter's value (Kruskal-Wallis)."""
+    """Whether scores differ by a hyperparameter's value (Kruskal-Wallis) more than they do by chance in half
+    of all cases. Of more than 8 values, quarters are compared."""
     points = [(there.tried.params[number][hyperparameter], score) for number, score in there.scores.items()]
     by_value: dict[ParamValue, list[float]] = defaultdict(list)
     for value, score in points:
         by_value[value].append(score)
     groups = list(by_value.values())
     is_choice = isinstance(there.tried.ranges[hyperparameter], CategoricalDistribution)
-    if len(groups) > MOST_GROUPS and not is_choice:
+    if len(groups) > 8 and not is_choice:
         ordered = [score for _, score in sorted(points)]
         ends = [len(ordered) * quarter // 4 for quarter in range(5)]
         groups = [ordered[first:last] for first, last in itertools.pairwise(ends)]
-    return len(groups) > 1 and bool(kruskal(*groups).pvalue < LIKE_CHANCE)
+    return len(groups) > 1 and bool(kruskal(*groups).pvalue < 0.5)

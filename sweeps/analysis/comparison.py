@@ -97,7 +97,7 @@ def table(records: Iterable[Record]) -> pa.Table:
 
 def _row(record: Record) -> dict[str, Any]:
     info, best = record.info, record.best()
-    confirmed = [t for t in record.confirmed() if t.scores and best is not None and t.number == best.number]
+    confirmed = record.rerun_means().get(best.number) if best else None
     front = record.front_values() if record.objectives.are_several else {}
     counts = Counter(trial.status for trial in record.searched)
     epochs = [row for trial in record.trials for row in trial.epochs.values()]
@@ -114,7 +114,7 @@ def _row(record: Record) -> dict[str, Any]:
         "objectives": [f"{each.metric}:{each.mode}" for each in record.objectives.every],
         "best_trial": best.number if best else None,
         "best_score": best.best_score(record.objective) if best else None,
-        "confirmed_score": confirmed[0].mean if confirmed else None,
+        "confirmed_score": confirmed.mean if confirmed else None,
         "front": [{"trial": n, "values": v} for n, v in front.items()] if front else None,
         "test_score": info.test_score,
         "epochs": len(epochs),

@@ -1,7 +1,8 @@
-"""Where in the space trials fail or diverge: ends of ranges, and choices, that are to be excluded."""
+"""Why trials fail or diverge, and where in the space: ends of ranges, and choices, to be excluded."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
 from collections import defaultdict
@@ -24,18 +25,23 @@ from sweeps.analysis.compared_trials import (
 from sweeps.analysis.tried_values import distributions_of
 from sweeps.common.param_types import shown
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 from sweeps.space.numeric_range import Range, Side
 from sweeps.space.optuna_space import choices_of, range_of
 
 
-class Cause(NamedTuple):
-    """Why trials failed or diverged alike."""
+@dataclass(frozen=True)
+class Cause:
+    """Trials that failed, diverged or are infeasible alike."""
 
-    status: str
-    """failed, diverged or infeasible."""
+    status: Status
     reason: str
-    """Its numbers are N: they differ from trial to trial."""
+    """What is the same in all of them; numbers that differ are N."""
+    trials: Sequence[TrialRow]
+    region: DeadRegion | None = None
+    """Where half of them or more lie; None where there is no such region."""
+    where: str = ""
+    """`9 of 11 have lr > 0.12 (and 2 of the 29 that ended well)`; "" without a region."""
 
     def __str__(self) -> str:
         """`failed (MemoryError: no room for N units)`, to follow "trials that"."""
@@ -94,26 +100,50 @@ def dead_regions(
     Each cause is tested without the trials that failed for another one: one that is common everywhere would
     hide where a rarer one begins.
     """
-    causes = {cause: bad for cause, bad in by_cause(trials).items() if len(bad) >= LEAST_BEST}
+    common = [cause for cause in causes_of(trials) if len(cause.trials) >= LEAST_BEST]
     sound, good_ids = [trial for trial in trials if not is_bad(trial)], {id(trial) for trial in good}
     regions = sum(len(choices_of(drawn_from)) or len(SIDES) for drawn_from in distributions.values())
-    level = BY_CHANCE / max(1, regions * len(causes))  # Bonferroni: so many are tested
+    level = BY_CHANCE / max(1, regions * len(common))  # Bonferroni: so many are tested
     found: dict[tuple[str, Any], DeadRegion] = {}
-    for cause, bad in causes.items():
-        for region in _dead_among([*sound, *bad], cause, good_ids, distributions, level):
+    for cause in common:
+        for region in _dead_among([*sound, *cause.trials], cause, good_ids, distributions, level):
             known = found.setdefault((region.hyperparameter, region.side or region.limit), region)
             if known.bad < region.bad:
                 found[region.hyperparameter, region.side or region.limit] = region
     return sorted(found.values(), key=lambda region: -region.bad)
 
 
-def by_cause(trials: Iterable[TrialRow]) -> dict[Cause, list[TrialRow]]:
-    """Trials that failed or diverged, grouped by cause."""
-    found: dict[Cause, list[TrialRow]] = defaultdict(list)
+def causes(record: Record) -> list[Cause]:
+    """Why trials failed or diverged, and where, the most common cause first."""
+    regions = dead_regions_of(record)
+    well = [trial for trial in record.trials if trial.status in ENDED_WELL]
+    found = [_placed(cause, regions, well) for cause in causes_of(record.trials)]
+    return sorted(found, key=lambda cause: -len(cause.trials))
+
+
+def causes_of(trials: Iterable[TrialRow]) -> list[Cause]:
+    """Why trials failed or diverged."""
+    alike: dict[tuple[Status, str], list[TrialRow]] = defaultdict(list)
     for trial in filter(is_bad, trials):
         reason = re.sub(r"(?<![A-Za-z_])[-+]?\d[\d.,]*(e[-+]?\d+)?", "N", trial.reason)
-        found[Cause(trial.status, reason)].append(trial)
-    return dict(found)
+        alike[trial.status, reason].append(trial)
+    return [
+        Cause(status, bad[0].reason if len({trial.reason for trial in bad}) == 1 else reason, bad)
+        for (status, reason), bad in alike.items()
+    ]
+
+
+def _placed(cause: Cause, regions: Sequence[DeadRegion], well: Sequence[TrialRow]) -> Cause:
+    """With the one of the regions that the advice would exclude that holds the most of its trials."""
+    bad = cause.trials
+    held = [(sum(map(each.holds, bad)), sum(map(each.holds, well)), each) for each in regions]
+    held = [one for one in held if one[0] >= max(LEAST_BEST, len(bad) / 2)]
+    if not held:
+        return cause
+    there, others, region = max(held, key=lambda one: (one[0], -one[1]))
+    also = f"{others or 'none'} of the {len(well)} that ended well"
+    where = f"{there} of {len(bad)} have {region} (and {also})"
+    return dataclasses.replace(cause, region=region, where=where)
 
 
 class _Row(NamedTuple):

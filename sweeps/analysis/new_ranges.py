@@ -32,10 +32,6 @@ from sweeps.space.optuna_space import choices_of, range_of
 
 EDGE = 0.1
 """Of a range, on its scale: what counts as its edge."""
-NARROWER = 0.9
-"""A new range wider than this share of the old one, on its scale, is not taken."""
-NEVER_GOOD = 4
-"""Trials of a choice, none of them good, before it is dropped."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +154,7 @@ def _new_range(
     new, whys = old, []
     if len(inside) > 1 and old.high > old.low:
         around = old.around(inside)
-        if old.share(around.high) - old.share(around.low) < NARROWER:
+        if old.share(around.high) - old.share(around.low) < 0.9:  # one that is hardly narrower is not taken
             new = around
             whys.append(f"around the {len(inside)} best")
     for region in learnt.dead_of(hyperparameter):
@@ -201,9 +197,7 @@ def _fewer(
     dead = {region.limit for region in learnt.dead_of(hyperparameter) if region.side is None}
     tried = [t.params.get(hyperparameter) for part in learnt.seen for t in part.trials]
     good = {t.params.get(hyperparameter) for part in learnt.seen for t in part.good}
-    never = {
-        choice for choice in choices if values and choice not in good and tried.count(choice) >= NEVER_GOOD
-    }
+    never = {choice for choice in choices if values and choice not in good and tried.count(choice) >= 4}
     kept = [choice for choice in choices if choice not in dead | never] or list(choices)
     dropped = [short_value(choice) for choice in choices if choice not in kept]
     whys = [f"never good: {', '.join(dropped)}"] if dropped else []
@@ -249,15 +243,8 @@ def edges(
 def _at_end(
     side: Side, best: Sequence[float], trials: Sequence[float], count: int | None, level: float
 ) -> int | None:
-    """How many of the best lie at an end; None where that is no pattern.
-
-    Args:
-        side: which end.
-        best: where the best lie, the best one first: 0 is the low end, 1 the high end.
-        trials: where all lie.
-        count: of values that the range has; None where it is continuous.
-        level: of significance.
-    """
+    """How many of the best (the best one first) lie at an end; None where that is no pattern. Places are from
+    0, the low end, to 1; a continuous range has no count of values."""
     if side == "low":
         best, trials = [1 - share for share in best], [1 - share for share in trials]
     at, chance = sum(share >= 1 - EDGE for share in best), max(EDGE, 1 / count) if count else EDGE

@@ -5,54 +5,31 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import numpy as np
 from scipy.stats import norm, spearmanr
 
 from sweeps.analysis.compared_trials import FEW
+from sweeps.common.formatting import duration
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.search.rungs import rungs
 
-WEAK = 0.4
-"""A rank correlation below which the ranks at a rung hardly predict later ones."""
-SURE_Z = 1.645
-"""Of a normal distribution: 95 % lie below."""
-LEAST_PAIRS = 5
-"""Trials with a score at a rung and at the next one, from which on the others are estimated."""
 
+def at_rungs(record: Record) -> list[list[str]]:
+    """A row, in words, per rung that a trial of the search has reached; none where nothing is pruned.
 
-@dataclass(frozen=True)
-class AtRung:
-    """The trials that reached a rung."""
-
-    epoch: int
-    next_epoch: int
-    """The next rung, or the end."""
-    reached: int
-    at_once: int
-    """That continued without waiting."""
-    waited: int
-    """That continued after a wait."""
-    wait_s: float | None
-    """Median of how long; None where none waited."""
-    stopped: int
-    in_vain: int
-    """Of those stopped, how many had waited."""
-    leaders: float | None
-    """Of those stopped, how many would have led at the next rung, as estimated by those that reached it; None
-    with too few of them, or several objectives."""
-
-
-def at_rungs(record: Record) -> list[AtRung]:
-    """A row per rung that a trial of the search has reached; none where nothing is pruned."""
+    Its cells: the epoch; trials that reached it, continued without waiting, continued after a wait, were
+    stopped; of those, how many would have led at the next rung, or the end, as estimated by those that
+    reached it.
+    """
     if record.info.settings.scheduler == "none":
         return []
-    rows = [_at_rung(record, *each) for each in itertools.pairwise(judged_at(record))]
-    return [row for row in rows if row.reached]
+    rows = itertools.starmap(partial(_at_rung, record), itertools.pairwise(judged_at(record)))
+    return [row for row in rows if row]
 
 
 def judged_at(record: Record) -> list[int]:
@@ -81,33 +58,33 @@ def later_first_rung(record: Record) -> int | None:
     if any(len(set(scores)) < 2 for scores in zip(*both, strict=True)):
         return None
     correlation, error = spearmanr(both).statistic, math.sqrt(1.06 / (len(both) - 3))
-    return later[0] if correlation < math.tanh(math.atanh(WEAK) - SURE_Z * error) else None
+    # Weak is a rank correlation below 0.4; of a normal distribution 95 % lie below 1.645.
+    return later[0] if correlation < math.tanh(math.atanh(0.4) - 1.645 * error) else None
 
 
-def _at_rung(record: Record, epoch: int, next_epoch: int) -> AtRung:
-    there = [trial for trial in record.searched if epoch in trial.epochs]
+def _at_rung(record: Record, epoch: int, next_epoch: int) -> list[str]:
+    if not (there := [trial for trial in record.searched if epoch in trial.epochs]):
+        return []
     stopped = [trial for trial in there if trial.status == "pruned" and max(trial.epochs) == epoch]
     continued = [trial for trial in there if epoch + 1 in trial.epochs]
     paused = [trial.pauses[epoch] for trial in continued if epoch in trial.pauses]
     waits_s = [pause.ended - pause.began for pause in paused if pause.ended is not None]
-    return AtRung(
-        epoch,
-        next_epoch,
-        len(there),
-        len(continued) - len(paused),
-        len(paused),
-        median(waits_s) if waits_s else None,
-        len(stopped),
-        sum(epoch in trial.pauses for trial in stopped),
-        _leaders(record, there, stopped, epoch, next_epoch),
-    )
+    in_vain = sum(epoch in trial.pauses for trial in stopped)
+    leaders = _leaders(record, there, stopped, epoch, next_epoch)
+    return [
+        *map(str, (epoch, len(there), len(continued) - len(paused))),
+        str(len(paused)) + (f" for {duration(median(waits_s))} (median)" if waits_s else ""),
+        str(len(stopped)) + (f", {in_vain} of them after a wait" if in_vain else ""),
+        "not known" if leaders is None else f"about {leaders:.1f}",
+    ]
 
 
 def _leaders(
     record: Record, there: Sequence[TrialRow], stopped: Sequence[TrialRow], epoch: int, next_epoch: int
 ) -> float | None:
     """Sum of the probabilities that a stopped trial would have beaten all others at the next rung, by a line
-    through the scores of those that reached both, with normal residuals."""
+    through the scores of those that reached both, with normal residuals; None of too few of these, or of
+    several objectives."""
     if record.objectives.are_several:  # a line has no order of fronts
         return None
     sign = record.objective.sign
@@ -115,7 +92,7 @@ def _leaders(
     first, last = (np.array([sign * t.epochs[e].score for t in both]) for e in (epoch, next_epoch))
     sound = np.isfinite(first) & np.isfinite(last)
     first, last = first[sound], last[sound]
-    if len(first) < LEAST_PAIRS or np.ptp(first) == 0 or np.ptp(last) == 0:
+    if len(first) < 5 or np.ptp(first) == 0 or np.ptp(last) == 0:
         return None
     slope, start = np.polyfit(first, last, 1)
     if slope < 0:  # the line says nothing about those that were worse

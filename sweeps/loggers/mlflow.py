@@ -21,6 +21,13 @@ STATUSES = {
     **dict.fromkeys(BAD, "FAILED"),
 }
 """Of trials that have ended; a trial that waits for a resume is SCHEDULED."""
+DEFAULTS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # its errors are raised, too
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # s; with the tries it gives up before the sweep restarts it
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+}
+"""What the user may set otherwise."""
 
 
 class Logger(RunWriter):
@@ -31,8 +38,8 @@ class Logger(RunWriter):
     @classmethod
     def build(cls, folder: Path, about: Mapping[str, Any]) -> Logger:
         """It reads the runs of this sweep that the server has."""
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")  # its errors are raised, too
+        for variable, value in DEFAULTS.items():
+            os.environ.setdefault(variable, value)
         from mlflow import MlflowClient, entities
 
         uri = os.environ.get("MLFLOW_TRACKING_URI")

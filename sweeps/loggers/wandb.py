@@ -34,8 +34,6 @@ DEFAULTS = {
     "WANDB_SILENT": "true",
 }
 """What the user may set otherwise."""
-MAX_OPEN_RUNS = 16
-"""Runs at a time: of trials that wait at a rung there may be hundreds."""
 FOLDER = "wandb"
 """W&B's own, in the folder of the sweep."""
 WRITTEN = "written.json"
@@ -105,7 +103,7 @@ class Logger(RunWriter):
     def _begin(self, id: str, trial: TrialRow) -> Any:
         import wandb
 
-        if len(self._open) == MAX_OPEN_RUNS:
+        if len(self._open) == 16:  # of trials that wait at a rung there may be hundreds
             self._finish(next(iter(self._open)))
         more = {"trainable": trial.trainable, "seed": trial.seed}
         run = wandb.init(

@@ -27,11 +27,7 @@ from sweeps.record import lock
 
 CONTROL_FOLDER, REQUESTS_FOLDER = "control", "requests"
 ANSWER = ".answer.json"
-MOST_BYTES = 100_000
-"""Of a request that is read."""
 LOOK_EVERY_S = 0.1
-WAIT_S = 10.0
-"""For the answer of a process that may be starting, or be in the midst of a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -126,8 +122,9 @@ class NotRunning(Exception):
     """No process runs the sweep."""
 
 
-def ask(folder: Path, words: Sequence[str], wait_s: float = WAIT_S) -> Answer | None:
-    """Ask the process that runs a sweep; None where it has not answered yet, and the request is kept.
+def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | None:
+    """Ask the process that runs a sweep; None where it has not answered yet, and the request is kept: it may
+    be starting, or be in the midst of a checkpoint.
 
     A request that Ctrl-C interrupts is withdrawn, unless it was taken up before.
 
@@ -187,7 +184,7 @@ def _words(path: Path) -> tuple[str, ...]:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         if (owner := os.fstat(file.fileno()).st_uid) != os.geteuid():
             raise ValueError(f"belongs to user {owner}; only the user who runs the sweep can steer it")
-        content = json.loads(file.read(MOST_BYTES))
+        content = json.loads(file.read(100_000))
     words = content.get("words") if isinstance(content, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError('not a request: it must hold {"words": ["pause"]}, or other words of a command')

@@ -15,17 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
+from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Objectives
 from sweeps.record import sweep_info
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow
-
-END_BYTES = 4096
-"""Compared at the end of the part of a journal that was read: more than a few lines, each with the id of
-its process."""
 
 _STATES = {
     "finished": TrialState.COMPLETE,
@@ -46,11 +42,11 @@ class RecordUnreadable(ValueError):
 
 
 class Journal(JournalFileBackend):
-    """Optuna's journal file; an incomplete line is removed, and nothing is written after it."""
+    """Optuna's journal file; an incomplete line is removed, and nothing is written after it. Optuna's lock is
+    not taken: the sweep's own (`lock.py`) keeps other writers away."""
 
     def __init__(self, file_path: str) -> None:
-        self._guard = JournalFileSymlinkLock(file_path)
-        super().__init__(file_path, lock_obj=self._guard)
+        super().__init__(file_path)
         self._path = Path(file_path)
         self._lost: OSError | None = None
         self._syncs = True
@@ -58,13 +54,8 @@ class Journal(JournalFileBackend):
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
         """Write lines as Optuna does, and sync them, in a block of `together` at its end."""
         self._refuse_if_lost()
-        size = self._path.stat().st_size
         lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
-        self._guard.acquire()
-        try:
-            self._write(lines.encode(), size)
-        finally:
-            self._guard.release()
+        self._write(lines.encode(), self._path.stat().st_size)
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
         """Lines as Optuna reads them. Optuna keeps all, so they have one copy of each name."""
@@ -138,7 +129,8 @@ class ReadOnlyJournal(JournalFileBackend):
         with self._path.open("rb") as file:
             file.seek(begin)
             is_same = file.read(len(end)) == end
-            begin = max(0, file.seek(0, os.SEEK_END) - END_BYTES)
+            # More than a few lines, each with the id of its process.
+            begin = max(0, file.seek(0, os.SEEK_END) - 4096)
             file.seek(begin)
             self._seen = begin, file.read()
         return is_same
@@ -181,10 +173,8 @@ def open_study(path: Path) -> tuple[Journal, JournalStorage, int]:
 
 
 def mend(path: Path) -> int:
-    """Remove an incomplete last line, and a lock that is left over; the bytes removed.
-
-    The next line would be joined to an incomplete one, and make the file unreadable (optuna/optuna#5138); a
-    lock that is left over blocks 30 s (optuna/optuna#5921).
+    """Remove an incomplete last line; the bytes removed. The next one would be joined to it, and make the
+    file unreadable (optuna/optuna#5138).
 
     Raises:
         RecordUnreadable: as `whole_bytes`.
@@ -192,8 +182,6 @@ def mend(path: Path) -> int:
     whole, size = whole_bytes(path), path.stat().st_size
     if whole < size:
         os.truncate(path, whole)
-    with contextlib.suppress(FileNotFoundError):
-        Path(f"{path}.lock").unlink()
     return size - whole
 
 
@@ -236,19 +224,6 @@ def create_study(storage: BaseStorage, name: str, about: Mapping[str, Any]) -> i
     if "metric" in about:  # as `Study.set_metric_names`, which warns that it is experimental
         storage.set_study_system_attr(study_id, "study:metric_names", objectives.metrics)
     return study_id
-
-
-def begun_trial(trial: TrialRow) -> FrozenTrial:
-    """A trial that begins."""
-    attributes = {name: getattr(trial, name) for name in ("trainable", "params", "fixed", "seed")}
-    attributes |= {} if trial.confirms is None else {"confirms": trial.confirms}
-    attributes |= {"origin": trial.origin} if trial.origin else {}
-    return create_trial(
-        state=TrialState.RUNNING,
-        params=dict(trial.optuna.params),
-        distributions=dict(trial.optuna.distributions),
-        user_attrs=attributes,
-    )
 
 
 def state_and_values(

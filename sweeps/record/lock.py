@@ -13,8 +13,6 @@ from filelock import FileLock, Timeout
 from sweeps.common.errors import UserError
 
 LOCK_FILE = ".lock"
-WAIT_S = 0.1
-"""A process that looks, in `is_held`, holds the lock for a moment."""
 
 
 @contextlib.contextmanager
@@ -29,7 +27,8 @@ def held(folder: Path) -> Iterator[None]:
         raise FileNotFoundError(f"no sweep in {folder}: there is no such folder")
     path = folder / LOCK_FILE
     try:
-        lock = FileLock(path, WAIT_S, poll_interval=0.02, fallback_to_soft=False).acquire()
+        # A process that looks, in `is_held`, holds the lock for a moment.
+        lock = FileLock(path, timeout=0.1, poll_interval=0.02, fallback_to_soft=False).acquire()
     except Timeout:
         raise UserError(f"{folder}: this sweep is already running, in process {path.read_text()}") from None
     with lock:

@@ -17,10 +17,6 @@ from sweeps.space.point import Point
 LEAST_COMPARED = 20
 """Trials that are compared at an epoch. Of fewer, the best quarter has fewer than 5, which is the least that
 Optuna's PED-ANOVA is said to need above its quantile."""
-COMPARED_SHARE = 0.2
-"""Of all trials, likewise: as many as count as the best ones."""
-SMALL_SHARE = 2 / 3
-"""Where fewer have a score: of those that reached the first epoch, say."""
 
 
 class RankedTrials:
@@ -109,8 +105,8 @@ class RankedTrials:
         numbers = {trial.number for trial in trials if trial.status not in BAD}
         reached = {epoch: len(numbers & losses.keys()) for epoch, losses in self._losses.items()}
         most = max(reached.values(), default=0)
-        enough = max(LEAST_COMPARED, COMPARED_SHARE * len(trials))
-        enough = max(1, enough if most >= enough else SMALL_SHARE * most)
+        enough = max(LEAST_COMPARED, 0.2 * len(trials))  # as many as count as the best ones
+        enough = max(1, enough if most >= enough else 2 / 3 * most)
         return max((epoch for epoch, trials_there in reached.items() if trials_there >= enough), default=0)
 
     def losses_at(self, epoch: int) -> Mapping[int, Losses]:
@@ -121,17 +117,16 @@ class RankedTrials:
         """Numbers of the best trials, whether they have ended or not: those that no other one dominates, the
         knee first; with one objective the best trial alone. Where the top is confirmed, by the means of the
         reruns."""
-        confirmed = self.confirmed()
-        if confirmed and confirmed[0].scores:
-            return order_of(confirmed, self.objectives).front()
+        if means := self.rerun_means():
+            return order_of(means.values(), self.objectives).front()
         return self._with_live(1).front()
 
     def front_values(self) -> dict[int, tuple[float, ...]]:
         """Of each trial of the front the value of each objective, the means of its reruns where it is
         confirmed."""
-        means = {trial.number: trial.means for trial in self.confirmed() if trial.scores}
-        values = {number: self.trials[number].values(self.objectives) for number in self.front()}
-        return {number: means.get(number, found or ()) for number, found in values.items()}
+        means = self.rerun_means()
+        values = {number: self.trials[number].values(self.objectives) or () for number in self.front()}
+        return {n: means[n].means if n in means else found for n, found in values.items()}
 
     def best(self) -> TrialRow | None:
         """The first of the front: with one objective the best trial, else the knee. Every page and message
@@ -155,6 +150,10 @@ class RankedTrials:
         if not top or not set(top) <= {trial.number for trial in settled}:
             return []
         return in_order(settled, self.objectives)
+
+    def rerun_means(self) -> dict[int, Confirmed]:
+        """The same by their numbers, without those of which no rerun has a score."""
+        return {trial.number: trial for trial in self.confirmed() if trial.scores}
 
     def confirmed_so_far(self) -> list[Confirmed]:
         """Trials of which a rerun has ended, the best one first; more reruns may be to come."""

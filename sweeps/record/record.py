@@ -17,6 +17,7 @@ from typing import Any
 
 import optuna
 from optuna.storages import JournalStorage
+from optuna.trial import TrialState, create_trial
 
 from sweeps.common.objective import Mode
 from sweeps.config.sweep_folder import JOURNAL
@@ -25,7 +26,6 @@ from sweeps.record.journal import (
     Journal,
     RecordLost,
     RecordUnreadable,
-    begun_trial,
     create_study,
     mend,
     open_study,
@@ -198,10 +198,20 @@ class Record(RankedTrials):
             confirms: number of the trial that it reruns.
             origin: of an anchor, the earlier trial that it repeats.
         """
-        params, fixed = dict(point.params), dict(point.fixed)
-        number, now = len(self.trials), time.time()
-        begun = TrialRow(number, params, seed, now, fixed, point.trainable, optuna_point, confirms, origin)
-        self._ids.append(self._storage.create_new_trial(self._study_id, begun_trial(begun)))
+        begun = create_trial(
+            state=TrialState.RUNNING,
+            params=dict(optuna_point.params),
+            distributions=dict(optuna_point.distributions),
+            user_attrs={
+                "trainable": point.trainable,
+                "params": dict(point.params),
+                "fixed": dict(point.fixed),
+                "seed": seed,
+                **({} if confirms is None else {"confirms": confirms}),
+                **({"origin": origin} if origin else {}),
+            },
+        )
+        self._ids.append(self._storage.create_new_trial(self._study_id, begun))
         trial = row_of(self._storage.get_trial(self._ids[-1]))  # one copy: see `report`
         self._list(trial)
         return trial

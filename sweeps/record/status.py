@@ -98,8 +98,7 @@ def best(record: Record) -> str:
     which = f"trial {leader.number}"
     if record.objectives.are_several:
         which += f", the knee of a front of {count(len(record.front()), 'trial')}"
-    confirmed = {trial.number: trial for trial in record.confirmed() if trial.scores}.get(leader.number)
-    if confirmed is not None:
+    if (confirmed := record.rerun_means().get(leader.number)) is not None:
         means = f"mean of {count(len(confirmed.scores), 'rerun')}"
         return f"{in_words(record, confirmed.means)} ({which}, {means})"
     if not record.objectives.are_several:
@@ -134,19 +133,13 @@ def in_words(record: Record, values: Sequence[float] | None) -> str:
     return ", ".join(f"{metric} {short(value)}" for metric, value in named)
 
 
-def name_of(record: Record, trainable: str) -> str:
-    """The name of a trainable's search space; "" where it is not known."""
-    info, spaces = record.info, record.info.settings.search_space
-    if not info.is_of_several:
-        return str(spaces)
-    return str(dict(zip(info.trainables, spaces, strict=False)).get(trainable, ""))
-
-
 def function_of(record: Record, trainable: str) -> str:
     """The file of a trainable's search space where that is a function `suggest(trial)`; "" for a SPACE, whose
     domains the record keeps."""
-    info, name = record.info, name_of(record, trainable)
-    written = info.identity["space"]
+    info, name = record.info, record.info.settings.search_space
+    if info.is_of_several:
+        name = dict(zip(info.trainables, name, strict=False)).get(trainable, "")
+    name, written = str(name), info.identity["space"]
     if not name or any(not info.is_of_several or each.endswith(f" of {trainable}") for each in written):
         return ""
     paths = (f"search_spaces/{name}.py", f"{name.replace('.', '/')}.py")

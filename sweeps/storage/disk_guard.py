@@ -11,8 +11,6 @@ from pathlib import Path
 
 from sweeps.common.formatting import GB, size
 
-CHECK_EVERY_S = 1.0
-
 
 class TimeShare:
     """When work is due that may take a share of the time, as measured.
@@ -84,7 +82,7 @@ class Disk:
             "Ctrl-C ends it; it can be resumed."
         )
         while not self._has_room():
-            time.sleep(CHECK_EVERY_S)
+            time.sleep(1)
             if is_over():
                 return
         say(f"Continuing: {size(self._free(self._folder))} free.")

@@ -20,8 +20,6 @@ MAX_TRIES = 2
 """Before a checksum that is wrong means that the original is damaged."""
 Fetch = Callable[[Path, int], Iterator[Any]]
 """Pieces of a file on another PC, from its path there and its size in bytes."""
-FILE_TIME_TICK_NS = 2 * 10**9
-"""Coarsest resolution of a file system's times of change."""
 
 
 class WrongChecksum(OSError):
@@ -51,7 +49,8 @@ class File:
             found = (folder / self.name).stat()
         except OSError:
             return False
-        return found.st_size == self.size_bytes and abs(found.st_mtime_ns - self.time_ns) < FILE_TIME_TICK_NS
+        tick_ns = 2 * 10**9  # coarsest resolution of a file system's times of change
+        return found.st_size == self.size_bytes and abs(found.st_mtime_ns - self.time_ns) < tick_ns
 
 
 def copy_file(file: File, source: Path, folder: Path, fetch: Fetch) -> None:

@@ -96,7 +96,7 @@ class Remote:
 
     def newest(self, number: int, params: Params | None = None) -> tuple[Path | None, list[str]]:
         faults: list[str] = []
-        for epoch in self._epochs(number, NEEDED_S):
+        for epoch in self._retry(lambda fs: self._epochs_in(fs, number), NEEDED_S):
             found, fault = self._download(number, epoch, params)
             if found is not None:
                 return found, faults
@@ -109,7 +109,7 @@ class Remote:
             self._empty_scratch()
 
     def epochs(self, number: int) -> list[int]:
-        return self._epochs(number, ONCE_S)
+        return self._retry(lambda fs: self._epochs_in(fs, number), ONCE_S)
 
     def numbers(self) -> list[int]:
         return numbers_in(self._retry(lambda fs: _names(fs, self._root), ONCE_S))
@@ -154,9 +154,6 @@ class Remote:
 
     def _archive(self, number: int, epoch: int) -> str:
         return f"{self._folder(number)}/epoch_{epoch:04d}{ARCHIVE}"
-
-    def _epochs(self, number: int, waits_s: Sequence[float]) -> list[int]:
-        return self._retry(lambda fs: self._epochs_in(fs, number), waits_s)
 
     def _epochs_in(self, fs: Any, number: int) -> list[int]:
         found = (re.fullmatch(rf"epoch_(\d+){ARCHIVE}", name) for name in _names(fs, self._folder(number)))
@@ -210,17 +207,8 @@ class Remote:
     def _retry(
         self, action: Callable[[Any], _Answer], waits_s: Sequence[float], *, is_read: bool = True
     ) -> _Answer:
-        """The result of an action; a failed one is tried again over a new connection.
-
-        Args:
-            action: gets the connected file system.
-            waits_s: seconds between tries.
-            is_read: whether a missing file is an answer; of a write it is a failure.
-
-        Raises:
-            FileNotFoundError: what is to be read is not there.
-            StorageError: every try failed, or trying again is useless.
-        """
+        """The result of an action; a failed one is tried again over a new connection. That a file is missing
+        is an answer to a read, and a failure of a write."""
         waits = list(waits_s if self._waits_s is None else self._waits_s)
         began = time.monotonic()
         while True:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sweeps.analysis import best_model
+from sweeps.analysis.sweep import Sweep
 from sweeps.record.pareto import fronts
 from sweeps.record.record import Record
 from tests.conftest import Command
@@ -44,7 +44,7 @@ def test_a_front_is_found_pruned_kept_and_confirmed_with_a_constraint(sweep: Com
     metrics = json.loads((folder / "best" / "metrics.json").read_text())
     assert [each["trial"] for each in metrics["front"]] == front
     assert all((folder / "best" / each["folder"] / "weights.pt").is_file() for each in metrics["front"])
-    assert [best.number for best in best_model.front_of(record)] == front
+    assert [best.number for best in Sweep(record).front()] == front
     trials = pq.read_table(folder / "trials.parquet").to_pylist()
     assert [row["id"] for row in trials if row["on_front"]] == sorted(front)
     assert "Pareto front" in (folder / "report.html").read_text()

@@ -50,7 +50,7 @@ BUGS = (
     Bug("sweeps/loggers/_event_files.py", "if count > (known or 0):", "if count >= (known or 0):"),
     Bug("sweeps/plan/resume.py", '(config.num_trials or 0) > before["num_trials"]', "True"),
     Bug("sweeps/ray_cluster/placement.py", "gpus) // config.workers_per_trial", "gpus)"),
-    Bug("sweeps/record/ranking.py", "max(LEAST_COMPARED, COMPARED_SHARE * len(trials))", "LEAST_COMPARED"),
+    Bug("sweeps/record/ranking.py", "max(LEAST_COMPARED, 0.2 * len(trials))", "LEAST_COMPARED"),
     Bug("sweeps/schedulers/asha.py", "100 * (1 - 1 / reduction_factor)", "100 / reduction_factor"),
     Bug("sweeps/search/rungs.py", "while epoch < config.max_epochs:", "while epoch <= config.max_epochs:"),
     Bug("sweeps/space/numeric_range.py", "np.log(numbers) if self.is_log else numbers", "numbers"),

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from sweeps.analysis.figures.best_trials import front, lineage, seeds
 from sweeps.analysis.figures.costs import time_spent, timeline, utilization
-from sweeps.analysis.figures.failures import failures
-from sweeps.analysis.figures.front import front
-from sweeps.analysis.figures.hyperparameters import contour, importance, parallel_coordinates, slices
+from sweeps.analysis.figures.hyperparameters import (
+    contour,
+    failures,
+    importance,
+    parallel_coordinates,
+    slices,
+)
 from sweeps.analysis.figures.learning_curves import history, learning_curves, rung_survival
-from sweeps.analysis.figures.lineage import lineage, seeds
 from sweeps.analysis.figures.style import why_blank
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""How the score depends on the hyperparameters: importance, the score by each, by pairs and by all."""
+"""How the score depends on the hyperparameters: importance, the score by each, by pairs and by all; and
+where trials fail."""
 
 from __future__ import annotations
 
@@ -11,24 +12,19 @@ from optuna.visualization import plot_parallel_coordinate
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.compared_trials import ComparedTrials, compared_trials, trainables
+from sweeps.analysis.failure_regions import causes
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
+from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count, short
+from sweeps.record.trials import ENDED_WELL, TrialRow
 
 MOST_LINES, MOST_POINTS = 300, 1000
 """Trials in parallel coordinates, and in a slice."""
-MOST_HYPERPARAMETERS = 8
-"""Hyperparameters with a slice."""
-LETTER = 7
-"""Pixels of a letter of an axis' name."""
-AXIS = 76
-"""Pixels between two parallel axes, at least: twelve of them fit on a page."""
 HEIGHT = 220
 """Of a row of figures, in pixels: four rows and their words fit on a printed page."""
 MOST_CELLS = 100
 """Trials of a contour, which has a cell for each two of them."""
-MOST_PAIRED = 3
-"""Hyperparameters of which each two have a contour."""
 LEAST_POINTS = 30
 """Points of a contour: between fewer of them, a surface is a guess."""
 
@@ -46,7 +42,7 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
     drawn = _shown(found, MOST_LINES, "lines")
     caption = f"A line is a trial. Its color and the first axis show its score: {found.words}{drawn}."
-    width = AXIS * (len(found.tried.ranges) + 1)
+    width = 76 * (len(found.tried.ranges) + 1)  # twelve axes fit on a page
     return style.finish(figure, title, caption, height=460, min_width=min(width, 1400))
 
 
@@ -55,7 +51,7 @@ def slices(sweep: Sweep) -> go.Figure:
     title, found = "Score by hyperparameter", _with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
-    hyperparameters = _by_importance(found)[:MOST_HYPERPARAMETERS]
+    hyperparameters = _by_importance(found)[:8]
     rows = math.ceil(len(hyperparameters) / 2)
     figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
     for place, hyperparameter in enumerate(hyperparameters):
@@ -71,7 +67,7 @@ def slices(sweep: Sweep) -> go.Figure:
         less = " of less importance" if found.importances and len(trainables(sweep.record)) == 1 else ""
         more = f"; {count(left_out, 'hyperparameter')}{less} left out"
     caption = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
-    width = 2 * (LETTER * max(map(len, hyperparameters)) + 30)  # their names are side by side
+    width = 2 * (7 * max(map(len, hyperparameters)) + 30)  # their names, of 7 pixels a letter, side by side
     return style.finish(figure, title, caption, height=110 + HEIGHT * rows, min_width=width, legend=False)
 
 
@@ -82,7 +78,7 @@ def contour(sweep: Sweep) -> go.Figure:
         return style.blank(title, found)
     params, shown = found.tried.params, found.sample(MOST_CELLS)
     known = {name: {params[number].get(name) for number in shown} for name in _by_importance(found)}
-    hyperparameters = [name for name, values in known.items() if len(values - {None}) > 1][:MOST_PAIRED]
+    hyperparameters = [name for name, values in known.items() if len(values - {None}) > 1][:3]
     trials = {pair: _having(found, MOST_CELLS, *pair) for pair in itertools.combinations(hyperparameters, 2)}
     pairs = [pair for pair, there in trials.items() if len(there) >= 5]
     if not pairs:
@@ -138,7 +134,7 @@ def importance(sweep: Sweep) -> go.Figure:
         x=[100 * share for _, _, share in bars],
         y=labels,
         orientation="h",
-        text=[at.percent(name) for at, name, _ in bars],
+        text=[f"{100 * share:.1f} %" for _, _, share in bars],
         textposition="outside",
         cliponaxis=False,
         marker={"color": style.BLUE},
@@ -151,6 +147,34 @@ def importance(sweep: Sweep) -> go.Figure:
     if labels != [name for _, name, _ in bars]:
         caption += " In brackets: how many trials had a hyperparameter that not all have."
     return style.finish(figure, title, caption, height=150 + 34 * len(bars), legend=False)
+
+
+def failures(sweep: Sweep) -> go.Figure:
+    """Where failed and diverged trials lie, along the hyperparameter that separates them best from others."""
+    title, found = "Failures by region", causes(sweep.record)
+    if not found:
+        return style.blank(title, "No trial failed, diverged or is infeasible.")
+    placed = [(cause, cause.region) for cause in found if cause.region is not None][:4]
+    well = [trial for trial in sweep.record.trials if trial.status in ENDED_WELL]
+    if not placed:
+        few = count(sum(len(cause.trials) for cause in found), "failure")
+        return style.blank(title, f"{few}: no region holds more of them than chance would put there.")
+    figure = make_subplots(rows=len(placed), cols=1, vertical_spacing=0.3 / len(placed))
+    space = tried(sweep.record.trials)
+    for row, (cause, region) in enumerate(placed, start=1):
+        name = region.hyperparameter
+        rows: tuple[tuple[str, Sequence[TrialRow], style.Mark], ...] = (
+            ("ended well", well, style.MARKS["finished"]),
+            (cause.status, cause.trials, style.MARKS[cause.status]),
+        )
+        for label, trials, mark in rows:
+            figure.add_trace(_marks(label, trials, mark, name, space), row=row, col=1)
+        figure.update_xaxes(**style.axis(space, name), row=row, col=1)
+        if region.side is not None:
+            edge = {"color": style.BLACK, "dash": "dash", "width": 1.5}
+            figure.add_vline(region.limit, line=edge, row=row, col=1)
+    caption = "A mark is a trial; its height in a row has no meaning. The dashed line is the region's edge."
+    return style.finish(figure, title, caption, height=110 + 210 * len(placed), legend=False)
 
 
 def _importance_caption(found: Mapping[str, ComparedTrials], missing: str) -> str:
@@ -215,3 +239,21 @@ def _with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> ComparedTri
         which = "Only one hyperparameter" if found.tried.ranges else "No hyperparameter"
         return f"{which} was varied; this needs {count(hyperparameters, 'hyperparameter')}."
     return found
+
+
+def _marks(label: str, trials: Sequence[TrialRow], mark: style.Mark, name: str, space: Tried) -> go.Box:
+    """A row of trials by their values of a hyperparameter: a box of which only its points show."""
+    there = [trial for trial in trials if name in space.params[trial.number]]
+    return go.Box(
+        x=style.values(space, name, (trial.number for trial in there)),
+        y=[f"{label} ({len(there)})"] * len(there),
+        text=[f"trial {trial.number}" for trial in there],
+        orientation="h",
+        boxpoints="all",
+        jitter=0.9,
+        pointpos=0,
+        fillcolor="rgba(0,0,0,0)",
+        line={"color": "rgba(0,0,0,0)"},
+        marker={"color": mark.color, "symbol": mark.symbol, "size": 8},
+        showlegend=False,
+    )

@@ -17,13 +17,12 @@ from sweeps.common.objective import Objective
 from sweeps.record.trials import TrialRow
 
 MOST_CURVES = 200
-MOST_RUNGS = 10
 
 
 def rungs(sweep: Sweep) -> list[int]:
     """Epochs at which trials were pruned; the most common ones where there are many."""
     pruned = Counter(max(t.epochs) for t in sweep.record.searched if t.status == "pruned" and t.epochs)
-    return sorted(epoch for epoch, _ in pruned.most_common(MOST_RUNGS))
+    return sorted(epoch for epoch, _ in pruned.most_common(10))
 
 
 def learning_curves(sweep: Sweep) -> go.Figure:

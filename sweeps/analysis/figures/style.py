@@ -24,8 +24,6 @@ LOG_TICKS = 3
 """At most, of an axis of a log scale that may be 100 pixels wide: more than that, and they overlap."""
 NO_EPOCH = "No epoch has been reported."
 """Why most figures of a new sweep are blank."""
-FAR_OUT = 10
-"""Times the size of what is usual: a score of 1e6 would leave no room for the others."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,8 @@ def cut(figure: go.Figure, scores: Iterable[float]) -> str:
     if not len(values):
         return ""
     first, third = np.percentile(values, [25, 75])
-    reach = FAR_OUT * max(third - first, abs(first), abs(third))
+    # Ten times the size of what is usual: a score of 1e6 would leave no room for the others.
+    reach = 10 * max(third - first, abs(first), abs(third))
     shown = values[(values >= first - reach) & (values <= third + reach)]
     if reach == 0 or len(shown) == len(values):
         return ""

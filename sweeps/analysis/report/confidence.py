@@ -15,7 +15,7 @@ from sweeps.record.reruns import Confirmed
 
 def confidence(sweep: Sweep) -> list[str]:
     """Whether the lead of the best trial is more than the spread over seeds; none without a best trial."""
-    record, found = sweep.record, confirmed(sweep)
+    record, found = sweep.record, list(sweep.record.rerun_means().values())
     if record.best() is None:
         return []
     if record.objectives.are_several and found:
@@ -43,11 +43,6 @@ def to_confirm(sweep: Sweep) -> str:
     if record.best() is None or record.info.confirm or status.is_running(record):
         return ""
     return resume_command(sweep.folder, "--confirm", "3")
-
-
-def confirmed(sweep: Sweep) -> list[Confirmed]:
-    """Trials whose reruns have scores, the best one first; none while reruns of the top are to come."""
-    return [trial for trial in sweep.record.confirmed() if trial.scores]
 
 
 def over_seeds(trial: Confirmed) -> str:

@@ -28,8 +28,6 @@ from sweeps.record.trials import TrialRow
 NOT_DRAWN = "This figure could not be drawn"
 MOST_TRIALS = 20
 """In the table of the best."""
-MOST_LOGS = 100
-"""Of failed and diverged trials, that are linked."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ def _failures(sweep: Sweep) -> Section:
         "Failures",
         ["Trials that failed, diverged or are infeasible, by cause:"],
         items=failed,
-        logs=[trial for trial in sweep.record.trials if trial.log and is_bad(trial)][:MOST_LOGS],
+        logs=[trial for trial in sweep.record.trials if trial.log and is_bad(trial)][:100],
         figures=_figures(sweep, "failures"),
     )
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from sweeps.analysis import pruning as pruning_analysis
 from sweeps.analysis.compared_trials import is_bad
+from sweeps.analysis.failure_regions import causes
 from sweeps.analysis.figures import costs
-from sweeps.analysis.figures.failures import causes
 from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
@@ -46,8 +46,8 @@ def result(sweep: Sweep) -> str:
     leads = f"is the best so far ({is_live})" if is_live else "is the best"
     score = f"{metric} {short(best.best_score(record.objective))}"
     epoch = f"in epoch {best.best_epoch(record.objective)} of {len(best.epochs)}"
-    if confirmed := confidence.confirmed(sweep):
-        over_seeds = f"{metric} {confidence.over_seeds(confirmed[0])}"
+    if confirmed := record.rerun_means():
+        over_seeds = f"{metric} {confidence.over_seeds(confirmed[best.number])}"
         best_trial = (
             f"Trial {best.number}{model} {leads}: {over_seeds}. In the search it had {score}, {epoch}."
         )
@@ -64,7 +64,7 @@ def troubles(sweep: Sweep) -> list[str]:
     if not bad or record.best() is None:  # then the result tells the reason
         return []
     which = ", ".join(f"{times:,} {status}" for status, times in bad.most_common())
-    (most, *_) = causes(sweep)
+    (most, *_) = causes(record)
     where = f" {most.where}." if most.where else ""
     reason = f"The most common reason: {most.trials[0].reason or 'none was recorded'}."
     of = f"{bad.total():,} of {count(len(record.searched), 'trial')}"
@@ -75,7 +75,7 @@ def _front(record: Record) -> str:
     """How many trials are the best of several objectives, and which is the knee."""
     values = record.front_values()
     knee, of_knee = next(iter(values.items()))
-    again = ", by the means of their reruns" if any(trial.scores for trial in record.confirmed()) else ""
+    again = ", by the means of their reruns" if record.rerun_means() else ""
     names = " and ".join([", ".join(record.objectives.metrics[:-1]), record.objectives.metrics[-1]])
     return (
         f"The front of {names} has {count(len(values), 'trial')}{again}: no trial is better than one of them "
@@ -88,7 +88,7 @@ def _front(record: Record) -> str:
 def front(sweep: Sweep) -> Table:
     """The trials of the front; no rows with one objective."""
     record = sweep.record
-    values, confirmed = record.front_values(), {trial.number: trial for trial in record.confirmed()}
+    values, confirmed = record.front_values(), record.rerun_means()
     names = list(dict.fromkeys(name for number in values for name in record.trials[number].params))
     reruns = ["reruns"] if confirmed else []
     columns = ["trial", *record.objectives.metrics, "in epoch", *reruns, *names]
@@ -191,13 +191,7 @@ def at_rungs(sweep: Sweep) -> Table:
         "the next rung, estimated by those that reached it"
     )
     columns = ["epoch", "reached", "continued at once", "waited, then continued", "stopped", "leaders missed"]
-    rows = []
-    for rung in pruning_analysis.at_rungs(sweep.record):
-        waited = str(rung.waited) + ("" if rung.wait_s is None else f" for {duration(rung.wait_s)} (median)")
-        stopped = str(rung.stopped) + (f", {rung.in_vain} of them after a wait" if rung.in_vain else "")
-        leaders = "not known" if rung.leaders is None else f"about {rung.leaders:.1f}"
-        rows.append([*map(str, (rung.epoch, rung.reached, rung.at_once)), waited, stopped, leaders])
-    return Table(caption, columns, rows)
+    return Table(caption, columns, pruning_analysis.at_rungs(sweep.record))
 
 
 def cost(sweep: Sweep) -> str:
@@ -230,7 +224,7 @@ def failures(sweep: Sweep) -> list[str]:
     return [
         f"{count(len(cause.trials), 'trial')} {cause.status}: {cause.reason or 'no reason was recorded'}"
         + (f". {cause.where}." if cause.where else "")
-        for cause in causes(sweep)
+        for cause in causes(sweep.record)
     ]
 
 

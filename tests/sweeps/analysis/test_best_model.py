@@ -13,9 +13,8 @@ import torch
 import yaml
 
 import trainables.digits_mlp as digits
-from sweeps.analysis import best_model
 from sweeps.analysis import sweep as analysis_sweep
-from sweeps.analysis.best_model import Best
+from sweeps.analysis.sweep import Best, Sweep
 from sweeps.common.errors import UserError
 from sweeps.record.record import Record
 from sweeps.storage import retention
@@ -138,7 +137,7 @@ def test_of_a_confirmed_front_each_trial_has_its_rerun_whose_weights_best_holds(
     for number, folder in folders.items():
         folder.mkdir()
         (folder / "params.yaml").write_text(yaml.safe_dump({"trial": number, "run": held[number]}))
-    found = best_model.front_of(record)
+    found = Sweep(record).front()
     assert [(each.number, each.run) for each in found] == [(n, held[n]) for n in (first, *others)]
     assert all(each.confirmed is not None and each.confirmed.number == each.number for each in found)
     for number, folder in folders.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.analysis.pruning import AtRung, at_rungs, later_first_rung
+from sweeps.analysis.pruning import at_rungs, later_first_rung
 from sweeps.analysis.report import page, text
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
@@ -42,9 +42,6 @@ def test_a_trial_that_waited_is_told_from_one_that_went_on_at_once(tmp_path: Pat
     train(record, {3: 0.7, 9: 0.8}, wait_s=20.0)
     train(record, {3: 0.1}, status="pruned")
     train(record, {3: 0.2}, wait_s=30.0, status="pruned")
-    assert at_rungs(record) == [
-        AtRung(3, 9, 5, at_once=1, waited=2, wait_s=40.0, stopped=2, in_vain=1, leaders=None)
-    ]
     table = text.at_rungs(Sweep(record))
     columns, rows = table.columns, table.rows
     assert dict(zip(columns, rows[0], strict=True)) == {
@@ -70,9 +67,8 @@ def test_what_stopping_may_have_cost_follows_from_those_that_went_on(mode: str, 
         for _ in range(4):
             train(record, {3: sign * 0.05}, status="pruned")
         (row,) = at_rungs(record)
-        leaders[name] = row.leaders
-    assert leaders["kept"] == pytest.approx(0.0, abs=1e-6)
-    assert leaders["mixed"] is not None
+        leaders[name] = float(row[-1].removeprefix("about "))
+    assert leaders["kept"] == 0.0
     assert 0.2 < leaders["mixed"] < 2.0
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.analysis import best_model
+from sweeps.analysis.sweep import Sweep
 from sweeps.common.yaml_values import load_yaml
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.output import summary, winner
@@ -109,7 +109,7 @@ def test_best_holds_each_trial_of_the_front_and_the_knee_at_its_top(tmp_path: Pa
         context.plan.storage.remove(number)
     winner.keep(context)
     assert in_best(tmp_path) == {".": "3", "trial_0000": "0", "trial_0002": "2"}, "from best/ as it was"
-    assert [best.run for best in best_model.front_of(record)] == record.front()
+    assert [best.run for best in Sweep(record).front()] == record.front()
 
 
 def test_a_trial_of_the_front_whose_weights_are_lost_is_named_and_the_others_are_kept(
@@ -147,7 +147,7 @@ def test_weights_of_an_earlier_epoch_in_best_are_not_those_of_the_best_one(
 ) -> None:
     """The trial went on after a stop, and the next stop came before it could save."""
     record = led_by_an_unfinished_one(tmp_path)
-    (best,) = best_model.front_of(record)
+    (best,) = Sweep(record).front()
     assert (best.number, best.epoch) == (1, 8)
     with pytest.warns(UserWarning, match="best in epoch 8; its newest weights are of epoch 7"):
         assert best._weights().parent.name == "epoch_0007"

@@ -140,30 +140,6 @@ def test_the_first_of_several_damaged_lines_is_named(journal: Path) -> None:
         whole_bytes(journal)
 
 
-def test_a_lock_that_a_killed_driver_left_is_removed_before_anything_is_written(journal: Path) -> None:
-    lock = Path(f"{journal}.lock")
-    lock.symlink_to(journal)  # as Optuna makes it
-    mend(journal)
-    assert not lock.is_symlink()
-    append(journal, range(10, 11))
-    assert lines(journal) == list(range(11))
-
-
-def test_the_lock_is_the_one_that_optuna_waits_for(journal: Path) -> None:
-    """When this fails, Optuna locks in another way, and `mend` must know it."""
-    seen: list[list[str]] = []
-    watching = Journal(str(journal))
-    really = watching._lock.release
-
-    def release() -> None:
-        seen.append(sorted(path.name for path in journal.parent.iterdir()))
-        really()
-
-    watching._lock.release = release  # type: ignore[method-assign]
-    watching.append_logs([{"op_code": 10}])
-    assert seen == [[JOURNAL, f"{JOURNAL}.lock"]]
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real disk of 64 kB."""

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from sweeps.analysis import sweep as analysis_sweep
-from sweeps.analysis.failure_regions import dead_regions_of
-from sweeps.analysis.figures import why_blank
-from sweeps.analysis.figures.failures import causes, failures
+from sweeps.analysis.failure_regions import causes, dead_regions_of
+from sweeps.analysis.figures import failures, why_blank
 from sweeps.analysis.sweep import Sweep
 from tests.support.kinds import add, begun, drawn
 
 
 def test_diverged_trials_are_grouped_by_cause_and_by_where_they_lie(sweeps: dict[str, Sweep]) -> None:
-    found = causes(sweeps["troubled"])
+    found = causes(sweeps["troubled"].record)
     assert [(cause.status, cause.reason, len(cause.trials)) for cause in found] == [
         ("diverged", "acc was nan in epoch N", 10),
         ("failed", "OSError: <no space>", 1),
@@ -37,7 +36,7 @@ def test_a_cause_lies_in_the_very_region_that_is_to_be_cut_off(tmp_path: Path) -
                 add(record, params, 3)
     sweep = analysis_sweep.load(tmp_path)
     (cut,) = {str(region) for region in dead_regions_of(sweep.record)}
-    regions = [cause.region for cause in causes(sweep)]
+    regions = [cause.region for cause in causes(sweep.record)]
     assert [str(region) for region in regions] == [cut] * 2
 
 
@@ -59,7 +58,7 @@ def test_trouble_anywhere_has_no_region(tmp_path: Path) -> None:
     with record.together():
         for number in range(60):
             add(record, drawn(number), 1, "failed" if number % 4 == 0 else "finished", "OSError: no")
-    (cause,) = causes(analysis_sweep.load(tmp_path))
+    (cause,) = causes(analysis_sweep.load(tmp_path).record)
     assert cause.region is None
 
 
@@ -72,5 +71,5 @@ def test_a_value_of_a_choice_can_be_the_region(tmp_path: Path) -> None:
                 add(record, params, 0, "failed", "MemoryError")
             else:
                 add(record, params, 3)
-    (cause,) = causes(analysis_sweep.load(tmp_path))
+    (cause,) = causes(analysis_sweep.load(tmp_path).record)
     assert str(cause.region) == "width = 16"

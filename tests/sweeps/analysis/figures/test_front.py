@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.analysis import sweep as analysis_sweep
-from sweeps.analysis.figures.front import front
+from sweeps.analysis.figures import front
 from sweeps.analysis.figures.style import why_blank
 from sweeps.record.reruns import seeds
 from tests.support.weighed import FRONT, begin, new, report, weighed

@@ -10,7 +10,7 @@ import pytest
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.compared_trials import compared_trials
-from sweeps.analysis.figures.lineage import ancestors
+from sweeps.analysis.figures.best_trials import ancestors
 from tests.support import kinds
 from tests.support.kinds import add, begun, drawn, rerun
 
@@ -22,14 +22,16 @@ def test_lineage_follows_sweeps_to_their_parents(tmp_path: Path) -> None:
     kinds_of = begun(tmp_path / "third", parents=parents)
     add(kinds_of, drawn(1), 9)
     sweep = analysis_sweep.load(tmp_path / "third")
-    found = [(one.name, one.generation, one.child, bool(one.best)) for one in ancestors(sweep)]
+    found = [(one.name, one.child, bool(one.best)) for one in ancestors(sweep)]
     assert found == [
-        ("third", 0, "", True),
-        ("second", 1, "third", True),
-        ("lost", 1, "third", False),
-        ("first", 2, "second", True),
+        ("third", "", True),
+        ("second", "third", True),
+        ("lost", "third", False),
+        ("first", "second", True),
     ]
-    assert not analysis_figures.why_blank(analysis_figures.lineage(sweep))
+    (table,) = analysis_figures.lineage(sweep).data
+    assert list(table.cells["values"][0]) == ["third", "second", "lost", "first"]
+    assert table.cells["values"][2][2] == "its folder is missing"
 
 
 def test_a_sweep_that_is_its_own_ancestor_ends(tmp_path: Path) -> None:
