@@ -16,7 +16,8 @@ from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import SEARCH_SPACES
 from sweeps.config.sweep_config import SweepConfig, listed, one_or_several
 from sweeps.kinds import lightning, registry
-from sweeps.kinds.projects import hydra, lightning_cli
+from sweeps.kinds.projects.hydra import HydraProject
+from sweeps.kinds.projects.lightning_cli import LightningCLIProject
 from sweeps.kinds.trainable import SpaceFile, Trainable
 
 
@@ -45,11 +46,11 @@ def named(config: SweepConfig) -> SweepConfig:
     trainables = config.trainables
     if config.lightning_cli is not None:
         files = _in_project(listed(config.cli_config))
-        trainables = [registry.project_name(lightning_cli.KIND, config.lightning_cli, *files)]
+        trainables = [registry.project_name(LightningCLIProject.kind, config.lightning_cli, *files)]
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
     elif config.hydra is not None:
         overrides = listed(config.hydra_overrides)
-        trainables = [registry.project_name(hydra.KIND, *_in_project([config.hydra]), *overrides)]
+        trainables = [registry.project_name(HydraProject.kind, *_in_project([config.hydra]), *overrides)]
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
         trainables = [registry.only(registry.choices())]

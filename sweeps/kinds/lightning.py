@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from sweeps.common import plugins
 from sweeps.common.errors import CannotTrain, UserError
@@ -27,7 +27,6 @@ from sweeps.kinds.trainable import Description, LightningTrainable, Preparation,
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
 
-KIND = "lightning"
 DEFINES = ("METRIC", "MODE", "Params", "build_model", "build_data")
 PREPARES = ("PREPARE_PARAMS", "raw_items", "prepare")
 """All defined by a file whose raw data is prepared once, or none."""
@@ -43,9 +42,13 @@ class LightningFile(LightningTrainable):
         module: the imported file.
     """
 
+    kind = "lightning"
+
     def __init__(self, name: str, module: Any) -> None:
         super().__init__(
-            Description(KIND, name, module.__name__), module.Params, Objective(module.METRIC, module.MODE)
+            Description(self.kind, name, module.__name__),
+            module.Params,
+            Objective(module.METRIC, module.MODE),
         )
         self._module, self._defined = module, vars(module)
         if "prepare" in self._defined:
@@ -54,6 +57,27 @@ class LightningFile(LightningTrainable):
         if {"SPACE", "suggest"} & self._defined.keys():
             self.space = space_of(module)
         self.build_raw_data = self._defined.get("build_raw_data")
+
+    @classmethod
+    def find(cls, name: str, flag: str = TRAINABLE_FILES.flag) -> Self:
+        """The trainable of a file.
+
+        Args:
+            name: of a file of the project, the path of a `.py` file, or a dotted path.
+            flag: for messages.
+
+        Raises:
+            UserError: it does not exist, can't be imported, or breaks the contract.
+        """
+        module = plugins.find(dataclasses.replace(TRAINABLE_FILES, flag=flag), name)
+        if faults := _faults(module):
+            raise UserError("\n".join(f"{flag} {name}: {fault}" for fault in faults))
+        return cls(name, module)
+
+    @classmethod
+    def load(cls, description: Description) -> Self:
+        """The same in another process."""
+        return cls(description.name, importlib.import_module(description.content))
 
     def sources(self) -> Sequence[Source]:
         return [source_files.source_of(self._module)]
@@ -84,27 +108,6 @@ class LightningFile(LightningTrainable):
         own = self._defined.get("trainer_options")
         options: Mapping[str, Any] = {} if own is None else own(params)
         return options
-
-
-def find(name: str, flag: str = TRAINABLE_FILES.flag) -> LightningFile:
-    """The trainable of a file.
-
-    Args:
-        name: of a file of the project, the path of a `.py` file, or a dotted path.
-        flag: for messages.
-
-    Raises:
-        UserError: it does not exist, can't be imported, or breaks the contract.
-    """
-    module = plugins.find(dataclasses.replace(TRAINABLE_FILES, flag=flag), name)
-    if faults := _faults(module):
-        raise UserError("\n".join(f"{flag} {name}: {fault}" for fault in faults))
-    return LightningFile(name, module)
-
-
-def load(description: Description) -> LightningFile:
-    """The same in another process."""
-    return LightningFile(description.name, importlib.import_module(description.content))
 
 
 def space_of(module: ModuleType) -> SpaceFile:

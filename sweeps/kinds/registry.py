@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import UserError
-from sweeps.kinds import lightning
-from sweeps.kinds.projects import hydra, lightning_cli
+from sweeps.kinds.lightning import TRAINABLE_FILES, LightningFile
+from sweeps.kinds.projects.hydra import HydraProject
+from sweeps.kinds.projects.lightning_cli import LightningCLIProject
 from sweeps.kinds.trainable import Description, LightningTrainable
 
-
-class KindModule(Protocol):
-    """A module of a kind."""
-
-    def find(self, name: str) -> LightningTrainable:
-        """The trainable of a name.
-
-        Raises:
-            UserError: there is none.
-        """
-
-    def load(self, description: Description) -> LightningTrainable:
-        """The same in another process, whose PC may not have the files of its settings."""
-
-
-KINDS: Mapping[str, KindModule] = {
-    lightning.KIND: lightning,
-    lightning_cli.KIND: lightning_cli,
-    hydra.KIND: hydra,
+KINDS: Mapping[str, type[LightningFile | LightningCLIProject | HydraProject]] = {
+    each.kind: each for each in (LightningFile, LightningCLIProject, HydraProject)
 }
 """By their names; that of a project that is configured by files is the prefix of the names of its trainables,
 as in `lightning-cli:my_project.cli:config.yaml`."""
 
 
-def find(name: str, flag: str = lightning.TRAINABLE_FILES.flag) -> LightningTrainable:
+def find(name: str, flag: str = TRAINABLE_FILES.flag) -> LightningTrainable:
     """The trainable of a name: of a file, or of a project behind the prefix of its kind.
 
     Raises:
         UserError: there is none, it can't be imported, or it breaks the contract.
     """
     if not is_project(name):
-        return lightning.find(name, flag)
+        return LightningFile.find(name, flag)
     project.enter()
     with imports.fast():
         return KINDS[name.partition(":")[0]].find(name)
@@ -57,10 +40,10 @@ def load(description: Description) -> LightningTrainable:
 
 def choices() -> list[str]:
     """Names of the trainables of the project that are files."""
-    return plugins.choices(lightning.TRAINABLE_FILES)
+    return plugins.choices(TRAINABLE_FILES)
 
 
-def only(known: Sequence[str], flag: str = lightning.TRAINABLE_FILES.flag) -> str:
+def only(known: Sequence[str], flag: str = TRAINABLE_FILES.flag) -> str:
     """The only trainable among the known ones of the project.
 
     Raises:
@@ -72,7 +55,7 @@ def only(known: Sequence[str], flag: str = lightning.TRAINABLE_FILES.flag) -> st
         raise UserError(f"{flag}: this project has several; give one of {', '.join(known)}")
     if unfit := choices():
         raise UserError(f"{flag}: no trainable of this project can be used here ({', '.join(unfit)})")
-    raise UserError(plugins.no_project(lightning.TRAINABLE_FILES))
+    raise UserError(plugins.no_project(TRAINABLE_FILES))
 
 
 def name_of(typed: str) -> str:
@@ -81,7 +64,7 @@ def name_of(typed: str) -> str:
     Raises:
         UserError: there is no such file.
     """
-    return typed if is_project(typed) else plugins.name_of(lightning.TRAINABLE_FILES, typed)
+    return typed if is_project(typed) else plugins.name_of(TRAINABLE_FILES, typed)
 
 
 def is_project(name: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from sweeps.kinds.lightning import KIND, LightningFile
+from sweeps.kinds.lightning import LightningFile
 from sweeps.kinds.trainable import Description
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def as_trainable(module: Any, name: str = "toy") -> LightningFile:
 
 def described(path: str, name: str = "") -> Description:
     """Of the trainable in the file of a dotted path."""
-    return Description(KIND, name or path, path)
+    return Description(LightningFile.kind, name or path, path)
 
 
 def run_through(

@@ -78,7 +78,7 @@ class ConfiguredProject(LightningTrainable):
     """
 
     kind: str
-    """One of `registry.KINDS`."""
+    """Its name in `registry.KINDS`, the prefix of the names of its trainables."""
     class_key: str
     """Key of the class of an object in the settings."""
     callbacks_path: str
@@ -104,6 +104,8 @@ class ConfiguredProject(LightningTrainable):
 
     @classmethod
     def load(cls, description: Description) -> Self:
+        """The same in another process, whose PC may not have the files and the environment; the driver has
+        checked its values."""
         return cls(description.name, ProjectSettings(**json.loads(description.content)))
 
     @abstractmethod

@@ -25,10 +25,8 @@ from sweeps.common.yaml_values import nearest
 from sweeps.kinds.projects import settings_tree
 from sweeps.kinds.projects.configured_project import ConfiguredProject, ProjectSettings
 from sweeps.kinds.projects.project_program import Built
-from sweeps.kinds.trainable import Description
 from sweeps.kinds.trainer_options import FREE
 
-KIND = "hydra"
 PACKAGE = "hydra"
 OVERRIDE = re.compile(r"~|\+{0,2}[\w./@-]+=")
 VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
@@ -40,28 +38,6 @@ NOT_RUN = "not run; where yours computes settings, give it: --hydra src/train.py
 ADVICE = "If your program provides it, give the program: --hydra src/train.py"
 MISSING = "???"
 """The value of a setting that has none."""
-
-
-def find(name: str) -> HydraProject:
-    """The trainable of `hydra:CONFIG_DIR/NAME`, or of a program, behind which there may be overrides, each
-    after a colon.
-
-    Raises:
-        UserError: the folder, a file or a package is missing, or Hydra can't compose the settings.
-    """
-    _, given, *parts = name.split(":")
-    flag = f"--hydra {given}"
-    if importlib.util.find_spec(PACKAGE) is None:
-        raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
-    found = _found(name, flag, given, _overrides(parts))
-    if faults := list(found.faults()):
-        raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
-    return found
-
-
-def load(description: Description) -> HydraProject:
-    """The same in another process, whose PC may not have the files and the environment."""
-    return HydraProject.load(description)
 
 
 def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
@@ -251,7 +227,7 @@ class HydraProject(ConfiguredProject):
         why_no_program: for the plan, where one was found.
     """
 
-    kind = KIND
+    kind = "hydra"
     class_key = TARGET
     callbacks_path = "callbacks"
     seed = "seed"
@@ -265,6 +241,23 @@ class HydraProject(ConfiguredProject):
         self._why_no_program = why_no_program
         module, _, trainer = str(self.trainer.get(TARGET, "")).rpartition(".")
         self.own_trainer = "" if module.startswith(("lightning", "pytorch_lightning")) else trainer
+
+    @classmethod
+    def find(cls, name: str) -> HydraProject:
+        """The trainable of `hydra:CONFIG_DIR/NAME`, or of a program, behind which there may be overrides,
+        each after a colon.
+
+        Raises:
+            UserError: the folder, a file or a package is missing, or Hydra can't compose the settings.
+        """
+        _, given, *parts = name.split(":")
+        flag = f"--hydra {given}"
+        if importlib.util.find_spec(PACKAGE) is None:
+            raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
+        found = _found(name, flag, given, _overrides(parts))
+        if faults := list(found.faults()):
+            raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
+        return found
 
     def check(self, values: Mapping[str, Any]) -> None:
         for path, value in values.items():

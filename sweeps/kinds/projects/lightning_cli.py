@@ -32,44 +32,15 @@ from sweeps.kinds.projects.configured_project import (
     spec_of,
 )
 from sweeps.kinds.projects.project_program import Built, ProgramRun
-from sweeps.kinds.trainable import Description
 
 if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningCLI
 
-KIND = "lightning-cli"
 PACKAGE = "jsonargparse"
 FIT = "fit"
 SHORT_OF = "without a LightningCLI"
 LEFT_OUT = {"logger": False, "profiler": None, "plugins": None}
 """Settings of the Trainer that would build something of no use to a trial."""
-
-
-def find(name: str) -> LightningCLIProject:
-    """The trainable of `lightning-cli:my_project.cli:config.yaml`, with several files or none.
-
-    Raises:
-        UserError: the module, a file or a package is missing, or the project's parser refuses the files.
-    """
-    _, module, *files = name.split(":")
-    flag = f"--lightning-cli {module}"
-    if importlib.util.find_spec(PACKAGE) is None:
-        raise UserError(f"{flag}: {PACKAGE} is not installed: {pip_install('jsonargparse[signatures]')}")
-    if spec_of(module) is None:
-        dotted = module.removesuffix(".py").strip("./").replace("/", ".")
-        exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""
-        hint = exact or nearest(dotted, plugins.beside(dotted))
-        raise UserError(f"{flag}: no such module.{hint} Give a dotted path")
-    paths = [project.folder() / Path(file).expanduser() for file in files]
-    if missing := [str(path) for path in paths if not path.is_file()]:
-        raise UserError(f"--cli-config {' '.join(missing)}: no such file")
-    texts = tuple(path.read_text() for path in paths)
-    return _found(name, module, tuple(files), tuple(map(str, paths)), texts)
-
-
-def load(description: Description) -> LightningCLIProject:
-    """The same in another process, whose PC may not have the files; the driver has checked its values."""
-    return LightningCLIProject.load(description)
 
 
 @cache
@@ -108,7 +79,7 @@ class LightningCLIProject(ConfiguredProject):
         parsed: its LightningCLI; None in another process, which checks no values.
     """
 
-    kind = KIND
+    kind = "lightning-cli"
     class_key = settings_tree.CLASS
     callbacks_path = "trainer.callbacks"
     seed = "seed_everything"
@@ -126,6 +97,28 @@ class LightningCLIProject(ConfiguredProject):
         self._parsed = parsed
         if parsed is not None:
             self.own_trainer = parsed.own_trainer
+
+    @classmethod
+    def find(cls, name: str) -> LightningCLIProject:
+        """The trainable of `lightning-cli:my_project.cli:config.yaml`, with several files or none.
+
+        Raises:
+            UserError: the module, a file or a package is missing, or the project's parser refuses the files.
+        """
+        _, module, *files = name.split(":")
+        flag = f"--lightning-cli {module}"
+        if importlib.util.find_spec(PACKAGE) is None:
+            raise UserError(f"{flag}: {PACKAGE} is not installed: {pip_install('jsonargparse[signatures]')}")
+        if spec_of(module) is None:
+            dotted = module.removesuffix(".py").strip("./").replace("/", ".")
+            exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""
+            hint = exact or nearest(dotted, plugins.beside(dotted))
+            raise UserError(f"{flag}: no such module.{hint} Give a dotted path")
+        paths = [project.folder() / Path(file).expanduser() for file in files]
+        if missing := [str(path) for path in paths if not path.is_file()]:
+            raise UserError(f"--cli-config {' '.join(missing)}: no such file")
+        texts = tuple(path.read_text() for path in paths)
+        return _found(name, module, tuple(files), tuple(map(str, paths)), texts)
 
     def check(self, values: Mapping[str, Any]) -> None:
         if self._parsed is not None and values:
