@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import filelock
 import lightning.pytorch as pl
 import numpy as np
 import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from sweeps.common import local_dirs, project
 from sweeps.common.errors import CannotTrain
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FitConfig
-from sweeps.training.data import prepare_data
 from sweeps.training.lightning_internals import is_called_by_lightning
 from sweeps.training.torch_state import random_states, restore_random_states, seed_again, seed_epoch
 
@@ -120,7 +122,7 @@ def build_model(
     torch.set_num_threads(config.threads or 1)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     model = trainable.build_model(params)
-    prepare_data.guard(model)
+    guard_download(model)
     seed_hooks(model, config.seed)
     keep_callbacks(model, say)
     return model
@@ -129,9 +131,26 @@ def build_model(
 def build_data(trainable: LightningTrainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
     """The data module; None where the model has its own loaders."""
     data: Any = trainable.build_data(params, prepared)
-    prepare_data.guard(data)
+    guard_download(data)
     seed_hooks(data, config.seed)
     return data
+
+
+def guard_download(owner: Any) -> None:
+    """Let `prepare_data` of a model or a data module, which downloads, wait for that of other processes of
+    this PC: trials run side by side, and their runs know nothing of each other. None has no such hook."""
+    base = pl.LightningModule if isinstance(owner, pl.LightningModule) else pl.LightningDataModule
+    if owner is not None and is_overridden("prepare_data", owner, base):
+        owner.prepare_data = partial(_download_alone, owner)
+
+
+def _download_alone(owner: Any) -> None:
+    kind = type(owner)
+    folder = local_dirs.folder_of_user() / "prepare_data"
+    folder.mkdir(exist_ok=True)
+    name = f"{project.folder()} {kind.__module__} {kind.__qualname__}"
+    with filelock.FileLock(folder / f"{hashlib.sha256(name.encode()).hexdigest()}.lock"):
+        kind.prepare_data(owner)
 
 
 def why_no_test(model: pl.LightningModule, data: Any) -> str:

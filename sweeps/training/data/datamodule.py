@@ -52,7 +52,7 @@ class PreparedRows(Dataset[Batch]):
         window_rows: int | None,
         transform: Transform | None = None,
     ) -> None:
-        self._split, self._transform = split, transform
+        self._split, self._transform, self.has_transform = split, transform, transform is not None
         self._folder, self._columns = folder, manifest.columns
         self._shards = list(manifest.splits[split])
         self._seed, self._window_rows = seed, window_rows
@@ -73,11 +73,6 @@ class PreparedRows(Dataset[Batch]):
 
     def __len__(self) -> int:
         return int(self._rows_of_groups.sum())
-
-    @property
-    def has_transform(self) -> bool:
-        """Whether the user's function is applied to each batch."""
-        return self._transform is not None
 
     def __getitem__(self, wanted: Slice) -> Batch:
         if self._order is None or self._order.epoch != wanted.epoch:

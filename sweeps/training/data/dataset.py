@@ -28,8 +28,6 @@ from sweeps.training.data.shards import Manifest, NotPrepared
 
 CHECKSUMS_FILE = "checksums.json"
 """Known checksums of raw files, in the folder of all prepared data."""
-KEY_LENGTH = 12
-"""Characters of a key in a folder's name."""
 
 
 class UndeclaredHyperparameter(UserError):
@@ -84,12 +82,12 @@ class DataSet:
 
     @property
     def folder(self) -> Path:
-        return root() / f"{self.name}-{self.key[:KEY_LENGTH]}"
+        return root() / f"{self.name}-{self.key[:12]}"
 
     @property
     def parts_folder(self) -> Path:
         """Folder of `part`."""
-        return root() / f"{self.name}-parts-{_digest(self._recipe)[:KEY_LENGTH]}"
+        return root() / f"{self.name}-parts-{_digest(self._recipe)[:12]}"
 
     @property
     def lock_file(self) -> Path:

@@ -29,17 +29,10 @@ from sweeps.training.data.dataset import DataSet
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Column, Manifest, NotPrepared, Rows, Shard
 
-SEED = 0
-"""Seed of the order in which rows are written."""
-MAX_FAULTS_SHOWN = 5
-"""Raw files that an error names, at most."""
 SHARD_BYTES = 256 * 2**20
 """Size of a shard, about."""
 FEWEST_SHARDS = 4
 """Shards of a split, unless it has fewer row groups: other programs distribute a data set by its files."""
-GROUP_BYTES = 16 * 2**20
-GROUP_ROWS = (1024, 8192)
-"""Size of a row group, and bounds of its rows: fast to read at once."""
 
 
 def prepare_for_run(trainable: Trainable, params: Mapping[str, ParamValue]) -> Path | None:
@@ -186,7 +179,7 @@ def _write_shards(
         rows = sum(map(_rows_of, paths))
         with Bar(f"Shuffling {split}", rows, unit="row") as bar:
             splits[split] = []
-            for shard in shuffle(data_set.folder, split, paths, columns, (SEED, number)):
+            for shard in shuffle(data_set.folder, split, paths, columns, (0, number)):
                 splits[split].append(shard)
                 bar.add(shard.rows)
     return splits
@@ -199,13 +192,12 @@ def shuffle(
     ends = [0, *itertools.accumulate(map(_rows_of, parts))]
     order = np.random.default_rng(seed).permutation(ends[-1])
     row_bytes = max(1, sum(column.row_bytes for column in columns.values()))
-    group_rows = int(np.clip(GROUP_BYTES // row_bytes, *GROUP_ROWS))
-    groups = -(-len(order) // group_rows)
+    groups = -(-len(order) // shards.rows_of_group(columns))
     count = max(-(-len(order) * row_bytes // SHARD_BYTES), min(FEWEST_SHARDS, groups))
     for number, wanted in enumerate(np.array_split(order, count)):
         file = f"{split}-{number:05d}.parquet"
         rows = _taken(parts, ends, wanted, columns)
-        shard = shards.write_shard(folder, file, rows, columns, group_rows)
+        shard = shards.write_shard(folder, file, rows, columns)
         shards.MappedShard(folder, shard, columns)  # raises before a trial would
         yield shard
 
@@ -252,10 +244,9 @@ def _print_summary(data_set: DataSet, manifest: Manifest) -> None:
 
 
 def _listed(bad: Mapping[Item, str]) -> str:
-    lines = [f"  {item.path}: {reason}" for item, reason in list(bad.items())[:MAX_FAULTS_SHOWN]]
-    return "\n".join(
-        [*lines, f"  and {len(bad) - MAX_FAULTS_SHOWN:,} more"] if len(bad) > MAX_FAULTS_SHOWN else lines
-    )
+    lines = [f"  {item.path}: {reason}" for item, reason in bad.items()]
+    more = [f"  and {len(lines) - 5:,} more"] if len(lines) > 5 else []
+    return "\n".join([*lines[:5], *more])
 
 
 def _in_words(columns: Mapping[str, Column]) -> str:

@@ -22,8 +22,6 @@ from sweeps.common.formatting import count
 
 HASH_THREADS = 4
 """Files that are read at once."""
-FILE_TIME_TICK_S = 2
-"""Resolution of times of change: a younger file may change without a new time, and is not remembered."""
 Facts = tuple[int, int, str]
 """Size in bytes, time of change in ns, sha256."""
 
@@ -157,7 +155,7 @@ def _remembered(memory: Path) -> dict[str, Facts]:
 
 def _remember(memory: Path, found: Mapping[Path, Facts]) -> None:
     """What another process has added meanwhile mostly stays."""
-    old_enough = (time.time() - FILE_TIME_TICK_S) * 1e9
+    old_enough = time.time_ns() - 2 * 10**9  # a younger file may change without a new time of change
     new = {str(path): facts for path, facts in found.items() if facts[1] < old_enough}
     if new:
         with contextlib.suppress(OSError):  # a full disk: the files are read again the next time

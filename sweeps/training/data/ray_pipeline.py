@@ -34,10 +34,6 @@ from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparam
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Column
 
-TASK_RETRIES = 1
-"""Retries of a raw file whose process died."""
-TASKS_PER_CPU = 2
-"""Raw files under way: one is prepared, and the rows of another wait to be written."""
 PROCESS_DIED = "its process died twice: native code crashed, or memory ran out"
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -46,8 +42,6 @@ ENVIRONMENT = {
 }
 BLOCK_BYTES = 64 * 2**20
 """Size of a block that a worker sends, at most (unless one row is larger)."""
-DTYPE_KINDS = "biuf"
-"""NumPy's kinds of types that a column may have: booleans, integers and floats."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +61,15 @@ def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
     """
     import ray  # not above: a run whose data is prepared needs no Ray
 
-    task: Any = ray.remote(num_cpus=1, max_retries=TASK_RETRIES)(prepare_file)
+    task: Any = ray.remote(num_cpus=1, max_retries=1)(prepare_file)
     hyperparameters = dict(data_set.hyperparameters)
     waiting = iter(todo)
     running: dict[Any, tuple[Item, PartWriter]] = {}
     rows, began = 0, time.monotonic()
     try:
         with Bar("Preparing", len(data_set.items), done=len(data_set.items) - len(todo)) as bar:
-            most = TASKS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))
+            # On each core a file is prepared, and the rows of another wait to be written.
+            most = 2 * int(ray.cluster_resources().get("CPU", 1))
             while True:
                 for item in itertools.islice(waiting, max(0, most - len(running))):
                     blocks = task.remote(item.path, data_set.description, hyperparameters)
@@ -248,7 +243,7 @@ def _arrays(block: Any) -> dict[str, np.ndarray[Any, Any]]:
         raise BadRows(f"prepare yields {type(block).__name__}, not column -> array [rows, ...]")
     arrays = {str(name): np.asarray(values) for name, values in block.items()}
     for name, values in arrays.items():
-        if values.dtype.kind not in DTYPE_KINDS or not values.dtype.isnative:
+        if values.dtype.kind not in "biuf" or not values.dtype.isnative:  # booleans, integers, floats
             raise BadRows(
                 f"column {name} has type {values.dtype}: it must hold numbers in this PC's byte order"
             )

@@ -27,15 +27,14 @@ from sweeps.common.errors import CannotTrain
 MANIFEST = "manifest.json"
 FORMAT = 1
 """Version of the manifest; it grows when older programs would misread it."""
-GROUP_ROWS = 4096
-"""Rows of a row group: they are read at once, and shuffling keeps them together."""
-PAGE_BYTES, PAGE_ROWS = 2**28, 2**14
-"""Limits of a row group, which is one page; Parquet's own are 2 GiB and, in PyArrow's writer, 20,000 rows."""
+GROUP_BYTES, GROUP_ROWS = 16 * 2**20, (1024, 8192)
+"""Size of a row group, and bounds of its rows: they are read at once, and shuffling keeps them together."""
+PAGE_BYTES = 2**28
+"""The most of a column in a row group, which is one page; Parquet's own limits are 2 GiB and, in PyArrow's
+writer, 20,000 rows."""
 LEAST_HEADER_BYTES = 17
 """Of a page: key and value of each required field, and the ends of two structures, a byte or more each
 (https://parquet.apache.org/docs/file-format/). PyArrow's header without statistics takes 19 to 29."""
-PLAIN_ENCODINGS = frozenset({"PLAIN", "RLE"})
-"""RLE is that of the levels, of which a column without nulls has none."""
 
 Rows = Mapping[str, npt.NDArray[Any]]
 """Column name to its values [rows, ...]; all columns have the same number of rows."""
@@ -150,10 +149,24 @@ def columns_in(schema: pa.Schema) -> dict[str, Column]:
     }
 
 
+def rows_of_group(columns: Mapping[str, Column]) -> int:
+    """Rows of a row group of these columns."""
+    sizes = [column.row_bytes for column in columns.values()]
+    rows = int(np.clip(GROUP_BYTES // max(1, sum(sizes)), *GROUP_ROWS))
+    return max(1, min(rows, PAGE_BYTES // max([1, *sizes])))
+
+
 def write_shard(
-    folder: Path, file: str, rows: Rows, columns: Mapping[str, Column], group_rows: int = GROUP_ROWS
+    folder: Path, file: str, rows: Rows, columns: Mapping[str, Column], group_rows: int | None = None
 ) -> Shard:
     """Write rows as one shard.
+
+    Args:
+        folder: of the data set.
+        file: relative to it.
+        rows: to write.
+        columns: of the data set.
+        group_rows: rows of a row group; None: as many as are fast to read.
 
     Raises:
         ValueError: the rows do not fit the columns.
@@ -161,8 +174,7 @@ def write_shard(
     path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
     table = to_table(rows, columns)
-    widest = max(column.row_bytes for column in columns.values())
-    group_rows = min(group_rows, PAGE_ROWS, max(1, PAGE_BYTES // widest))
+    group_rows = group_rows or rows_of_group(columns)
     with atomic_io.atomic_write(path) as part:
         pq.write_table(
             table,
@@ -264,7 +276,8 @@ class MappedShard:
         begin, size_bytes = chunk.data_page_offset, chunk.num_values * row_bytes
         end = begin + chunk.total_compressed_size
         # Plain values of a fixed size, without nulls: what else the chunk holds are the headers of its pages.
-        is_plain = set(chunk.encodings) <= PLAIN_ENCODINGS and not chunk.has_dictionary_page
+        # RLE is the encoding of the levels, of which a column without nulls has none.
+        is_plain = set(chunk.encodings) <= {"PLAIN", "RLE"} and not chunk.has_dictionary_page
         is_one_page = 0 < end - begin - size_bytes < 2 * LEAST_HEADER_BYTES
         if chunk.compression != "UNCOMPRESSED" or not is_plain or not is_one_page:
             raise NotPrepared(

@@ -51,7 +51,7 @@ def test_every_row_of_every_part_is_in_one_shard_once(
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
         patched.setattr(preparation, "SHARD_BYTES", shard_bytes)
-        patched.setattr(preparation, "GROUP_ROWS", (group_rows, group_rows))
+        patched.setattr(shards, "GROUP_ROWS", (group_rows, group_rows))
         patched.setattr(ray_pipeline, "BLOCK_BYTES", block_bytes)
         folder, first = Path(name), 0
         for number, of_part in enumerate(sizes):

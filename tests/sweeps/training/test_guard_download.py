@@ -10,14 +10,14 @@ from pathlib import Path
 import lightning.pytorch as pl
 import pytest
 
-from sweeps.training.data import prepare_data
+from sweeps.training import trainer
 from tests import ROOT
 
 BUSY = """
 import sys, time
 from pathlib import Path
 import lightning.pytorch as pl
-from sweeps.training.data import prepare_data
+from sweeps.training import trainer
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
 
@@ -29,7 +29,7 @@ class Downloads(pl.LightningDataModule if kind == "data" else pl.LightningModule
         with (folder / "calls").open("a") as calls:
             calls.write("called ")
 
-prepare_data.guard(downloads := Downloads())
+trainer.guard_download(downloads := Downloads())
 downloads.prepare_data()
 """
 
@@ -54,7 +54,7 @@ class Keeps(pl.LightningDataModule):
 
 
 def test_a_guarded_module_can_be_sent_to_another_process() -> None:
-    prepare_data.guard(data := Keeps())
+    trainer.guard_download(data := Keeps())
     pickle.loads(pickle.dumps(data)).prepare_data()
     assert not data.is_prepared
     data.prepare_data()
