@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from sweeps.common import atomic_io, param_types
+from sweeps.common import atomic_io
 from sweeps.common.cli.dispatch import status_of
-from sweeps.common.errors import UserError
+from sweeps.common.errors import refuse
 from sweeps.kinds.command import Command
 from sweeps.training.config import FIT_SETTINGS
 from sweeps.training.ladder.rungs import LadderConfig
@@ -43,16 +43,14 @@ def parse(arguments: Sequence[str] | None = None) -> LadderConfig:
         SystemExit: after `--help` (status 0).
     """
     asked = COMMAND.read(arguments)
-    params, faults = param_types.checked(asked.trainable.params_class, asked.hyperparameters)
     settings = {"name": asked.folder_name("ladder"), **asked.settings}
-    config = LadderConfig(trainable=asked.trainable, params=params, **settings)
-    faults += config.out_of_bounds()
+    config = LadderConfig(trainable=asked.trainable, params=asked.params, **settings)
+    faults = [*asked.faults, *config.out_of_bounds()]
     if fault := atomic_io.place_fault(config.folder):
         faults.append(f"--results-dir {config.results_dir}: {fault}")
     elif config.folder.exists():
         faults.append(f"--name {config.name}: {config.folder} exists already; give another name")
-    if faults:
-        raise UserError("\n".join(faults))
+    refuse(faults)
     return config
 
 

@@ -11,12 +11,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.common import param_types
 from sweeps.common.cli.dispatch import status_of
-from sweeps.common.errors import UserError
+from sweeps.common.errors import refuse
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import Settings, setting
-from sweeps.common.yaml_values import ParamValue, nearest
+from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.command import Command
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
@@ -85,19 +84,8 @@ def parse(arguments: Sequence[str] | None = None) -> PrepareConfig:
         SystemExit: after `--help` (status 0).
     """
     asked = COMMAND.read(arguments)
-    known = asked.trainable.prepare_params
-    # The file of a sweep's winner has all hyperparameters.
-    given = {name: value for name, value in asked.hyperparameters.items() if name in known}
-    hyperparameters, faults = param_types.checked(asked.trainable.params_class, given)
-    faults += [
-        f"--params {name}: prepared rows do not depend on it.{nearest(name, known)} "
-        f"Hyperparameters that they depend on: {', '.join(known) or 'none'}"
-        for name in asked.typed
-        if name not in known
-    ]
-    config = PrepareConfig(trainable=asked.trainable, hyperparameters=hyperparameters, **asked.settings)
-    if faults := [*faults, *config.out_of_bounds()]:
-        raise UserError("\n".join(faults))
+    config = PrepareConfig(trainable=asked.trainable, hyperparameters=asked.params, **asked.settings)
+    refuse([*asked.faults, *config.out_of_bounds()])
     return config
 
 

@@ -34,20 +34,15 @@ HYPERPARAMETER_PREFIX = "params."
 
 @dataclass(frozen=True)
 class Typed:
-    """The parsed words of a command; their combination is not checked yet."""
+    """The parsed words of a command; the combination of its own flags is not checked yet."""
 
     trainable: LightningTrainable
+    params: dict[str, ParamValue]
+    """Hyperparameters of the command line and of `--params FILE`, checked; the command line has priority."""
+    faults: list[str]
+    """Of others."""
     settings: dict[str, Any]
     """The command's own flags that were typed, or that files set."""
-    typed: Mapping[str, ParamValue]
-    """Hyperparameters on the command line."""
-    of_files: Mapping[str, ParamValue]
-    """Those of `--params FILE`."""
-
-    @property
-    def hyperparameters(self) -> dict[str, ParamValue]:
-        """All of them; the command line has priority."""
-        return {**self.of_files, **self.typed}
 
     def folder_name(self, of: str) -> str:
         """The default name of a folder, as fit-fashion_cnn-20260131-235959."""
@@ -109,8 +104,31 @@ class Command:
             _refuse_other(recipe, trainable)
         local_dirs.use_typed(values.data_dir, values.prepared_dir)
         of_files = {n: value for recipe in recipes for n, value in recipe.params.items()}
+        params, faults = self._checked(trainable, of_files, pairs | own)
         settings = {n: value for n, value in vars(values).items() if n in self.settings}
-        return Typed(trainable, self._fit_settings(recipes) | settings, pairs | own, of_files)
+        return Typed(trainable, params, faults, self._fit_settings(recipes) | settings)
+
+    def _checked(
+        self,
+        trainable: LightningTrainable,
+        of_files: Mapping[str, ParamValue],
+        typed: Mapping[str, ParamValue],
+    ) -> tuple[dict[str, ParamValue], list[str]]:
+        """The given hyperparameters that fit, and the faults of the others."""
+        given = {**of_files, **typed}
+        if not self.is_of_raw_data:
+            return param_types.checked(trainable.params_class, given)
+        known = trainable.prepare_params
+        # The file of a sweep's winner has all hyperparameters.
+        given = {name: value for name, value in given.items() if name in known}
+        params, faults = param_types.checked(trainable.params_class, given)
+        faults += [
+            f"--params {name}: prepared rows do not depend on it.{nearest(name, known)} "
+            f"Hyperparameters that they depend on: {', '.join(known) or 'none'}"
+            for name in typed
+            if name not in known
+        ]
+        return params, faults
 
     def _choices(self) -> list[str]:
         """Trainables of the project that it takes."""

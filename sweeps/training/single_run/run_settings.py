@@ -123,18 +123,16 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningT
     if flag(RESUME.name) in {token.partition("=")[0] for token in tokens}:
         return _resumed(tokens)
     asked = COMMAND.read(tokens)
-    trainable = asked.trainable
-    params, faults = param_types.checked(trainable.params_class, asked.hyperparameters)
+    trainable, faults = asked.trainable, asked.faults
     settings = {"name": asked.folder_name("fit"), **asked.settings}
     if started := launch.find_launch():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
     run = SingleRun.from_settings(
-        **settings, trainable=trainable.name, params=params, project=project.to_note() or ""
+        **settings, trainable=trainable.name, params=asked.params, project=project.to_note() or ""
     )
     if not (run.fit.metric or trainable.objective):
         faults.append(f"--metric: give the metric by which epochs are compared: {run.trainable} names none")
-    if faults := [*faults, *_faults(run)]:
-        raise UserError("\n".join(faults))
+    refuse([*faults, *_faults(run)])
     return run, trainable, False
 
 
@@ -176,9 +174,8 @@ def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable, bool
     project.use_noted(path, [run.trainable], f"--resume {folder}")
     trainable = registry.find(run.trainable, TRAINABLE)
     params, faults = param_types.checked(trainable.params_class, run.params)
-    if faults:
-        changed = f"--resume {folder}: {run.trainable} has changed and no longer fits {FIT_FILE}"
-        raise UserError("\n".join([changed, *faults]))
+    changed = f"--resume {folder}: {run.trainable} has changed and no longer fits {FIT_FILE}"
+    refuse([changed, *faults] if faults else [])
     return run.changed(params=params), trainable, True
 
 
