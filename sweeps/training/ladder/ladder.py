@@ -32,15 +32,12 @@ from sweeps.training.ladder.measure import Speed
 from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
 from sweeps.training.profiling.time_breakdown import bound
 
-LEAST_SPEEDUP = 1.02
-"""Speed-up over the fastest setup so far from which a rung is kept; less is noise."""
 _TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up")
 _WIDTHS = (22, 9, 8, 9, 5, 9)
 HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
 MOST_CHANGE = 0.2
 """Share by which the speed of the first rung may change until the end, and of all cores that other programs
 may keep busy."""
-KEPT, LEFT_OUT = "#0072B2", "#BBBBBB"
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
             yield Result(name, None, None, f"failed: {reason}", False)
             continue
         first_speed = first_speed or speed.samples_s
-        is_faster = not best_speed or speed.samples_s / best_speed > LEAST_SPEEDUP
+        is_faster = not best_speed or speed.samples_s / best_speed > 1.02  # less is noise
         note, more = rungs.changes(fastest, setup), setup.fit.devices / fastest.fit.devices
         if name == AGAIN:
             is_faster, note = False, "the first rung once more"
@@ -233,7 +230,7 @@ def chart(trainable: str, results: Sequence[Result]) -> Figure:
         if result.speed is None or result.times is None:
             axes.text(0.01, row, f"  {result.note[:80]}", va="center", fontsize=8, transform=across)
             continue
-        axes.barh(row, result.speed.samples_s, color=KEPT if result.is_kept else LEFT_OUT)
+        axes.barh(row, result.speed.samples_s, color="#0072B2" if result.is_kept else "#BBBBBB")
         left_out = "" if result.is_kept else ", left out"
         label = f" {number(result.speed.samples_s)}/s, {result.times:,.2f}x{left_out}"
         axes.text(result.speed.samples_s, row, label, va="center", fontsize=9)

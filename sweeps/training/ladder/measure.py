@@ -29,13 +29,8 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.ladder.rungs import Setup
 from sweeps.training.profiling.step_profiler import Meter
 
-WARM_UP_STEPS = 3
-COMPILED_WARM_UP_STEPS = 50
-"""The most steps of warm-up that wait for the last batch of an epoch, where torch.compile runs."""
 TIMED_SHARE = 0.9
 """Share of the given time after which the measurement may end."""
-BUSY_S = 1.0
-"""Seconds in which the load of other processes is measured."""
 TIMEOUT_S = 3600
 """Enough for some steps on the slowest raw data; a worker that waits for another one may wait for ever."""
 
@@ -57,8 +52,8 @@ class Speed:
 
 
 def busy_cores() -> float:
-    """Number of cores that other programs keep busy, measured for `BUSY_S`."""
-    return psutil.cpu_percent(BUSY_S) / 100 * (psutil.cpu_count() or 1)
+    """Number of cores that other programs keep busy, measured for a second."""
+    return psutil.cpu_percent(interval=1.0) / 100 * (psutil.cpu_count() or 1)
 
 
 def measure(
@@ -88,7 +83,7 @@ class Timed(pl.Callback):
     def __init__(self, seconds: float, *, is_compiled: bool = False) -> None:
         self._seconds, self._is_compiled = seconds, is_compiled
         self._meter = Meter(threads=1)
-        self._steps, self._began_after, self._looks_at = 0, 0, WARM_UP_STEPS
+        self._steps, self._began_after, self._looks_at = 0, 0, 3  # after a warm-up
         self._ended_at = 0.0
         self._batch_rows, self._rows, self._time_s, self._wait_s = 0, 0, 0.0, 0.0
         self.speed: Speed | None = None
@@ -99,10 +94,10 @@ class Timed(pl.Callback):
         trainer.limit_val_batches = 1
 
     def on_train_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Warm up for a whole epoch: its last batch has fewer rows, for which code is compiled again."""
+        """Warm up for a whole epoch, or 50 steps of a long one: its last batch has fewer rows, for which code
+        is compiled again."""
         if self._is_compiled:
-            whole = min(int(trainer.num_training_batches) + 1, COMPILED_WARM_UP_STEPS)
-            self._looks_at = max(self._looks_at, whole)
+            self._looks_at = max(self._looks_at, min(int(trainer.num_training_batches) + 1, 50))
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """Leave out the time between epochs, but not the start of the loader."""

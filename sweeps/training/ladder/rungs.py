@@ -12,8 +12,6 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FitConfig, Strategy
 
-LARGER = 4
-"""Factor of the larger batch."""
 AGAIN = "as given, again"
 """The first rung once more, at the end: whether the PC is as fast as it was."""
 NO_BATCH_SIZE = "the data module has no attribute batch_size"
@@ -107,7 +105,7 @@ def _prepared(setup: Setup, has: Capabilities) -> Setup | str:
 def _larger_batch(setup: Setup, has: Capabilities) -> Setup | str:
     if has.batch_rows is None:
         return NO_BATCH_SIZE
-    return replace(setup, batch_rows=LARGER * has.batch_rows)
+    return replace(setup, batch_rows=4 * has.batch_rows)
 
 
 def _lower_precision(setup: Setup, has: Capabilities) -> Setup:

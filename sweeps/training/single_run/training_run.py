@@ -1,4 +1,5 @@
-"""Train one run by itself, as `sweeps fit` does."""
+"""Train one run by itself, as `sweeps fit` does; before, find the largest micro-batch, each tried by a short
+run with all workers of the run."""
 
 from __future__ import annotations
 
@@ -16,16 +17,18 @@ from tqdm import tqdm
 from sweeps.common import plugins
 from sweeps.common.cli import stop_signals
 from sweeps.common.errors import CannotTrain, UserError, first_line, is_out_of_memory
-from sweeps.common.formatting import command, count, shown_path
+from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.common.param_types import build_params
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds import registry
+from sweeps.kinds.trainable import LightningTrainable, OtherData
+from sweeps.training import micro_batches
 from sweeps.training.checkpoints import trained_model
 from sweeps.training.data import dataset, preparation
-from sweeps.training.distributed import cluster_environment, launch, strategy
+from sweeps.training.distributed import cluster_environment, launch, strategy, subprocess_run
+from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.torch_trace import Trace
-from sweeps.training.single_run import batch_size_finder
 from sweeps.training.single_run.run_folder import SNAPSHOT_FILE, RunFolder
 from sweeps.training.single_run.run_settings import LOGS, SingleRun
 
@@ -33,6 +36,10 @@ PROFILE = "profile"
 """Folder of what `--profile` writes."""
 OUT_OF_MEMORY_STATUS = 3
 """Exit status of a run that did not fit in memory."""
+TRY_TIMEOUT_S = 600
+"""Of a try of a micro-batch: when one worker alone runs out of memory, the others wait for it."""
+FOUND_ROWS = "SWEEPS_FOUND_MICRO_BATCH"
+"""Environment variable that gives the rows found by the first worker to those that it starts."""
 
 
 def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
@@ -43,7 +50,7 @@ def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
     run = _with_data(run, trainable)
     prepared = preparation.prepare_for_run(trainable, run.params)
     if run.find_batch_size:
-        run = batch_size_finder.with_micro_batch(run, trainable, prepared)
+        run = with_micro_batch(run, trainable, prepared)
     return _train(run, trainable, prepared, resumes)
 
 
@@ -107,6 +114,76 @@ def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None,
         if run.test and launch.is_first() and not (test := training.why_no_test):
             test = trained_model.score_test_rows(trainable, params, config, folder.best, prepared=prepared)
         return folder.say_end(test, is_prepared=prepared is not None)
+
+
+def with_micro_batch(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> SingleRun:
+    """The run with the largest micro-batch that fits and divides the batch; prints each try.
+
+    Raises:
+        UserError: not even one row fits, the batch can't be split, or a try failed for another reason.
+    """
+    if not launch.is_first():
+        return run.changed(micro_batch=int(os.environ[FOUND_ROWS]), find_batch_size=False)
+    workers = run.fit.workers
+
+    def fits(rows: int) -> bool:
+        failure = subprocess_run.call(TRY_TIMEOUT_S, train_some_steps, run, rows)[1]
+        does = does_fit(failure, rows, workers)
+        launch.say(f"  {count(rows, 'row'):<12} {'fits in memory' if does else 'out of memory'}")
+        return does
+
+    params = build_params(trainable.params_class, run.params)
+    try:
+        whole = micro_batches.read_batch_rows(trainable.build_data(params, prepared))
+        launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
+        found = micro_batches.largest_that_fits(fits, whole, workers)
+    except (MemoryError, CannotTrain) as error:
+        raise UserError(f"--find-batch-size: {error}") from None
+    times = f" x {found.accumulation} x {count(workers, 'worker')}" if (found.rows != whole) else ""
+    launch.say(f"  micro-batch of {count(found.rows, 'row')}{times}\n")
+    os.environ[FOUND_ROWS] = str(found.rows)
+    return run.changed(micro_batch=found.rows, find_batch_size=False)
+
+
+def does_fit(failure: str, rows: int, workers: int) -> bool:
+    """Whether a micro-batch fits in memory, by the `failure` of its try (see `subprocess_run.failure_of`).
+
+    Raises:
+        UserError: the try failed for another reason than memory.
+    """
+    if failure == TIMED_OUT and workers == 1:
+        raise UserError(
+            f"a try with {count(rows, 'row')} did not end within {duration(TRY_TIMEOUT_S)}, so it is not "
+            "known whether it fits; give a smaller --micro-batch"
+        )
+    if failure in ("", OUT_OF_MEMORY, TIMED_OUT):
+        return not failure
+    raise UserError(f"a try with {count(rows, 'row')} failed:\n{failure}")
+
+
+def train_some_steps(run: SingleRun, rows: int) -> None:
+    """Train with micro-batches of `rows` in this process."""
+    with contextlib.suppress(OSError):  # when memory runs out, Linux kills this process first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    trainable = registry.find(run.trainable)
+    config = dataclasses.replace(
+        run.fit_config(trainable),
+        max_epochs=1,
+        micro_batch=rows,
+        steps_per_epoch=2,  # from the second one on, the optimizer's state is allocated
+    )
+    prepared = preparation.prepare_for_run(trainable, run.params)
+
+    def build_large(params: Any) -> Any:
+        data: Any = trainable.build_data(params, prepared)
+        # Two micro-batches a step: the second is computed with the first one's gradients in memory.
+        data.batch_size = 2 * rows * config.workers
+        return data
+
+    params = build_params(trainable.params_class, run.params)
+    training = Fit(OtherData(trainable, build_large), params, config)
+    training.advance()
+    training.close()
 
 
 def _explain(run: SingleRun, training: Fit | None, error: Exception) -> int:

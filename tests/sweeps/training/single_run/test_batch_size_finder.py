@@ -16,7 +16,7 @@ from sweeps.common.errors import UserError
 from sweeps.training.config import Precision
 from sweeps.training.distributed import subprocess_run
 from sweeps.training.distributed.strategy import Device
-from sweeps.training.single_run import batch_size_finder, training_run
+from sweeps.training.single_run import training_run
 from sweeps.training.single_run.run_settings import SingleRun
 from tests.conftest import ROOT
 
@@ -175,14 +175,14 @@ def test_ctrl_c_ends_the_try_too(project: Path) -> None:
     ],
 )
 def test_a_try_fits_or_does_not(failure: str, workers: int, fits: bool) -> None:
-    assert batch_size_finder.does_fit(failure, 4, workers) is fits
+    assert training_run.does_fit(failure, 4, workers) is fits
 
 
 def test_a_try_that_is_slow_says_nothing_of_memory() -> None:
     with pytest.raises(
         UserError, match="a try with 4 rows did not end within 10 min 0 s, so it is not known"
     ):
-        batch_size_finder.does_fit(subprocess_run.TIMED_OUT, 4, workers=1)
+        training_run.does_fit(subprocess_run.TIMED_OUT, 4, workers=1)
 
 
 @pytest.mark.long
