@@ -15,9 +15,8 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import CannotTrain, UserError, first_line, innermost
@@ -41,32 +40,6 @@ FIT = "fit"
 SHORT_OF = "without a LightningCLI"
 LEFT_OUT = {"logger": False, "profiler": None, "plugins": None}
 """Settings of the Trainer that would build something of no use to a trial."""
-
-
-@cache
-def _found(
-    name: str, module: str, files: tuple[str, ...], paths: tuple[str, ...], texts: tuple[str, ...]
-) -> LightningCLIProject:
-    """The trainable of files with this content."""
-    where = f"--cli-config {' '.join(files)}" if files else f"--lightning-cli {module}"
-    given: dict[str, Any] = {}
-    try:
-        for text in texts:
-            given = settings_tree.merged(given, load_yaml(text) or {})
-        parsed: ParsedCLI = _run(module, paths)
-    except CannotTrain as error:
-        raise UserError(f"--lightning-cli {module}: {error}") from None
-    except (Exception, SystemExit) as error:
-        is_of_parser = type(error).__name__ == "ArgumentError"
-        said = "" if is_of_parser else f"{type(error).__name__}: "
-        raise UserError(f"{where}: {said}{_fault_of(error)}") from None
-    tree = parsed.dumped(parsed.cli.config, given)
-    if parsed.resolves:
-        tree = settings_tree.with_references(tree, given)
-    if isinstance(callbacks := (tree.get("trainer") or {}).get("callbacks"), Mapping):
-        tree["trainer"]["callbacks"] = [callbacks]  # the parser takes a single one, too
-    settings = ProjectSettings(program=module, tree=tree, given=given, resolves=parsed.resolves)
-    return LightningCLIProject(name, settings, files, parsed)
 
 
 class LightningCLIProject(ConfiguredProject):
@@ -99,7 +72,7 @@ class LightningCLIProject(ConfiguredProject):
             self.own_trainer = parsed.own_trainer
 
     @classmethod
-    def find(cls, name: str) -> LightningCLIProject:
+    def find(cls, name: str) -> Self:
         """The trainable of `lightning-cli:my_project.cli:config.yaml`, with several files or none.
 
         Raises:
@@ -117,8 +90,25 @@ class LightningCLIProject(ConfiguredProject):
         paths = [project.folder() / Path(file).expanduser() for file in files]
         if missing := [str(path) for path in paths if not path.is_file()]:
             raise UserError(f"--cli-config {' '.join(missing)}: no such file")
-        texts = tuple(path.read_text() for path in paths)
-        return _found(name, module, tuple(files), tuple(map(str, paths)), texts)
+        where = f"--cli-config {' '.join(files)}" if files else flag
+        given: dict[str, Any] = {}
+        try:
+            for path in paths:
+                given = settings_tree.merged(given, load_yaml(path.read_text()) or {})
+            parsed: ParsedCLI = _run(module, [str(path) for path in paths])
+        except CannotTrain as error:
+            raise UserError(f"{flag}: {error}") from None
+        except (Exception, SystemExit) as error:
+            is_of_parser = type(error).__name__ == "ArgumentError"
+            said = "" if is_of_parser else f"{type(error).__name__}: "
+            raise UserError(f"{where}: {said}{_fault_of(error)}") from None
+        tree = parsed.dumped(parsed.cli.config, given)
+        if parsed.resolves:
+            tree = settings_tree.with_references(tree, given)
+        if isinstance(callbacks := (tree.get("trainer") or {}).get("callbacks"), Mapping):
+            tree["trainer"]["callbacks"] = [callbacks]  # the parser takes a single one, too
+        settings = ProjectSettings(program=module, tree=tree, given=given, resolves=parsed.resolves)
+        return cls(name, settings, files, parsed)
 
     def check(self, values: Mapping[str, Any]) -> None:
         if self._parsed is not None and values:
