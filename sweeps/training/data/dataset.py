@@ -106,7 +106,7 @@ class DataSet:
 
     def part(self, item: Item) -> Path:
         """File of one raw file's rows, kept until all raw files are prepared."""
-        return self.parts_folder / f"{item.part}.arrow"
+        return self.parts_folder / f"{item.part}.arrows"
 
     def manifest(self) -> Manifest | None:
         """The manifest; None when the data has not been prepared.

@@ -1,8 +1,8 @@
 """Raw files to parts by tasks of Ray, on all cores of this PC or of a cluster.
 
 Each file is a task of its own: a decoder that crashes its process loses no other file. This process writes
-what the workers send, so a cluster needs no shared folder. A part is an Arrow file with the rows of one raw
-file, kept until all are prepared; one that exists is complete.
+what the workers send, so a cluster needs no shared folder. A part has the rows of one raw file, as Arrow
+streams one after another, and is kept until all are prepared; one that exists is complete.
 """
 
 from __future__ import annotations
@@ -197,20 +197,14 @@ class PartWriter:
         self._path, self._part = path, atomic_io.part_of(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._part.open("wb")
-        self._writer: Any = None
 
     def add(self, block: pa.Buffer) -> int:
         """Append a block of `encode_blocks`; the number of its rows."""
-        with pa.ipc.open_stream(block) as stream:
-            self._writer = self._writer or pa.ipc.new_file(self._file, stream.schema)
-            batches = list(stream)
-        for batch in batches:
-            self._writer.write_batch(batch)
-        return sum(batch.num_rows for batch in batches)
+        self._file.write(block)
+        return sum(batch.num_rows for batch in pa.ipc.open_stream(block))
 
     def commit(self) -> None:
         """Rename the complete part to its final name."""
-        self._writer.close()
         self._file.close()
         atomic_io.put(self._part, self._path)
 
@@ -222,8 +216,11 @@ class PartWriter:
 def open_part(path: Path) -> list[pa.RecordBatch]:
     """The blocks of rows of a part, memory-mapped."""
     with pa.memory_map(str(path)) as opened:
-        reader = pa.ipc.open_file(opened.read_buffer())
-    return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+        content = pa.BufferReader(opened.read_buffer())
+    found: list[pa.RecordBatch] = []
+    while content.tell() < content.size():
+        found += pa.ipc.open_stream(content)
+    return found
 
 
 def reason_of(error: BaseException, function: str) -> str:

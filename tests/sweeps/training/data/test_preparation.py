@@ -33,7 +33,7 @@ def rows_in(folder: Path, split: str = "train") -> list[int]:
 
 
 def parts_of(clips: Clips) -> list[Path]:
-    return sorted(clips.prepared.glob("*-parts-*/*.arrow"))
+    return sorted(clips.prepared.glob("*-parts-*/*.arrows"))
 
 
 # The happy path.
@@ -204,7 +204,7 @@ def test_a_full_disk_is_said_and_what_is_prepared_is_kept(
     with pytest.raises(CannotContinue, match="the disk is full"):
         preparation.ensure_prepared(data_set)
     assert not data_set.folder.exists()
-    assert len(list(data_set.parts_folder.glob("*.arrow"))) == 12
+    assert len(list(data_set.parts_folder.glob("*.arrows"))) == 12
 
 
 def test_a_shard_that_is_lost_is_made_again(clips: Clips, capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +226,7 @@ def test_the_parts_of_another_data_set_stay(clips: Clips) -> None:
         patched.setattr(Manifest, "write", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             preparation.ensure_prepared(both)
-    begun = both.part(both.items[0]).with_name(".killed.arrow.part")
+    begun = both.part(both.items[0]).with_name(".killed.arrows.part")
     begun.touch()
     kept = [both.part(item) for item in both.items if item.split == "train"]
     away = clips.raw.rename(clips.raw.with_name("away"))
