@@ -105,8 +105,8 @@ def by_command(name: str, epochs: int, clock: Clock) -> None:
     with tempfile.TemporaryDirectory(prefix="fit-") as folder, _on_a_terminal():
         flags = {"max-epochs": epochs, "threads": 1, "seed": SEED, "precision": 32, "results-dir": folder}
         words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-        run, trainable, resumes = run_settings.parse([name, *words])
-        training_run.fit(run, timed(trainable, clock), resumes)
+        run, trainable = run_settings.parse([name, *words])
+        training_run.fit(run, timed(trainable, clock))
 
 
 def timed(

@@ -31,14 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
+def _fit(run: SingleRun, trainable: LightningTrainable) -> int:
     launch.say(f"Loading {run.trainable} ...")
     if run.profile:  # before PyTorch is imported, for its profiler's messages
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     with imports.fast():
         from sweeps.training.single_run import training_run
-    status = training_run.fit(run, trainable, resumes)
+    status = training_run.fit(run, trainable)
     if not launch.is_first():
         launch.leave(status)
     return status

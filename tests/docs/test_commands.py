@@ -154,8 +154,8 @@ def test_a_single_run_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch:
         with pytest.raises(UserError, match="no run of"):  # there is none: nothing else is wrong with it
             run_settings.parse(arguments)
     else:
-        run, _, resumes = run_settings.parse([*arguments, "--results-dir", str(tmp_path)])
-        assert not resumes
+        run, _ = run_settings.parse([*arguments, "--results-dir", str(tmp_path)])
+        assert run.resume is None
         assert run.params.get("lr", 0.02) in (0.02, 0.1, 0.3)
 
 

@@ -45,8 +45,8 @@ class RunFolder:
     refused before the end of its first epoch leaves no folder, so that its name can be used again.
     """
 
-    def __init__(self, run: SingleRun, config: FitConfig, resumes: bool) -> None:
-        self._run, self._config, self._resumes = run, config, resumes
+    def __init__(self, run: SingleRun, config: FitConfig) -> None:
+        self._run, self._config = run, config
         self._checkpoints = checkpoint_store.folder_of(run.folder, 0)
         self._is_mine = False
         """Whether this process has created the folder."""
@@ -66,7 +66,7 @@ class RunFolder:
         return self._run.folder / BEST
 
     def __enter__(self) -> RunFolder:
-        if self._resumes:
+        if self._run.resume is not None:
             self.checkpoint, faults = checkpoint_store.newest(self._checkpoints)
             for fault in faults:
                 say(f"Notice     {fault}")
@@ -102,7 +102,7 @@ class RunFolder:
             ("strategy", f"{choice.in_words}, {count(config.threads or 1, 'thread')}"),
         ]
         say("\n".join(f"{name:<10} {text}" for name, text in lines) + "\n")
-        if is_first() and not self._resumes:
+        if is_first() and self._run.resume is None:
             try:
                 self._run.folder.mkdir(parents=True)
                 self._is_mine = True
@@ -133,8 +133,21 @@ class RunFolder:
             self._best = epoch.score, epoch.epoch
         self._costs.append((epoch.seconds, epoch.costs))
         self._pace.trained(epoch.seconds)
-        if is_first():
-            self._write_line(epoch)
+        if not is_first():
+            return
+        line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
+        text = json.dumps(line) + "\n"
+        with self._room_for(f"the line of epoch {epoch.epoch} ({size(len(text))})"):
+            atomic_io.append(self._epochs, text)
+        metrics = ", ".join(f"{name} {short(value)}" for name, value in sorted(epoch.metrics.items()))
+        mark = " *" if self._best[1] == epoch.epoch else ""
+        # Above a progress bar, if there is one.
+        tqdm.write(
+            f"epoch {epoch.epoch:>3}/{self._config.max_epochs}  {metrics}  {epoch.seconds:.2f} s{mark}"
+        )
+        if epoch.notice:
+            tqdm.write(f"Notice     {epoch.notice}")
+        sys.stdout.flush()
 
     def keep_best(self, training: Fit) -> None:
         """Write the best epoch's whole fp32 weights and their hyperparameters; then remove the checkpoints.
@@ -177,22 +190,6 @@ class RunFolder:
             say(f"Memory     {file} (open in https://pytorch.org/memory_viz)")
         say(f"Weights    {shown_path(self.best)}")
         return 0
-
-    def _write_line(self, epoch: Report) -> None:
-        """Record and print an epoch."""
-        line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
-        text = json.dumps(line) + "\n"
-        with self._room_for(f"the line of epoch {epoch.epoch} ({size(len(text))})"):
-            atomic_io.append(self._epochs, text)
-        metrics = ", ".join(f"{name} {short(value)}" for name, value in sorted(epoch.metrics.items()))
-        mark = " *" if self._best[1] == epoch.epoch else ""
-        # Above a progress bar, if there is one.
-        tqdm.write(
-            f"epoch {epoch.epoch:>3}/{self._config.max_epochs}  {metrics}  {epoch.seconds:.2f} s{mark}"
-        )
-        if epoch.notice:
-            tqdm.write(f"Notice     {epoch.notice}")
-        sys.stdout.flush()
 
     def _save(self, epoch: int, training: Fit) -> bool:
         """Save a checkpoint; on a full disk skip it. Returns whether it was saved."""

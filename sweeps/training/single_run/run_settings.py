@@ -16,7 +16,7 @@ from sweeps.common import atomic_io, local_dirs, param_types, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.project import FIT_FILE as FIT_FILE
-from sweeps.common.settings import Setting, Settings, flag, setting
+from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
 from sweeps.kinds import registry
 from sweeps.kinds.command import TRAINABLE, Command
@@ -65,6 +65,9 @@ class SingleRun(Settings):
     test: bool = False
     """Score the best epoch on the test rows at the end."""
 
+    resume: str | None = setting(None, group="Resume", metavar="FOLDER")
+    """Run to resume, as results/NAME; it keeps its settings (default: a new run)."""
+
     def fit_config(self, trainable: LightningTrainable) -> FitConfig:
         """`fit`, with the trainable's metric, mode and precision and this PC's threads filled in."""
         own = trainable.objective
@@ -86,7 +89,7 @@ class SingleRun(Settings):
         return dump_yaml(kept)
 
 
-OF_THE_PLACE = ("name", "results_dir")
+OF_THE_PLACE = ("name", "results_dir", "resume")
 """Given by the folder's path."""
 FLAGS = {
     name: each
@@ -94,33 +97,23 @@ FLAGS = {
     if name not in ("trainable", "params", "data", "project")
 }
 """Settings with a flag: not the first argument, hyperparameters and what the run sets itself."""
-RESUME = Setting(
-    name="resume",
-    kind=str | None,
-    default=None,
-    doc="Run to resume, as results/NAME; it keeps its settings (default: a new run).",
-    metavar="FOLDER",
-    group="Resume",
-)
-
-
 COMMAND = Command(
     name="fit",
     does="Train one trial, without a sweep.",
-    settings={**FLAGS, "resume": RESUME},
+    settings=FLAGS,
     fit_settings=FIT_SETTINGS,
 )
 
 
-def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningTrainable, bool]:
-    """The requested run, its trainable, and whether it resumes an interrupted run.
+def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningTrainable]:
+    """The requested run and its trainable.
 
     Raises:
         UserError: every fault found, one a line.
         SystemExit: after `--help` (status 0).
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    if flag(RESUME.name) in {token.partition("=")[0] for token in tokens}:
+    if "--resume" in {token.partition("=")[0] for token in tokens}:
         return _resumed(tokens)
     asked = COMMAND.read(tokens)
     trainable, faults = asked.trainable, asked.faults
@@ -133,7 +126,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningT
     if not (run.fit.metric or trainable.objective):
         faults.append(f"--metric: give the metric by which epochs are compared: {run.trainable} names none")
     refuse([*faults, *_faults(run)])
-    return run, trainable, False
+    return run, trainable
 
 
 def read(folder: Path) -> SingleRun:
@@ -147,10 +140,10 @@ def read(folder: Path) -> SingleRun:
     return SingleRun.from_settings(**given, name=folder.name, results_dir=str(folder.parent))
 
 
-def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable, bool]:
+def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable]:
     parser = cli_parser.Parser("sweeps fit", "%(prog)s --resume FOLDER [flags]", "Resume a run.")
     # The one setting that changes no result, and that a run without enough memory needs.
-    cli_parser.add_settings(parser, [RESUME, FLAGS["micro_batch"]])
+    cli_parser.add_settings(parser, [FLAGS["resume"], FLAGS["micro_batch"]])
     cli_parser.add_machine(parser)
     names = (token.partition("=")[0] for token in tokens if token.startswith("--"))
     if others := [name for name in names if name not in parser.flags]:
@@ -176,7 +169,7 @@ def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable, bool
     params, faults = param_types.checked(trainable.params_class, run.params)
     changed = f"--resume {folder}: {run.trainable} has changed and no longer fits {FIT_FILE}"
     refuse([changed, *faults] if faults else [])
-    return run.changed(params=params), trainable, True
+    return run.changed(params=params, resume=folder), trainable
 
 
 def _faults(run: SingleRun) -> list[str]:

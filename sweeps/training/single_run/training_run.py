@@ -42,7 +42,7 @@ FOUND_ROWS = "SWEEPS_FOUND_MICRO_BATCH"
 """Environment variable that gives the rows found by the first worker to those that it starts."""
 
 
-def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
+def fit(run: SingleRun, trainable: LightningTrainable) -> int:
     """Train, and where that does not fit in memory, print what takes less; the exit status."""
     run = run.changed(results_dir=str(Path(run.results_dir).expanduser().absolute()))
     os.environ[launch.STARTED_IN] = str(Path.cwd())
@@ -51,7 +51,7 @@ def fit(run: SingleRun, trainable: LightningTrainable, resumes: bool) -> int:
     prepared = preparation.prepare_for_run(trainable, run.params)
     if run.find_batch_size:
         run = with_micro_batch(run, trainable, prepared)
-    return _train(run, trainable, prepared, resumes)
+    return _train(run, trainable, prepared)
 
 
 def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
@@ -73,10 +73,10 @@ def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
     return dataclasses.replace(run, data=now)
 
 
-def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None, resumes: bool) -> int:
+def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> int:
     params, config = build_params(trainable.params_class, run.params), run.fit_config(trainable)
     snapshot = run.folder / SNAPSHOT_FILE if run.memory_snapshot and launch.is_first() else None
-    with RunFolder(run, config, resumes) as folder, memory.recorded(snapshot):
+    with RunFolder(run, config) as folder, memory.recorded(snapshot):
         leaving, training = Leaving(), None
         try:
             training = Fit(

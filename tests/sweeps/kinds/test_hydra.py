@@ -178,9 +178,7 @@ def test_the_program_of_the_project_trains_with_the_exported_file(here: Path) ->
 
 
 def test_a_single_run_takes_settings_that_are_in_no_section() -> None:
-    run, _, _ = run_settings.parse(
-        ["hydra:configs/train", "--task-name", "again", "--params", "model.lr=0.5"]
-    )
+    run, _ = run_settings.parse(["hydra:configs/train", "--task-name", "again", "--params", "model.lr=0.5"])
     assert run.params == {"task_name": "again", "model.lr": 0.5}
 
 

@@ -336,7 +336,7 @@ def test_the_plan_has_the_ranges_in_one_column_however_long_the_names_are() -> N
 
 def test_a_single_run_takes_settings_that_are_in_no_section() -> None:
     name = "lightning-cli:net_project.cli:config.yaml"
-    run, trainable, _ = run_settings.parse([name, "--test-after-fit", "false", "--params", "model.lr=0.5"])
+    run, trainable = run_settings.parse([name, "--test-after-fit", "false", "--params", "model.lr=0.5"])
     assert run.params == {"test_after_fit": False, "model.lr": 0.5}
     assert trainable.params_class().test_after_fit is True
     name = "lightning-cli:net_project.any_cli:any.yaml"
@@ -361,7 +361,7 @@ def test_the_precision_of_the_project_is_that_of_its_trials_unless_one_is_given(
     (here / "config.yaml").write_text(configured.CONFIG.replace("32-true", given))
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log", *typed)
     assert plan.config.fit.precision == trained_in
-    run, trainable, _ = run_settings.parse(["lightning-cli:net_project.cli:config.yaml", *typed])
+    run, trainable = run_settings.parse(["lightning-cli:net_project.cli:config.yaml", *typed])
     fit = run.fit_config(trainable)
     assert fit.precision == trained_in
     (text,) = trainable.export({"model.lr": 0.25}, fit.settings(), "results/s/best").values()

@@ -43,11 +43,11 @@ def test_what_is_written_reads_back(file: Path) -> None:
 @pytest.mark.parametrize("form", ["--params {}", "--params={}"])
 def test_a_run_takes_all_that_the_file_says_and_flags_win(form: str, file: Path) -> None:
     tokens = form.format(file).split()
-    run, module, _ = run_settings.parse(["digits_mlp", *tokens])
+    run, module = run_settings.parse(["digits_mlp", *tokens])
     assert run.fit_config(module) == TRAINED
     assert run.params == {"lr": 0.02}
     typed = ("--seed", "1", "--no-compile", "--lr", "0.5", "--precision", "32")
-    run, _, _ = run_settings.parse(["digits_mlp", *typed, *tokens])
+    run, _ = run_settings.parse(["digits_mlp", *typed, *tokens])
     assert (run.fit.seed, run.fit.compile, run.fit.precision, run.fit.max_epochs) == (1, False, "32", 5)
     assert run.params == {"lr": 0.5}
 
@@ -55,14 +55,14 @@ def test_a_run_takes_all_that_the_file_says_and_flags_win(form: str, file: Path)
 def test_workers_are_in_the_file_where_there_are_several(file: Path) -> None:
     several = FitConfig(max_epochs=1, metric="m", mode="max", devices=2, micro_batch=8)
     file.write_text(params_file.write("digits_mlp", {}, several.settings(), {}))
-    run, _, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
+    run, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
     assert (run.fit.devices, run.fit.micro_batch) == (2, 8)
 
 
 @pytest.mark.parametrize("text", ["lr: 0.02", "params: {lr: 0.02}", "params: {lr: 0.02}\nfit:\n"])
 def test_a_file_of_hyperparameters_alone_says_nothing_else(text: str, file: Path) -> None:
     file.write_text(text)
-    run, _, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
+    run, _ = run_settings.parse(["digits_mlp", "--params", str(file)])
     assert (run.params, run.fit.seed, run.fit.max_epochs) == ({"lr": 0.02}, 0, 27)
 
 
@@ -73,7 +73,7 @@ def test_a_preparation_takes_the_hyperparameters_and_leaves_the_rest(file: Path)
 
 
 def test_a_trainable_may_be_named_otherwise_but_must_be_the_same(file: Path) -> None:
-    run, _, _ = run_settings.parse(["trainables.digits_mlp", "--params", str(file)])
+    run, _ = run_settings.parse(["trainables.digits_mlp", "--params", str(file)])
     assert run.params == {"lr": 0.02}
     with pytest.raises(UserError, match=r"a file of trainable digits_mlp, not of fashion_cnn$"):
         run_settings.parse(["fashion_cnn", "--params", str(file)])

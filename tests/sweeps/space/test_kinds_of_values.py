@@ -53,7 +53,7 @@ def test_a_trial_is_trained_again_by_its_file_whatever_its_values_are(tmp_path: 
     for number, trial in enumerate(Record.read(found.folder).trials):
         path, params = tmp_path / f"{number}.yaml", {**trial.fixed, **trial.params}
         path.write_text(run_settings.dump_yaml({"trainable": NAME, "params": readable(Params, params)}))
-        run, _, _ = run_settings.parse([NAME, "--params", str(path), "--results-dir", str(tmp_path)])
+        run, _ = run_settings.parse([NAME, "--params", str(path), "--results-dir", str(tmp_path)])
         assert run.params == params
         (tmp_path / run_settings.FIT_FILE).write_text(run.to_yaml())
         assert run_settings.read(tmp_path).params == params

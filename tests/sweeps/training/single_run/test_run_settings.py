@@ -121,7 +121,7 @@ def test_a_hyperparameter_that_is_called_as_a_setting_goes_through_params(tmp_pa
         "-c",
         (
             "from sweeps.training.single_run import run_settings as single\n"
-            "run, _, _ = single.parse(['clashing', '--devices', '2', '--params', 'devices=gpu'])\n"
+            "run, _ = single.parse(['clashing', '--devices', '2', '--params', 'devices=gpu'])\n"
             "print(run.fit.devices, run.params)"
         ),
     ]
