@@ -192,10 +192,9 @@ def find_data_set(trainable: Trainable, params: Mapping[str, ParamValue]) -> Dat
     hyperparameters = {name: held(getattr(all_params, name), hints[name]) for name in names}
     readable = Declared(build_params(params_class, hyperparameters), tuple(hyperparameters), "raw_items")
     try:
-        items = raw_files.find(asked, preparation.raw_items, readable)
+        items = raw_files.find(asked, preparation.raw_items, readable, root() / CHECKSUMS_FILE)
     except UndeclaredHyperparameter as error:
         raise UserError(f"{asked}: {error}") from None
-    items = raw_files.with_checksums(items, root() / CHECKSUMS_FILE)
     return DataSet(trainable.description, hyperparameters, tuple(items), _code_of(trainable))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -43,16 +42,19 @@ class Item:
         return hashlib.sha256(f"{self.split}/{self.name} {self.sha256}".encode()).hexdigest()
 
 
-def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], params: Any) -> list[Item]:
-    """The raw files that `raw_items(params)` lists, without checksums yet.
+def find(
+    asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], params: Any, memory: Path
+) -> list[Item]:
+    """The raw files that `raw_items(params)` lists.
 
     Args:
         asked: the trainable, as the user named it.
         raw_items: the trainable's function.
         params: its argument.
+        memory: file of known checksums: unchanged gigabytes are not read twice.
 
     Raises:
-        UserError: a file is missing, or the result is not a list of files.
+        UserError: a file is missing or can't be read, or the result is not a list of files.
     """
     try:
         listed = raw_items(params)
@@ -71,8 +73,9 @@ def find(asked: str, raw_items: Callable[[Any], Mapping[str, Sequence[Path]]], p
     if faults:
         more = [f"and {count(len(faults) - 5, 'more fault')}"] if len(faults) > 5 else []
         raise UserError("\n".join([*faults[:5], *more]))
+    facts = facts_of(list(times), memory)
     return [
-        Item(split, path.relative_to(above).as_posix(), path, _size_and_time(path)[0], "")
+        Item(split, path.relative_to(above).as_posix(), path, facts[path][0], facts[path][2])
         for split, paths in files.items()
         if paths
         for above in [_above(paths)]
@@ -90,27 +93,19 @@ def _above(paths: Sequence[Path]) -> Path:
     return folder.parent
 
 
-def with_checksums(items: Sequence[Item], memory: Path) -> list[Item]:
-    """The items with their checksums; files that are not known by size and time of change are read.
-
-    Args:
-        items: raw files.
-        memory: file of known checksums: unchanged gigabytes are not read twice.
+def facts_of(paths: Sequence[Path], memory: Path) -> dict[Path, Facts]:
+    """The facts of files; those that are not known by size and time of change are read.
 
     Raises:
         UserError: one can't be read.
     """
     remembered = _remembered(memory)
     known: dict[Path, Facts] = {}
-    for item in items:
-        facts = remembered.get(str(item.path), (0, 0, ""))
-        if tuple(facts[:2]) == _size_and_time(item.path):
-            known[item.path] = facts
-    known |= _read_all([item.path for item in items if item.path not in known], memory)
-    return [
-        dataclasses.replace(item, size_bytes=known[item.path][0], sha256=known[item.path][2])
-        for item in items
-    ]
+    for path in paths:
+        facts = remembered.get(str(path), (0, 0, ""))
+        if tuple(facts[:2]) == _size_and_time(path):
+            known[path] = facts
+    return known | _read_all([path for path in paths if path not in known], memory)
 
 
 def _read_all(paths: Sequence[Path], memory: Path) -> dict[Path, Facts]:

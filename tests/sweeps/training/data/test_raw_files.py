@@ -30,9 +30,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: Path, **splits: list[str]) -> list[Item]:
-    return raw_files.find(
-        "mine", lambda _: {split: [folder / f for f in files] for split, files in splits.items()}, None
-    )
+    listed = {split: [folder / name for name in names] for split, names in splits.items()}
+    return raw_files.find("mine", lambda _: listed, None, folder.with_name("checksums.json"))
 
 
 def test_files_are_named_from_above_the_folder_of_their_split(folder: Path) -> None:
@@ -66,18 +65,17 @@ def test_a_folder_that_moves_with_its_name_changes_no_name(folder: Path) -> None
     assert [item.name for item in found(moved, train=["real/b", "fake/a"])] == before
 
 
-def test_a_checksum_is_that_of_the_content_and_is_remembered(folder: Path, tmp_path: Path) -> None:
-    memory = tmp_path / "cache" / "checksums.json"
-    items = raw_files.with_checksums(found(folder, train=["real/a", "real/b"]), memory)
+def test_a_checksum_is_that_of_the_content_and_is_remembered(folder: Path) -> None:
+    items = found(folder, train=["real/a", "real/b"])
     assert [item.sha256 for item in items] == [
         hashlib.sha256(t.encode()).hexdigest() for t in ("real/a", "real/b")
     ]
     # The same size and time of change: it is not read again. (Whoever changes a file changes its time.)
     (folder / "real" / "a").write_text("REAL/A")
     os.utime(folder / "real" / "a", (1, 1))
-    assert raw_files.with_checksums(found(folder, train=["real/a", "real/b"]), memory) == items
+    assert found(folder, train=["real/a", "real/b"]) == items
     os.utime(folder / "real" / "a", (2, 2))
-    again = raw_files.with_checksums(found(folder, train=["real/a", "real/b"]), memory)
+    again = found(folder, train=["real/a", "real/b"])
     assert again[0].sha256 == hashlib.sha256(b"REAL/A").hexdigest()
     assert again[1] == items[1]
 
@@ -85,14 +83,13 @@ def test_a_checksum_is_that_of_the_content_and_is_remembered(folder: Path, tmp_p
 def test_a_file_that_was_written_just_now_is_read_again(folder: Path, tmp_path: Path) -> None:
     """It may change once more without another time of change."""
     (folder / "real" / "a").write_text("1st")
-    raw_files.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
+    found(folder, train=["real/a"])
     assert not (tmp_path / "checksums.json").exists()
 
 
 def test_what_was_read_before_ctrl_c_is_remembered(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    items, memory = found(folder, train=["real/a", "real/b", "fake/a"]), tmp_path / "checksums.json"
     read: list[Path] = []
 
     def hashed(path: Path, of_file: Callable[[Path], Facts] = raw_files._facts_of) -> Facts:
@@ -105,31 +102,31 @@ def test_what_was_read_before_ctrl_c_is_remembered(
         patched.setattr(raw_files, "HASH_THREADS", 1)
         patched.setattr(raw_files, "_facts_of", hashed)
         with pytest.raises(KeyboardInterrupt):
-            raw_files.with_checksums(items, memory)
-    assert set(json.loads(memory.read_text())) == {str(path) for path in read}
+            found(folder, train=["real/a", "real/b", "fake/a"])
+    assert set(json.loads((tmp_path / "checksums.json").read_text())) == {str(path) for path in read}
 
 
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_file_that_vanishes_is_named(is_known: bool, folder: Path, tmp_path: Path) -> None:
-    items, memory = found(folder, train=["real/a", "real/b"]), tmp_path / "checksums.json"
+    paths, memory = [folder / "real" / name for name in ("a", "b")], tmp_path / "cache" / "checksums.json"
     if is_known:
-        raw_files.with_checksums(items, memory)
+        raw_files.facts_of(paths, memory)
     (folder / "real" / "b").unlink()
     with pytest.raises(UserError, match=r"real/b can't be read: No such file or directory"):
-        raw_files.with_checksums(items, memory)
+        raw_files.facts_of(paths, memory)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{]"])
 def test_a_memory_that_is_broken_is_forgotten(content: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "checksums.json").write_text(content)
-    items = raw_files.with_checksums(found(folder, train=["real/a"]), tmp_path / "checksums.json")
+    items = found(folder, train=["real/a"])
     assert items[0].sha256 == hashlib.sha256(b"real/a").hexdigest()
 
 
-def test_a_part_is_of_split_name_and_content(folder: Path, tmp_path: Path) -> None:
+def test_a_part_is_of_split_name_and_content(folder: Path) -> None:
     """The folder of a file may say what its rows are."""
     (folder / "fake" / "a").write_text("real/a")
-    items = raw_files.with_checksums(found(folder, train=["real/a", "fake/a"]), tmp_path / "checksums.json")
+    items = found(folder, train=["real/a", "fake/a"])
     assert items[0].sha256 == items[1].sha256
     assert items[0].part != items[1].part
     assert items[0].part != dataclasses.replace(items[0], split="val").part
@@ -159,12 +156,12 @@ def test_a_list_that_is_none_is_refused(listed: Any, expected: str, folder: Path
         return {split: [folder / name for name in names] for split, names in listed.items()}
 
     with pytest.raises(UserError, match=expected):
-        raw_files.find("mine", raw_items, None)
+        raw_files.find("mine", raw_items, None, folder / "checksums.json")
 
 
-def test_the_ways_to_get_the_files_are_said() -> None:
+def test_the_ways_to_get_the_files_are_said(folder: Path) -> None:
     def raw_items(_: object) -> Any:
         raise FileNotFoundError("no clips here; ask your librarian")
 
     with pytest.raises(UserError, match=r"^no clips here; ask your librarian$"):
-        raw_files.find("mine", raw_items, None)
+        raw_files.find("mine", raw_items, None, folder / "checksums.json")
