@@ -40,7 +40,8 @@ def _not_on(away: Collection[str]) -> dict[str, str]:
 def trial_resources(
     config: SweepConfig, gpus: float, away: Callable[[], Collection[str]] = frozenset
 ) -> PlacementGroupFactory:
-    """The resources of a trial: a bundle for each worker, placed all together or not at all.
+    """The resources of a trial: a bundle for each worker, placed all together or not at all. Of several
+    workers each is a process, and that of the trial takes nothing.
 
     Args:
         config: of the sweep.
@@ -50,7 +51,8 @@ def trial_resources(
     bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus}
     if memory := _memory_bytes(config):
         bundle["memory"] = memory
-    return Place([bundle] * config.workers_per_trial, away)
+    workers = config.workers_per_trial
+    return Place([bundle] if workers == 1 else [{}, *[bundle] * workers], away)
 
 
 def task_resources(config: SweepConfig, gpus: float, away: Collection[str] = ()) -> dict[str, Any]:

@@ -25,13 +25,14 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
 from sweeps.training import lightning_internals
+from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.checkpoints.weights import BestWeights
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import Loader
 from sweeps.training.distributed import strategy
 from sweeps.training.profiling.memory import Growth
 from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.report import CannotContinue, Notices, Position, Report
+from sweeps.training.report import CheckpointUnusable, Notices, Position, Report
 from sweeps.training.torch_state import random_states, restore_random_states, seed_epoch
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
@@ -55,6 +56,7 @@ class EpochEnd(Checkpoint):
 
     Args:
         config: of the run.
+        before: what was trained before.
         static_metrics: metrics that the model need not be trained for.
         best: of the same run.
         logger: of the same run.
@@ -71,6 +73,7 @@ class EpochEnd(Checkpoint):
     def __init__(
         self,
         config: FitConfig,
+        before: Progress,
         *,
         static_metrics: Mapping[str, float],
         best: BestWeights,
@@ -85,8 +88,8 @@ class EpochEnd(Checkpoint):
         self.meter = Meter(config.threads or 1)
         self.has_begun = False
         """Whether the model has been built and is on its device."""
-        self._first_epoch = 0
-        self.epochs, self.last_metrics = 0, dict[str, float]()
+        self._first_epoch = before.epochs
+        self.epochs, self.last_metrics = before.epochs, dict(before.metrics)
         """Of the epochs that have ended."""
         self._before: dict[str, Any] = {}
         self._growth = Growth()
@@ -104,11 +107,6 @@ class EpochEnd(Checkpoint):
         """What continues at a position, beside the state of Lightning."""
         self._loaders: list[dict[str, Any]] = []
         """Positions of the loaders there."""
-
-    def resume_after(self, epochs: int, metrics: Mapping[str, float]) -> None:
-        """Go on after so many epochs, the last one with these metrics."""
-        self._first_epoch = self.epochs = epochs
-        self.last_metrics = dict(metrics)
 
     def state_dict(self) -> dict[str, Any]:
         return {"left": self._left}
@@ -292,12 +290,12 @@ def _split_anew(checkpoint: dict[str, Any], before: int, now: int) -> None:
     """Let a checkpoint inside an epoch continue with another accumulation.
 
     Raises:
-        CannotContinue: the loader counts in a way that is not known.
+        CheckpointUnusable: the loader counts in a way that is not known.
     """
     if before == now:
         return
     if not all("batch_size" in state for state in lightning_internals.loader_states(checkpoint)):
-        raise CannotContinue(
+        raise CheckpointUnusable(
             "the last checkpoint is inside an epoch, where the loader of the data can't continue with "
             "another micro-batch"
         )

@@ -7,7 +7,6 @@ nothing. They cost up to a third of a small model's step.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,6 +25,7 @@ from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import compile as training_compile
 from sweeps.training import micro_batches, trainer
 from sweeps.training.checkpoints import weights as training_weights
+from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.checkpoints.weights import BestWeights, ModelState
 from sweeps.training.config import FitConfig
 from sweeps.training.data import loader_workers
@@ -38,7 +38,6 @@ from sweeps.training.report import Notices, Position, Report
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
 
-ABOUT_FILE = "about.json"
 RESUME_FILE = "resume.ckpt"
 """State of optimizer, schedules and loop; a folder where workers write shards."""
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
@@ -73,7 +72,7 @@ class Fit:
         config: how to train it.
         checkpoint: a folder written by `save`, to resume from; None to start.
         prepared: the folder of prepared data, for a trainable with `prepare`.
-        environment: of a worker group whose processes already run; they must have joined before `advance`.
+        environment: of a worker group whose processes already run.
         is_to_leave: whether to leave the run at the next position where it can be continued; asked after each
             step.
         log_dir: where the model may write files, as `self.logger.log_dir`; None: a folder that is removed.
@@ -82,6 +81,9 @@ class Fit:
     Raises:
         CannotTrain: the configuration can't run here.
     """
+
+    can_go_on = True
+    """Whether it can be advanced after a failed `save`."""
 
     def __init__(
         self,
@@ -102,9 +104,12 @@ class Fit:
         """Further ones of Lightning; complete before `advance` is called first."""
         self._notices = Notices()
         self._logger = TrialLogger(log_dir, self._notices.add)
-        self._best = BestWeights(config)
+        self._before, self._best = Progress.read(checkpoint), BestWeights(config)
+        if checkpoint is not None:
+            self._best.score, self._best.kept = self._before.score, ModelState.read(checkpoint)
         self._epoch_end = EpochEnd(
             config,
+            self._before,
             static_metrics=trainable.static_metrics(params),
             best=self._best,
             logger=self._logger,
@@ -113,17 +118,9 @@ class Fit:
             report=self._report,
         )
         self.meter = self._epoch_end.meter
-        self.has_ended = False
-        """Whether the checkpoint's training ended by itself, for example by EarlyStopping."""
         self._greenlet: greenlet.greenlet | None = None
         self._is_released = False
         self._checkpoint, self._environment = checkpoint, environment
-        self._written_by = ("single", 1)
-        """Strategy and workers of the checkpoint."""
-        if checkpoint is not None:
-            self._read(checkpoint)
-        self.first_epoch = self.epochs
-        """Epochs that were trained before."""
         self._progress_bar = progress_bar
         self._model = trainer.build_model(trainable, params, config, self._notices.add)
         self._data = trainer.build_data(trainable, params, config, prepared)
@@ -132,6 +129,8 @@ class Fit:
         self._trainer: Trainer | None = None
         self.choice = strategy.choose_for_model(self._model, config)
         """Strategy and precision on this PC, and the reasons."""
+        if checkpoint is not None:
+            self._before.refuse_other_workers(self.choice.strategy, config.workers)
         if config.compile:
             training_compile.check(self.choice.strategy)
             training_compile.compile_model(self._model)
@@ -157,21 +156,9 @@ class Fit:
         return self._best.score
 
     @property
-    def last_epoch(self) -> Report | None:
-        """The checkpoint's last epoch as it was reported, without its time."""
-        if not self.first_epoch:
-            return None
-        return Report.from_metrics(self.first_epoch, self.config.objective.metric, self.last_metrics)
-
-    @property
     def why_no_test(self) -> str:
         """Why the model can't be scored on test rows; "" where it can."""
         return trainer.why_no_test(self._model, self._data)
-
-    @property
-    def has_trained(self) -> bool:
-        """Whether `advance` was called, so that there is something to save."""
-        return self._trainer is not None
 
     @property
     def checkpoint_bytes(self) -> int:
@@ -179,11 +166,6 @@ class Fit:
         if self._trainer is None or not self.best.weights:
             return 0
         return training_weights.checkpoint_bytes(self._trainer, self.best)
-
-    @property
-    def is_training(self) -> bool:
-        """Whether `advance` has begun a training that has not ended."""
-        return self._greenlet is not None and not self._greenlet.dead
 
     def advance(self) -> Report | Position | None:
         """Train to the end of the next epoch, or to the position inside it where the run is left; None where
@@ -205,7 +187,7 @@ class Fit:
     def close(self) -> None:
         """Let Lightning end the training in order (hooks, teardown, worker processes), then `release` it."""
         try:
-            if self._greenlet is not None and self.is_training:
+            if self._greenlet is not None and not self._greenlet.dead:
                 self._greenlet.switch(False)
         finally:
             self.release()
@@ -217,6 +199,8 @@ class Fit:
         return bool(caller.switch(found))
 
     def _train(self) -> None:
+        if self._environment is not None:
+            self._environment.join()
         more: list[pl.Callback] = [_Steps(refresh_rate=20)] if self._progress_bar else []
         parts, config = 1 if self._split is None else self._split.accumulation, self.config
         if self._split is not None and parts > 1:
@@ -227,7 +211,7 @@ class Fit:
         self._trainer = Trainer(
             say=self._notices.add,
             seed=config.seed,
-            first_epoch=self.first_epoch,
+            first_epoch=self._before.epochs,
             whole_epoch=trainer_options.in_parts(self._options, parts, config.epoch_steps),
             max_epochs=config.max_epochs,
             precision=self.choice.precision,
@@ -239,10 +223,7 @@ class Fit:
             **{**trainer.lean(config.devices), **options},
             callbacks=[self._best, self._epoch_end, *more, *self.callbacks],
         )
-        resume = None
-        if self._checkpoint is not None:
-            strategy.refuse_other_workers(self._written_by, (self.choice.strategy, config.workers))
-            resume = self._checkpoint / RESUME_FILE
+        resume = None if self._checkpoint is None else self._checkpoint / RESUME_FILE
         # Written by `save`: it holds the state of optimizer and loop, so not weights only.
         with contextlib.suppress(LeftInside):
             self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
@@ -257,15 +238,14 @@ class Fit:
         assert self._trainer is not None, "nothing has been trained"
         if self._trainer.is_global_zero:
             self.best.write(folder)
-            about = {
-                "score": self.best_score,
-                "epochs": self.epochs,
-                "has_ended": self._trainer.should_stop,
-                "metrics": dict(self.last_metrics),
-                "strategy": self.choice.strategy,
-                "workers": self.config.workers,
-            }
-            (folder / ABOUT_FILE).write_text(json.dumps(about))
+            Progress(
+                epochs=self.epochs,
+                metrics=self.last_metrics,
+                score=self.best_score,
+                has_ended=self._trainer.should_stop,
+                strategy=self.choice.strategy,
+                workers=self.config.workers,
+            ).write(folder)
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
     def release(self) -> None:
@@ -305,12 +285,6 @@ class Fit:
         """The first worker's answer, on all workers."""
         assert self._trainer is not None, "nothing has been trained"
         return self._trainer.strategy.broadcast(answer)
-
-    def _read(self, checkpoint: Path) -> None:
-        about = json.loads((checkpoint / ABOUT_FILE).read_text())
-        self.has_ended, self._written_by = about["has_ended"], (about["strategy"], about["workers"])
-        self._epoch_end.resume_after(about["epochs"], about["metrics"])
-        self._best.score, self._best.kept = about["score"], ModelState.read(checkpoint)
 
     def _split_batch(self) -> MicroBatch | None:
         """Set the data module's batch size to the micro-batch; returns the split, None of a whole batch.

@@ -85,5 +85,5 @@ class Notices:
         return found
 
 
-class CannotContinue(CannotTrain):
+class CheckpointUnusable(CannotTrain):
     """A run can't continue from its checkpoint, but from an earlier one."""

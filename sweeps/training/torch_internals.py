@@ -13,15 +13,6 @@ from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 
 RECORDED_ALLOCATIONS = 100_000
-_distributed: Any = torch.distributed  # its stubs lack what follows
-
-
-def process_groups() -> list[Any]:
-    """All process groups of this process, which have no public list.
-
-    They must be aborted at the same time: https://github.com/pytorch/pytorch/issues/150690
-    """
-    return list(_distributed.distributed_c10d._world.pg_names)
 
 
 def free_shards(model: nn.Module) -> None:

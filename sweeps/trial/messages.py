@@ -5,13 +5,11 @@ Of a result Tune and its schedulers read that the trial is done, whether it is t
 
 from __future__ import annotations
 
-import os
 import platform
-import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
@@ -27,14 +25,11 @@ if TYPE_CHECKING:
 MESSAGE, SAVED = "message", "saved"
 """Keys of a result of Tune's. What is saved is known only after the step, and a trial that is done has no
 next step to tell it: so it is a list, empty at first, that Tune sends along with the checkpoint."""
-BROKEN = "the GPU computes no more in this process"
+EARLIER_ERROR = "its GPU computed no more in it after an earlier error"
+"""Why a process ended that could not begin a trial."""
 NORMS = (
     "; its batch normalization sees fewer rows at a time, so its result differs from that of whole batches"
 )
-LOST = 70
-"""Exit status of a process that gave up its trial."""
-UNUSABLE = 71
-"""Exit status of a process that could not begin a trial, for what came before it."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +184,7 @@ def drop_recorded(result: dict[str, Any]) -> None:
 
 
 class WorkerFailed(Exception):
-    """A worker other than the first has failed."""
+    """A worker of several has failed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure)
@@ -200,20 +195,28 @@ class WorkerFailed(Exception):
 
 
 class WorkerUnfit(WorkerFailed, PCUnfit):
-    """The PC of a worker other than the first can't train."""
+    """The PC of a worker of several can't train."""
 
 
-def failure_of(error: BaseException) -> Failed | OutOfMemory:
-    """How a trial failed that raised an error."""
+def failure_of(error: BaseException, fit: Fit | None = None) -> Failure:
+    """How a trial failed that raised an error.
+
+    Args:
+        error: that was raised.
+        fit: the training; None where it could not be built.
+    """
+    if isinstance(error, WorkerFailed):
+        return error.failure
     text = "".join(traceback.format_exception(error))
     if isinstance(error, CannotTrain):
         return Failed(reason=str(error), traceback=text, is_user_error=True)
-    kind = OutOfMemory if is_out_of_memory(error) else Failed
-    return kind(reason=reason_of(error), traceback=text)
+    if is_out_of_memory(error):
+        return remedied(OutOfMemory(reason=reason_of(error), traceback=text), fit)
+    return Failed(reason=reason_of(error), traceback=text)
 
 
 def unfit(error: Exception) -> Unfit:
-    """Why this PC, or that of another worker, can't train any trial."""
+    """Why this PC, or that of a worker, can't train any trial."""
     if isinstance(error, WorkerUnfit) and isinstance(error.failure, Unfit):
         return error.failure
     return Unfit(reason=str(error), pc=platform.node(), node=broadcast.here())
@@ -239,9 +242,3 @@ def remedied(failure: OutOfMemory, fit: Fit | None) -> OutOfMemory:
     )
     caution = NORMS if fit.depends_on_batch else ""
     return replace(failure, reason=reason, micro_batch=found.rows, caution=caution)
-
-
-def give_up(why: str, status: int = LOST) -> NoReturn:
-    """End this process. The trial is requeued, and Ray ends the rest of its worker group."""
-    print(f"The process of this trial ends, and the trial is requeued: {why}", file=sys.stderr, flush=True)
-    os._exit(status)

@@ -12,10 +12,11 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import ray
 from ray.exceptions import RayError
+from ray.util.placement_group import PlacementGroup
 
 from sweeps.ray_cluster import broadcast
 from sweeps.storage import scratch
@@ -24,11 +25,37 @@ MOST_BYTES = 64 * 1024
 """Of one result; of more the middle is left out."""
 LEFT_S = 600.0
 """For which the file of a process that was killed is left alone: it may still be read."""
-ANSWER_S = 10.0
-"""For the answer of another PC."""
 EXIT = "This process ends itself, with exit status "
+FATAL = "Fatal Python error: "
+"""Python's line where a signal ends the process: its faulthandler prints it, which Ray turns on."""
+GIVEN_UP = "The process of this trial ends, and the trial is requeued: "
+LOST = 70
+"""Exit status of a process that gave up its trial."""
 _PREFIX, _SUFFIX = "sweeps-trial-", ".out"
 _file: int | None = None
+
+
+class Introduction(NamedTuple):
+    """What the process of a trial, or of a worker, says of itself."""
+
+    node: str
+    """Ray's id of its PC."""
+    actor: str
+    """Ray's id of it."""
+    group: PlacementGroup | None
+    pid: int
+    output_file: str
+    oom_kills: int
+    """Of its PC, by then."""
+
+
+def introduce() -> Introduction:
+    """Keep what this process prints from now on, and say how its end is told."""
+    context = ray.get_runtime_context()
+    group = ray.util.get_current_placement_group()
+    return Introduction(
+        context.get_node_id(), context.get_actor_id() or "", group, os.getpid(), start(), oom_kills()
+    )
 
 
 def start() -> str:
@@ -57,8 +84,8 @@ def take() -> str:
 
 
 def marked(text: str, worker: int) -> str:
-    """A text of which each line names the worker that has printed it, numbered from 0."""
-    return "".join(f"[worker {worker}] {line}\n" for line in text.splitlines())
+    """A text of which each line names the worker that has printed it; of the first, 0, as it is."""
+    return "".join(f"[worker {worker}] {line}\n" for line in text.splitlines()) if worker else text
 
 
 def oom_kills() -> int:
@@ -86,10 +113,28 @@ def examine_on(node: str, path: str) -> tuple[str, int]:
     if node == broadcast.here():
         return examine(path)
     try:
-        found: tuple[str, int] = ray.get(broadcast.begin_on(node, examine, path), timeout=ANSWER_S)
+        found: tuple[str, int] = ray.get(broadcast.begin_on(node, examine, path), timeout=10)
     except RayError:
         return "", 0
     return found
+
+
+def why_ended(last_words: str, *, is_oom: bool) -> str:
+    """Why a process has ended, by what it printed last; `is_oom`: the kernel has killed one since."""
+    for line in reversed(last_words.splitlines()):
+        if line.startswith((FATAL, GIVEN_UP)):
+            return line.removeprefix(GIVEN_UP)
+        if line.startswith(EXIT) and (status := line.removeprefix(EXIT)) != str(LOST):
+            return f"exit status {status}"
+    if is_oom:
+        return "killed by the kernel: out of memory"
+    return "it ended without a trace (most often signal 9, SIGKILL)"
+
+
+def give_up(why: str) -> NoReturn:
+    """End this process. The trial is requeued, and Ray ends the rest of its worker group."""
+    print(f"{GIVEN_UP}{why}", file=sys.stderr, flush=True)
+    os._exit(LOST)
 
 
 def remove(path: str) -> None:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
-import platform
 import time
 import traceback
 from typing import Any
 
-import lightning.pytorch as pl
 import ray
-import torch
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from threadpoolctl import threadpool_limits
 
-from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, reason_of
+from sweeps.common.errors import MetricNotLogged, PCUnfit, reason_of
 from sweeps.common.formatting import GB
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable
@@ -24,14 +20,14 @@ from sweeps.record.trials import why_diverged
 from sweeps.storage.protocol import StorageError
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
+from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
-from sweeps.training.report import CannotContinue, Position, Report
+from sweeps.training.report import CheckpointUnusable, Position, Report
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import CONTEXT_GB, Job
 from sweeps.trial.messages import (
-    BROKEN,
-    UNUSABLE,
+    EARLIER_ERROR,
     Diverged,
     Failed,
     Failure,
@@ -39,15 +35,12 @@ from sweeps.trial.messages import (
     Left,
     Message,
     NotSaved,
-    OutOfMemory,
     Saved,
     TrialEnd,
     failure_of,
-    give_up,
-    remedied,
     unfit,
 )
-from sweeps.trial.worker import build_fit
+from sweeps.trial.run import Host, Run, build_fit
 from sweeps.trial.worker_group import WorkerGroup
 
 NO_TRIAL = -1
@@ -67,32 +60,29 @@ class TrialRunner:
         self._trainables: dict[str, tuple[LightningTrainable, torch_state.Settings]] = {}
         """By name those of earlier trials, each with the settings of PyTorch as its import left them."""
         self._bare = torch_state.Settings()
-        self._group = WorkerGroup(job)
         if job.is_bound_to_share:
             share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
             memory.keep_to_share(share, int(CONTEXT_GB * GB))
-        gpu = f"{gpu_name()} #{','.join(map(str, ids))}" if (ids := ray.get_gpu_ids()) else ""
-        self._place: dict[str, Any] = {"pc": platform.node(), "pid": os.getpid(), "gpu": gpu}
-        self._fit: Fit | None = None
+        self.hosts = [Host.here()]
+        """Of all workers; of several they are known when a trial has begun."""
+        self._run: Run | None = None
+        self._before = Progress()
+        """Of the run, when it began."""
+        self._epochs: int | None = None
+        """That the run has trained; None where it has not been advanced."""
         self._copied: list[str] = []
         """Data that was copied to this PC, until a trial has told it."""
         self.is_broken = False
         """Whether the GPU computes no more in this process: after an error in a kernel (of a label out of
         range, say) each call of CUDA fails."""
 
-    def begin(self, config: dict[str, Any], *callbacks: pl.Callback) -> None:
-        """End the trial before, and take over the one of this config of `SweepTrial`.
-
-        Args:
-            config: of the trial.
-            callbacks: further ones of Lightning, for this worker.
-        """
+    def begin(self, config: dict[str, Any]) -> None:
+        """End the trial before, and take over the one of this config of `SweepTrial`."""
         self.end()
-        self._callbacks = callbacks
         leave_request.forget()
         output.take()  # of the trial before
         if self.is_broken:
-            give_up(f"{BROKEN}, after an earlier error", UNUSABLE)
+            output.give_up(EARLIER_ERROR)
         self._config, self._number = config, config["number"]
         self._params = {**config["fixed"], **config["params"]}
         self._pace = checkpoint_store.Pace(self._job.checkpoint_epochs)
@@ -121,20 +111,15 @@ class TrialRunner:
                 return self._told(self._next_epoch())
             except (StorageError, PCUnfit) as error:  # no failure of the trial: it is requeued
                 failure = unfit(error)
-            except CannotContinue as error:  # no failure: it has removed that checkpoint
+            except CheckpointUnusable as error:  # no failure: it has removed that checkpoint
                 self._unusable.append(str(error))
-            except CannotTrain as error:
-                failure = failure_of(error)
             except KeyboardInterrupt:
                 raise
             except SIGTERMException:  # Lightning's: SIGTERM came while the training began; it took one step
                 return self._message(end=Left(""))
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
-                failure = self._group.why(failure_of(error), error)
-                if isinstance(failure, OutOfMemory):  # no failure of the trial: it is requeued, or infeasible
-                    failure = remedied(failure, self._fit)
-                else:
-                    self._failures += 1
+                failure = failure_of(error, self._run if isinstance(self._run, Fit) else None)
+                self._failures += isinstance(failure, Failed) and not failure.is_user_error
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
             if failure is None:
@@ -144,28 +129,28 @@ class TrialRunner:
                 return self._message(end=failure)
             again = f"failure {self._failures} of at most {self._job.max_failures}, it is retried"
             if self.is_broken:
-                self._notices.append(f"{failure.reason} ({again} in another process: {BROKEN})")
-                return self._message(end=Left(""))
+                again += " in another process: the GPU computes no more in this process"
             self._notices.append(f"{failure.reason} ({again})")
+            if self.is_broken:
+                return self._message(end=Left(""))
 
     @property
     def checkpoint_bytes(self) -> int:
         """About what a checkpoint of the trial takes; 0 where that is not known."""
-        return self._fit.checkpoint_bytes if self._fit is not None else 0
+        return self._run.checkpoint_bytes if self._run is not None else 0
 
     def save(self) -> Saved | NotSaved | None:
         """Write what a resume needs into the storage; None where nothing is new."""
-        assert self._fit is not None, "Tune saves after a step"
-        if not self._fit.has_trained:
+        assert self._run is not None, "Tune saves after a step"
+        if self._epochs is None:
             return None
         self._save_began = time.perf_counter()
         # Not the last one that was reported: after a retry some are trained again.
-        epoch, is_last = self._fit.epochs, self._has_ended
-        fill = functools.partial(self._group.save, self._fit)
+        epoch, is_last, fill = self._epochs, self._has_ended, self._run.save
         try:
             return Saved(self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last))
         except (StorageError, PCUnfit) as error:  # the checkpoint before is kept, and the trial trains on
-            self._save_error = error if self._group.is_out_of_step else None
+            self._save_error = None if self._run.can_go_on else error
             fault = unfit(error)
             self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
             return NotSaved(reason=fault.reason, node=fault.node)
@@ -176,9 +161,9 @@ class TrialRunner:
 
     def end(self) -> None:
         """Let Lightning end an unfinished `fit()` in order: hooks, teardown, worker processes."""
-        if self._fit is not None:
+        if self._run is not None:
             try:
-                self._group.close(self._fit)
+                self._run.close()
             except (Exception, SystemExit):  # the trial has ended; how it closes is not its result
                 traceback.print_exc()
         self._abandon_run()
@@ -186,35 +171,38 @@ class TrialRunner:
     def _next_epoch(self) -> Report | Position | None:
         """The next epoch (after a retry some are trained and reported again), the position where the run was
         left, or None when the training ended by itself."""
-        fit = self._fit
-        if fit is None:
-            fit = self._begun()
-            if (known := fit.last_epoch) is not None:
+        if self._run is None:
+            self._begin_run()
+            if (known := self._before.last_report(self._job.fit.objective.metric)) is not None:
                 return known
-        if fit.has_ended:
+        if self._before.has_ended:
             return None
+        assert self._run is not None
         try:
-            return self._group.advance(fit)
-        except CannotContinue:
-            self._job.storage.remove(self._number, fit.first_epoch)
+            found = self._run.advance()
+        except CheckpointUnusable:
+            self._job.storage.remove(self._number, self._before.epochs)
             raise
+        if found is not None:
+            self._epochs = found.epoch - 1 if isinstance(found, Position) else found.epoch
+        return found
 
-    def _begun(self) -> Fit:
-        """The training of the trial, on all its workers, which goes on from its newest checkpoint."""
+    def _begin_run(self) -> None:
+        """Begin the training of the trial, on all its workers, from its newest checkpoint."""
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         faults, self._unusable = [*self._unusable, *faults], []
         if faults:
             epoch = checkpoint_store.epoch_of(checkpoint) if checkpoint else None
             then = "starts again from epoch 1" if epoch is None else f"resumes after epoch {epoch}"
             self._notices.append(f"{'; '.join(faults)}: the trial {then}")
-        trainable = self._trainable(self._config["trainable"])
-        environment = self._group.meet(self._config, checkpoint)
-        say = self._copied.append
-        self._fit = build_fit(self._job, self._config, trainable, checkpoint, environment, say)
-        self._fit.callbacks += self._callbacks
-        if others := self._group.wait_until_ready():
-            self._place = {**self._place, "others": others}
-        return self._fit
+        self._before, self._epochs = Progress.read(checkpoint), None
+        if self._job.fit.workers == 1:
+            trainable, say = self._trainable(self._config["trainable"]), self._copied.append
+            self._run = build_fit(self._job, self._config, trainable, checkpoint, say)
+        else:
+            self._run = group = WorkerGroup(self._job)
+            self.hosts = group.hosts
+            self._copied += group.begin(self._config, checkpoint)
 
     def _trainable(self, name: str) -> LightningTrainable:
         """The trainable of a name. Imported for the first trial of it, not when the process begins: a
@@ -269,26 +257,21 @@ class TrialRunner:
         if self._number != NO_TRIAL:
             self._notices, self._copied = [*self._copied, *self._notices], []
         notices, self._notices = tuple(self._notices), []
-        of_others = self._group.printed()  # first: where one is lost, what this process printed is not taken
+        first, *others = self.hosts
         return Message(
             report=report,
             end=end,
             is_to_save=is_to_save,
-            place=self._place,
+            place={"pc": first.pc, "pid": os.getpid(), "gpu": first.in_words}
+            | ({"others": [each.pc for each in others]} if others else {}),
             failures=self._failures,
-            has_test=self._fit is None or not self._fit.why_no_test,
+            has_test=self._run is None or not self._run.why_no_test,
             notices=notices,
-            output=output.take() + of_others,
+            output=output.take(),
         )
 
     def _abandon_run(self) -> None:
-        if self._fit is not None:
-            self._fit.release()
-        self._fit = None
-        self._group.leave()
+        if self._run is not None:
+            self._run.release()
+        self._run = None
         self.is_broken = not memory.free()
-
-
-def gpu_name() -> str:
-    """Name of this process's GPU; "" without one."""
-    return torch.cuda.get_device_name(0) if ray.get_gpu_ids() else ""

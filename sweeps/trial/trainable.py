@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import ray
 from ray import tune
 
 from sweeps.common import imports
@@ -15,23 +13,7 @@ from sweeps.trial.job import Job
 from sweeps.trial.messages import SAVED, Finding, Left, Message, unfit
 
 if TYPE_CHECKING:
-    from ray.util.placement_group import PlacementGroup
-
     from sweeps.trial.runner import TrialRunner
-
-
-class Introduction(NamedTuple):
-    """What a process of trials says of itself."""
-
-    node: str
-    """Ray's id of its PC."""
-    actor: str
-    """Ray's id of it."""
-    group: PlacementGroup | None
-    pid: int
-    output_file: str
-    oom_kills: int
-    """Of its PC, by then."""
 
 
 class SweepTrial(tune.Trainable):
@@ -108,19 +90,13 @@ class SweepTrial(tune.Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Do nothing: a trial finds its checkpoint in the storage when it begins."""
 
-    def introduce(self, mailbox: Any = None, name: str = "") -> Introduction:
+    def introduce(self, mailbox: Any = None, name: str = "") -> output.Introduction:
         """Listen to the stop signal, and to a mailbox, in which this process has that name, and keep what is
         printed."""
         leave_request.listen(mailbox, name)
-        self._output_file = output.start()
-        return Introduction(
-            ray.get_runtime_context().get_node_id(),
-            ray.get_runtime_context().get_actor_id() or "",
-            ray.util.get_current_placement_group(),
-            os.getpid(),
-            self._output_file,
-            output.oom_kills(),
-        )
+        introduction = output.introduce()
+        self._output_file = introduction.output_file
+        return introduction
 
     def cleanup(self) -> None:
         """End the training."""

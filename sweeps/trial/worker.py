@@ -1,4 +1,4 @@
-"""A worker of a trial other than the first one: an actor that the first worker starts for one trial."""
+"""A worker of a trial that has several: an actor that trains that one trial, in step with the others."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import lightning.pytorch as pl
 import ray
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from threadpoolctl import threadpool_limits
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import PCUnfit
-from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import LightningTrainable
-from sweeps.ray_cluster import broadcast
 from sweeps.storage import scratch
-from sweeps.storage.data_source import Say
 from sweeps.storage.folder_copy import File
 from sweeps.storage.protocol import StorageError
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
-from sweeps.training.distributed.cluster_environment import Rendezvous, WorkerGroupEnvironment
+from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.fit_loop import Fit
+from sweeps.training.report import CheckpointUnusable, Position, Report
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import WorkerFailed, WorkerUnfit, failure_of, unfit
+from sweeps.trial.run import Host, build_fit
 
 _Arguments = ParamSpec("_Arguments")
 _Value = TypeVar("_Value")
@@ -45,65 +44,37 @@ def _failing_as_worker(
     def call(worker: Worker, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Value:
         try:
             return method(worker, *arguments, **named)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SIGTERMException, CheckpointUnusable):
             raise
         except (StorageError, PCUnfit) as error:
             raise WorkerUnfit(unfit(error)) from None
         except BaseException as error:  # sys.exit and worse
-            failure = failure_of(error)
-            reason = f"{failure.reason} (in another worker, on {platform.node()})"
-            raise WorkerFailed(dataclasses.replace(failure, reason=reason)) from None
+            failure = failure_of(error, worker.fit)
+            if worker.rank:
+                reason = f"{failure.reason} (in another worker, on {platform.node()})"
+                failure = dataclasses.replace(failure, reason=reason)
+            raise WorkerFailed(failure) from None
 
     return call
 
 
-class Listening(pl.Callback):
-    """Listens again to requests to leave once a training has begun: Lightning takes SIGTERM then, and would
-    raise at the end of the step, before anything is saved. It gives the handlers back at the end."""
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        leave_request.listen()
-
-
-def build_fit(
-    job: Job,
-    config: Mapping[str, Any],
-    trainable: LightningTrainable,
-    checkpoint: Path | None,
-    environment: WorkerGroupEnvironment | None,
-    say: Say = print,
-) -> Fit:
-    """The training of a trial, as each of its workers has it; what is copied to this PC for it is told."""
-    params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
-    fit = Fit(
-        trainable,
-        params,
-        job.fit_of(config),
-        checkpoint,
-        prepared=job.data_of(trainable, params, say),
-        environment=environment,
-        is_to_leave=leave_request.is_asked,
-    )
-    fit.callbacks.append(Listening())
-    return fit
-
-
 class Worker:
-    """Trains one trial, in step with the first worker."""
+    """Trains one trial, in step with the other workers."""
 
     def __init__(self, job: Job, rank: int) -> None:
-        self._job, self._rank = job, rank
-        self._environment: WorkerGroupEnvironment | None = None
-        self._fit: Fit | None = None
+        self._job, self.rank = job, rank
+        threadpool_limits(job.fit.threads or 1, "blas")  # NumPy's: of a fork it has been one
+        self.fit: Fit | None = None
         self._made: list[tuple[Path, int]] = []
         """Folders for the first worker, each with the descriptor of its lock: no process removes it."""
 
-    def introduce(self) -> tuple[str, str]:
-        """Wait for the first worker to leave, also where the system sends a signal to all processes, and keep
-        what is printed: Ray's id of this PC, and the file."""
+    def introduce(self) -> tuple[output.Introduction, Host]:
+        """Leave the run when that is asked, also where the system sends a signal to all processes, and keep
+        what is printed."""
         leave_request.listen()
-        self._output_file = output.start()
-        return broadcast.here(), self._output_file
+        introduction = output.introduce()
+        self._output_file = introduction.output_file
+        return introduction, Host.here()
 
     def printed(self) -> str:
         """What was printed since the last call."""
@@ -111,39 +82,50 @@ class Worker:
 
     def end(self) -> str:
         """What was printed since the last call. The process is about to end, and leaves no file behind."""
-        self._remove_made()
+        self.clear()
         printed = output.take()
         output.remove(self._output_file)
         return printed
 
     @_failing_as_worker
-    def begin(self, config: Mapping[str, Any], first: Rendezvous, checkpoint: Path | None = None) -> str:
-        """Prepare the trial, up to the process group of its workers; returns the name of this PC.
+    def begin(
+        self, config: Mapping[str, Any], address: str, port: int, checkpoint: Path | None = None
+    ) -> tuple[str, list[str]]:
+        """Prepare the trial; why the model has no test, and what was copied to this PC.
 
         Args:
             config: config of the trial.
-            first: rendezvous of the first worker.
-            checkpoint: folder of the checkpoint to go on from, on the PC of the first worker.
+            address: IP address of the PC of the first worker.
+            port: of the store there.
+            checkpoint: folder of the checkpoint to go on from, on that PC.
         """
         torch_state.seed_again(0)  # what an import draws must not differ from process to process
         trainable = registry.load(self._job.trainables[config["trainable"]])
         folder = None if checkpoint is None else self._found(checkpoint, config)
-        self._environment = WorkerGroupEnvironment.connect(dataclasses.replace(first, rank=self._rank))
-        self._fit = build_fit(self._job, config, trainable, folder, self._environment)
-        return platform.node()
+        own_address, workers = ray.util.get_node_ip_address(), self._job.fit.workers
+        environment = WorkerGroupEnvironment(self.rank, workers, address, port, own_address)
+        copied: list[str] = []
+        self.fit = build_fit(self._job, config, trainable, folder, copied.append, environment)
+        return self.fit.why_no_test, copied
 
     @_failing_as_worker
-    def train(self, trains_on: bool) -> None:
-        """Train to the end of the next epoch, or let Lightning end the training in order."""
-        assert self._fit is not None
-        assert self._environment is not None
-        if not trains_on:
-            self._fit.close()
-            return
-        if not self._fit.is_training:
-            self._environment.join(ray.util.get_node_ip_address())
-        self._fit.advance()
+    def advance(self) -> Report | Position | None:
+        """As `Run.advance`."""
+        assert self.fit is not None
+        found = self.fit.advance()
         self._job.storage.forget_downloads()  # the training has read the checkpoint that it went on from
+        return found
+
+    @_failing_as_worker
+    def close(self) -> None:
+        """As `Run.close`."""
+        if self.fit is not None:
+            self.fit.close()
+
+    @_failing_as_worker
+    def checkpoint_bytes(self) -> int:
+        """As `Run.checkpoint_bytes`."""
+        return self.fit.checkpoint_bytes if self.fit is not None else 0
 
     @_failing_as_worker
     def check_room(self, folder: Path, size_bytes: int) -> None:
@@ -154,25 +136,27 @@ class Worker:
 
     @_failing_as_worker
     def save(self, folder: Path) -> list[File]:
-        """Write this worker's shard of a checkpoint; the files that the first worker's PC lacks.
+        """Write this worker's part of a checkpoint; the files that the first worker's PC lacks.
 
         All workers write into folders of the same name (Lightning sees to it), which may be one folder.
         """
-        assert self._fit is not None
-        self._remove_made()
+        assert self.fit is not None
+        self.clear()
         try:
             is_own = self._make(folder)
-            self._fit.save(folder)
+            self.fit.save(folder)
         except Exception as error:  # a hook of the user's may raise anything
             if atomic_io.disk_is_full(error, folder):
                 raise _full(folder) from error
             raise
         return files_of(folder) if is_own else []
 
-    @_failing_as_worker
     def clear(self) -> None:
         """Remove what was written here for the first worker."""
-        self._remove_made()
+        for top, claim in self._made:
+            shutil.rmtree(top, ignore_errors=True)
+            os.close(claim)
+        self._made = []
 
     def _found(self, checkpoint: Path, config: Mapping[str, Any]) -> Path:
         """A checkpoint of the first worker's PC as a folder of this PC, which sees it, or asks the storage.
@@ -201,12 +185,6 @@ class Worker:
             return False
         self._made.append((top, scratch.claim(top)))
         return True
-
-    def _remove_made(self) -> None:
-        for top, claim in self._made:
-            shutil.rmtree(top, ignore_errors=True)
-            os.close(claim)
-        self._made = []
 
 
 def _full(folder: Path) -> PCUnfit:

@@ -22,7 +22,7 @@ from sweeps.record.sweep_info import Outcome
 from sweeps.search.record_searcher import RecordSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial import output
-from sweeps.trial.messages import UNUSABLE, OutOfMemory
+from sweeps.trial.messages import EARLIER_ERROR, OutOfMemory
 
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed: some
@@ -32,9 +32,6 @@ MOST_INSTANT = 2
 MOST_SPLITS = 3
 """Times that the batch of a trial is split further, each time that it runs out of memory, before it counts as
 infeasible: then a step takes at least eight micro-batches."""
-EARLIER_ERROR = "its GPU computed no more in it after an earlier error"
-FATAL = "Fatal Python error: "
-"""Python's line where a signal ends the process: its faulthandler prints it, which Ray turns on."""
 
 
 @dataclass(frozen=True)
@@ -194,16 +191,4 @@ def loss_of(process: TrialActor | None) -> Loss:
     if all(node.id != process.node for node in nodes.living()):
         return Loss("its PC is lost", is_of_the_pc=True)
     words, oom_kills = output.examine_on(process.node, process.output_file)
-    return Loss(_why(words, is_oom=oom_kills > process.oom_kills), words)
-
-
-def _why(last_words: str, *, is_oom: bool) -> str:
-    for line in reversed(last_words.splitlines()):
-        if line.startswith(FATAL):
-            return line
-        if line.startswith(output.EXIT):
-            status = line.removeprefix(output.EXIT)
-            return EARLIER_ERROR if status == str(UNUSABLE) else f"exit status {status}"
-    if is_oom:
-        return "killed by the kernel: out of memory"
-    return "it ended without a trace (most often signal 9, SIGKILL)"
+    return Loss(output.why_ended(words, is_oom=oom_kills > process.oom_kills), words)

@@ -1,16 +1,10 @@
-"""A worker group of processes that already run: they meet for a trial, and leave each other after it.
-
-The first worker opens a store at a free port and sends its address to the other workers, which connect to it.
-"""
+"""A worker group of processes that already run, and meet at a store on the PC of the first one."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
-import threading
-import traceback
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -19,7 +13,6 @@ import torch
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
 from sweeps.common.errors import CannotTrain, first_line
-from sweeps.training import torch_internals
 
 _distributed: Any = torch.distributed  # its stubs lack TCPStore, which its documentation has
 CONNECT_S = 30
@@ -42,107 +35,58 @@ _LOST = (
 """Parts of the errors of gloo and NCCL when the process of another worker has ended."""
 
 
-@dataclass(frozen=True)
-class Rendezvous:
-    """Where a worker group meets, and the rank of one worker in it."""
-
-    rank: int
-    workers: int
-    address: str
-    """IP address of the first worker's PC."""
-    port: int
-    """Port of the first worker's store."""
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """Environment variables as torchrun sets them; each worker counts as a node with one device."""
-        return {
-            "MASTER_ADDR": self.address,
-            "MASTER_PORT": str(self.port),
-            "RANK": str(self.rank),
-            "GROUP_RANK": str(self.rank),
-            "WORLD_SIZE": str(self.workers),
-            "LOCAL_RANK": "0",
-        }
+def open_store(address: str) -> Any:
+    """A store where the workers of a group meet, at a free port of this PC."""
+    return _distributed.TCPStore(address, 0, is_master=True, wait_for_workers=False)
 
 
 class WorkerGroupEnvironment(TorchElasticEnvironment):
-    """This process as a member of a worker group; Lightning reads its rank as under torchrun."""
+    """This process as a worker of a group; Lightning reads its rank as under torchrun.
 
-    def __init__(self, rendezvous: Rendezvous, store: Any) -> None:
+    Args:
+        rank: of this worker.
+        workers: number of them.
+        address: IP address of the PC of the first worker.
+        port: of the store there.
+        own_address: IP address of this PC, by which the other workers reach it.
+
+    Raises:
+        CannotTrain: the store can't be reached.
+    """
+
+    def __init__(self, rank: int, workers: int, address: str, port: int, own_address: str) -> None:
         super().__init__()
-        self.rendezvous = rendezvous
-        self._store: Any = store
-
-    @classmethod
-    def open(cls, address: str, workers: int) -> WorkerGroupEnvironment:
-        """Open the store as the first worker, whose PC has this IP address."""
-        store = _distributed.TCPStore(address, 0, is_master=True, wait_for_workers=False)
-        return cls(Rendezvous(0, workers, address, store.port), store)
-
-    @classmethod
-    def connect(cls, rendezvous: Rendezvous) -> WorkerGroupEnvironment:
-        """Connect to the store as another worker.
-
-        Raises:
-            CannotTrain: the first worker can't be reached.
-        """
-        address, port, timeout = rendezvous.address, rendezvous.port, timedelta(seconds=CONNECT_S)
+        self._rank, self._workers, self._own_address = rank, workers, own_address
         try:
-            store = _distributed.TCPStore(address, port, is_master=False, timeout=timeout)
+            timeout = timedelta(seconds=CONNECT_S)
+            self._store = _distributed.TCPStore(address, port, is_master=False, timeout=timeout)
         except _distributed.DistError as error:
             raise CannotTrain(
                 f"a worker on {socket.gethostname()} could not connect to the first worker at "
                 f"{address}:{port} within {CONNECT_S} s: {first_line(error)}. Check that no firewall between "
                 "the PCs closes the ports that are free"
             ) from None
-        store.set_timeout(timedelta(seconds=JOIN_S))
-        return cls(rendezvous, store)
+        self._store.set_timeout(timedelta(seconds=JOIN_S))
+        self.variables = {
+            "MASTER_ADDR": address,
+            "MASTER_PORT": str(port),
+            "RANK": str(rank),
+            "GROUP_RANK": str(rank),
+            "WORLD_SIZE": str(workers),
+            "LOCAL_RANK": "0",
+        }
+        """As torchrun sets them; each worker counts as a node with one device."""
 
-    def join(self, address: str) -> None:
-        """Form the process group; all workers call it together.
-
-        Args:
-            address: IP address of this PC, by which the other workers reach it.
-        """
-        assert self._store is not None, "it has left the group"
-        use_interface_of(address)
+    def join(self) -> None:
+        """Form the process group; all workers call it together."""
+        use_interface_of(self._own_address)
         for name, value in OF_NCCL.items():
             os.environ.setdefault(name, value)
-        os.environ.update(self.rendezvous.variables)
+        os.environ.update(self.variables)
+        backend = "nccl" if torch.cuda.is_available() else "gloo"
         torch.distributed.init_process_group(
-            "nccl" if torch.cuda.is_available() else "gloo",
-            store=self._store,
-            rank=self.rendezvous.rank,
-            world_size=self.rendezvous.workers,
+            backend, store=self._store, rank=self._rank, world_size=self._workers
         )
-
-    def abort(self) -> None:
-        """Break off what this worker and NCCL still compute together with the others, from any thread: each
-        later operation raises. gloo can't do so, only the end of another worker's process ends its wait."""
-        if not torch.distributed.is_initialized() or torch.distributed.get_backend() != "nccl":
-            return
-        # At the same time: one may wait for what another one still computes.
-        groups = torch_internals.process_groups()
-        threads = [threading.Thread(target=group.abort, daemon=True) for group in groups]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    def leave(self) -> None:
-        """Close the connections, which ends the wait of another worker. Can be called again."""
-        # NCCL's groups are destroyed in all workers of a PC together, or in none: each waits for the others.
-        # That would be for ever where one has failed. Once aborted they wait for nobody.
-        # https://github.com/pytorch/pytorch/pull/180611
-        self.abort()
-        try:
-            end_groups()
-        except RuntimeError:  # gloo's, NCCL's or CUDA's; the reason why a trial has failed must stand
-            traceback.print_exc()
-        self._store = None
-        for name in self.rendezvous.variables:
-            os.environ.pop(name, None)
 
 
 def end_groups() -> None:

@@ -209,26 +209,6 @@ def _outermost(module: nn.Module) -> Iterator[nn.Module]:
             yield child
 
 
-def refuse_other_workers(written_by: tuple[str, int], now: tuple[str, int]) -> None:
-    """Refuse a sharded checkpoint of another strategy, or of another number of workers.
-
-    Args:
-        written_by: strategy and number of workers of the checkpoint.
-        now: strategy and number of workers of this run.
-
-    Raises:
-        CannotTrain: they differ, and one of them is sharded.
-    """
-    (before, workers_before), (strategy, workers) = written_by, now
-    is_sharded = any(name.startswith(("fsdp", "deepspeed")) for name in (before, strategy))
-    if is_sharded and written_by != now:
-        raise CannotTrain(
-            f"the checkpoint is of strategy {before} with {count(workers_before, 'worker')}, and strategy "
-            f"{strategy} with {count(workers, 'worker')} can't read it: sharded checkpoints are read only by "
-            "the strategy and the number of workers that wrote them"
-        )
-
-
 def mean_over_workers(trainer: pl.Trainer, metrics: Mapping[str, float]) -> dict[str, float]:
     """The mean of each metric over all workers; metrics that the model has synced stay as they are."""
     if trainer.world_size == 1:

@@ -19,6 +19,7 @@ from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode, Objective
 from sweeps.kinds.params_file import WEIGHTS_FILE
+from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.fit_loop import Fit
@@ -270,7 +271,7 @@ def test_a_metric_has_no_more_digits_than_its_tensor(dtype: torch.dtype, tmp_pat
     assert torch.tensor(epoch.score, dtype=dtype) == torch.tensor(0.1, dtype=dtype), "it is the same number"
     assert epoch.metrics["number"] == 0.8775
     assert (epoch.metrics["params_m"], epoch.metrics["weights"]) == (1.2, 134217744.0)
-    again = Fit(as_trainable(what), digits_mlp.Params(), config(1, metric="tensor"), tmp_path).last_epoch
+    again = Progress.read(tmp_path).last_report("tensor")
     assert again is not None
     assert (again.score, again.metrics) == (epoch.score, epoch.metrics), "as a resume reports it again"
 

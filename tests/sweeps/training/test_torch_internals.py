@@ -27,12 +27,6 @@ def group() -> Iterator[None]:
     torch.distributed.destroy_process_group()
 
 
-def test_all_process_groups_are_listed(group: None) -> None:
-    with relied_on("torch"):
-        other = torch.distributed.new_group([0])
-        assert {torch.distributed.group.WORLD, other} == set(torch_internals.process_groups())
-
-
 def test_shards_of_fsdp_are_freed(group: None) -> None:
     with relied_on("torch"):
         model = FullyShardedDataParallel(

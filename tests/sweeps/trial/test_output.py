@@ -58,6 +58,7 @@ def test_nothing_is_taken_where_nothing_is_kept() -> None:
 def test_each_line_names_the_worker_that_printed_it() -> None:
     assert output.marked("one\ntwo", 3) == "[worker 3] one\n[worker 3] two\n"
     assert output.marked("", 3) == ""
+    assert output.marked("one\ntwo", 0) == "one\ntwo", "of the first as it is"
 
 
 WAITS = """

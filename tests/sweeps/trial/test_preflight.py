@@ -92,22 +92,26 @@ def test_nothing_is_found_out_on_a_pc_that_can_train_no_trial(missing: bool, tmp
     assert found_of(runner, fault="none" if missing else "unfit") == []
 
 
-class OtherWorker(WorkerGroup):
-    """Another worker of the group fails, on its own PC."""
+def fail_other_worker(failure: Failure, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let another worker of each group fail, on its own PC."""
 
-    def __init__(self, job: Job, failure: Failure) -> None:
-        super().__init__(job)
-        self._failure = failure
+    def start(group: WorkerGroup, job: Job) -> None:
+        raise (WorkerFailed if isinstance(failure, Failed) else WorkerUnfit)(failure)
 
-    def meet(self, config: Mapping[str, Any], checkpoint: Path | None) -> None:
-        raise (WorkerFailed if isinstance(self._failure, Failed) else WorkerUnfit)(self._failure)
+    monkeypatch.setattr(WorkerGroup, "__init__", start)
 
 
-def test_nor_where_the_pc_of_another_worker_can_train_none(tmp_path: Path) -> None:
-    job = job_of("tests.faulty.early", "score", tmp_path)
-    runner = TrialRunner(job)
-    runner._group = OtherWorker(job, unfit(PCUnfit("the disk of /prepared is full")))
-    assert found_of(runner) == []
+def pair_of(folder: Path) -> TrialRunner:
+    """Of trials with two workers."""
+    job = job_of("tests.faulty.early", "score", folder)
+    return TrialRunner(replace(job, fit=replace(job.fit, devices=2)))
+
+
+def test_nor_where_the_pc_of_another_worker_can_train_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_other_worker(unfit(PCUnfit("the disk of /prepared is full")), monkeypatch)
+    assert found_of(pair_of(tmp_path)) == []
 
 
 def test_a_point_that_raises_is_broken_and_not_retried(tmp_path: Path) -> None:
@@ -206,12 +210,11 @@ def test_behind_one_that_spoils_the_process_no_other_is_tried_and_the_trial_does
     assert not trial._waits
 
 
-def test_the_failure_of_another_worker_is_told_as_its_own(tmp_path: Path) -> None:
-    job = job_of("tests.faulty.early", "score", tmp_path)
-    runner = TrialRunner(job)
-    runner._group = OtherWorker(
-        job, Failed(reason="RuntimeError: no GPU (in another worker, on pc2)", traceback="")
-    )
-    one = the_one(found_of(runner))
+def test_the_failure_of_another_worker_is_told_as_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "RuntimeError: no GPU (in another worker, on pc2)"
+    fail_other_worker(Failed(reason=reason, traceback=""), monkeypatch)
+    one = the_one(found_of(pair_of(tmp_path)))
     assert isinstance(one.end, Failed)
-    assert one.end.reason == "RuntimeError: no GPU (in another worker, on pc2)"
+    assert one.end.reason == reason

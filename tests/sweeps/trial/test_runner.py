@@ -20,7 +20,8 @@ from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 from sweeps.trial import leave_request
 from sweeps.trial.job import Job
-from sweeps.trial.messages import UNUSABLE, Failed, Left, Message
+from sweeps.trial.messages import Failed, Left, Message
+from sweeps.trial.output import LOST
 from sweeps.trial.runner import TrialRunner
 from tests.faulty import stepwise
 from tests.support.prepared import prepare_small
@@ -168,7 +169,7 @@ def test_a_gpu_that_computes_no_more_hides_no_reason_and_ends_the_process_of_the
         why = message.end.reason
     assert why.startswith("RuntimeError: ")
     assert "device-side" not in why
-    with pytest.raises(SystemExit, match=str(UNUSABLE)):
+    with pytest.raises(SystemExit, match=str(LOST)):
         runner.begin({**config, "number": 1})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from sweeps.storage import folder_copy
 from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
-from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
+from sweeps.training.distributed import cluster_environment
 from sweeps.trial.job import Job
 from sweeps.trial.messages import WorkerFailed, WorkerUnfit
 from sweeps.trial.worker import Worker
@@ -18,6 +19,7 @@ from tests.conftest import fill_up
 from tests.support.trainables import described
 
 pytestmark = pytest.mark.usefixtures("ray_session")
+HERE = "127.0.0.1"
 CONFIG: dict[str, Any] = {"number": 0, "trainable": "pair", "params": {}, "fixed": {}, "seed": 3}
 
 
@@ -39,24 +41,30 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(trainables=trainables, storage=Counted(tmp_path), fit=fit, max_failures=0, checkpoint_epochs=1)
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Of the store where a group meets."""
+    store = cluster_environment.open_store(HERE)
+    yield store.port
+    cluster_environment.end_groups()
+
+
 def leave(worker: Worker) -> None:
     """What the end of its process does."""
-    assert worker._fit is not None
-    worker._fit.release()
-    assert worker._environment is not None
-    worker._environment.leave()
+    assert worker.fit is not None
+    worker.fit.release()
+    cluster_environment.end_groups()
     worker.clear()
 
 
 @pytest.mark.slow
 def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behind(
-    job: Job, tmp_path: Path
+    job: Job, port: int, tmp_path: Path
 ) -> None:
     folder = tmp_path / "of_the_first" / "epoch_0001"
-    first = WorkerGroupEnvironment.open("127.0.0.1", 1)
     worker = Worker(job, 0)
-    worker.begin(CONFIG, first.rendezvous)
-    worker.train(True)
+    worker.begin(CONFIG, HERE, port)
+    worker.advance()
     files = worker.save(folder)
     assert any("optim_states" in file.name for file in files)
 
@@ -69,9 +77,9 @@ def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behi
     assert not folder.parent.exists()
     leave(worker)
 
-    again, worker = WorkerGroupEnvironment.open("127.0.0.1", 1), Worker(job, 0)
-    worker.begin(CONFIG, again.rendezvous, Path("/on/the/first/pc/epoch_0001"))
-    worker.train(True)
+    again, worker = cluster_environment.open_store(HERE), Worker(job, 0)
+    worker.begin(CONFIG, HERE, again.port, Path("/on/the/first/pc/epoch_0001"))
+    worker.advance()
     leave(worker)
     assert isinstance(job.storage, Counted)
     assert job.storage.forgotten == 2, "each time: no copy of a checkpoint stays while it trains"
@@ -79,17 +87,18 @@ def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behi
     assert begun == ["1", "2"], "it went on from the shards"
 
 
-def test_a_worker_that_finds_another_checkpoint_trains_nothing(job: Job) -> None:
-    first = WorkerGroupEnvironment.open("127.0.0.1", 1)
+def test_a_worker_that_finds_another_checkpoint_trains_nothing(job: Job, port: int) -> None:
     with pytest.raises(WorkerUnfit, match="it does not find the checkpoint of epoch 7"):
-        Worker(job, 0).begin(CONFIG, first.rendezvous, Path("/on/the/first/pc/epoch_0007"))
+        Worker(job, 1).begin(CONFIG, HERE, port, Path("/on/the/first/pc/epoch_0007"))
 
 
-def test_a_worker_that_fails_says_why(job: Job) -> None:
-    first = WorkerGroupEnvironment.open("127.0.0.1", 1)
-    worker = Worker(job, 0)
+def test_a_worker_that_fails_says_why(job: Job, port: int) -> None:
+    config = {**CONFIG, "params": {"nothing": 1}}
     with pytest.raises(WorkerFailed, match=r"nothing.*\(in another worker, on "):
-        worker.begin({**CONFIG, "params": {"nothing": 1}}, first.rendezvous)
+        Worker(job, 1).begin(config, HERE, port)
+    with pytest.raises(WorkerFailed, match="nothing") as failed:
+        Worker(job, 0).begin(config, HERE, port)
+    assert "another worker" not in str(failed.value), "of the first one it is not said"
 
 
 def test_a_disk_that_is_full_is_the_fault_of_its_pc(job: Job, small_disk: Path) -> None:

@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 import ray
 
-from sweeps.execution.faults import requeue
-from sweeps.execution.faults.requeue import EARLIER_ERROR, loss_of
+from sweeps.execution.faults.requeue import loss_of
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
 from sweeps.ray_start import ray_connection
 from sweeps.trial import output
-from sweeps.trial.messages import UNUSABLE
-from sweeps.trial.output import EXIT
+from sweeps.trial.messages import EARLIER_ERROR
+from sweeps.trial.output import EXIT, GIVEN_UP, LOST
 from tests.support import memory_groups
 
 
@@ -56,8 +55,13 @@ def test_a_process_that_never_answered_ended_while_it_started() -> None:
     [
         ("step 1\n", False, "it ended without a trace (most often signal 9, SIGKILL)"),
         ("step 1\n", True, "killed by the kernel: out of memory"),
-        (f"bye\n{EXIT}70\n", False, "exit status 70"),
-        (f"bye\n{EXIT}{UNUSABLE}\n", False, EARLIER_ERROR),
+        (f"bye\n{EXIT}3\n", True, "exit status 3"),
+        (f"{GIVEN_UP}{EARLIER_ERROR}\n{EXIT}{LOST}\n", False, EARLIER_ERROR),
+        (
+            f"{EXIT}3\n{GIVEN_UP}a worker is lost: exit status 3\n{EXIT}{LOST}\n",
+            True,
+            "a worker is lost: exit status 3",
+        ),
         (
             "Fatal Python error: Segmentation fault\n\nThread 0x00",
             False,
@@ -67,4 +71,4 @@ def test_a_process_that_never_answered_ended_while_it_started() -> None:
     ],
 )
 def test_it_is_told_by_what_is_known(last_words: str, is_oom: bool, why: str) -> None:
-    assert requeue._why(last_words, is_oom=is_oom) == why
+    assert output.why_ended(last_words, is_oom=is_oom) == why

@@ -81,30 +81,6 @@ def test_fsdp_wraps_what_stands_in_sequences_by_itself() -> None:
     assert wraps(module=model[1], recurse=True, nonwrapped_numel=0)
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "is_refused"),
-    [
-        (("single", 1), ("single", 1), False),
-        (("single", 1), ("ddp", 4), False),
-        (("ddp", 2), ("single", 1), False),
-        (("deepspeed_stage_2", 2), ("deepspeed_stage_2", 2), False),
-        (("deepspeed_stage_2", 2), ("deepspeed_stage_2", 1), True),
-        (("deepspeed_stage_2", 2), ("deepspeed_stage_3", 2), True),
-        (("single", 1), ("deepspeed_stage_2", 1), True),
-        (("fsdp", 2), ("ddp", 2), True),
-    ],
-)
-def test_shards_are_read_by_as_many_workers_of_the_strategy(
-    before: tuple[str, int], now: tuple[str, int], is_refused: bool
-) -> None:
-    if is_refused:
-        expected = rf"the checkpoint is of strategy {before[0]} with {before[1]} workers?, .* {now[0]} with"
-        with pytest.raises(CannotTrain, match=expected):
-            strategy.refuse_other_workers(before, now)
-    else:
-        strategy.refuse_other_workers(before, now)
-
-
 def test_every_strategy_can_be_built_or_says_that_deepspeed_is_missing() -> None:
     for name in get_args(Strategy):
         if name != "auto":
