@@ -122,7 +122,7 @@ def _basis(record: Record, is_refined: bool) -> Iterator[str]:
     if not seen.trials:
         yield "No trial was started: there is nothing to learn from."
         return
-    first = f" Ranges are judged by {record.info.metric}, the first objective, alone."
+    first = f" Ranges are judged by {record.objective.metric}, the first objective, alone."
     yield _on_comparison(record, seen) + (first if record.objectives.are_several else "")
     if is_refined:
         for file in dict.fromkeys(status.function_of(record, name) for name in trainables(record)):
@@ -135,7 +135,7 @@ def _basis(record: Record, is_refined: bool) -> Iterator[str]:
 
 def _on_comparison(record: Record, seen: ComparedTrials) -> str:
     """At which epoch trials are compared, or why they are not."""
-    scored, metric = len(seen.order), record.info.metric
+    scored, metric = len(seen.order), record.objective.metric
     if not scored and seen.bad:
         reason, times = Counter(trial.reason for trial in seen.bad).most_common(1)[0]
         bad = f"{len(seen.bad)} of {len(seen.trials)} failed, diverged or were infeasible"

@@ -109,7 +109,7 @@ def _row(record: Record) -> dict[str, Any]:
         "status": record_status.status(record),
         "trials": len(record.searched),
         **{status: counts[status] for status in get_args(Status)},
-        "metric": info.metric,
+        "metric": info.objective.metric,
         "mode": info.objective.mode,
         "objectives": [f"{each.metric}:{each.mode}" for each in record.objectives.every],
         "best_trial": best.number if best else None,

@@ -13,7 +13,6 @@ from scipy.stats import norm, spearmanr
 
 from sweeps.analysis.compared_trials import FEW
 from sweeps.common.formatting import duration
-from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.search.rungs import rungs
@@ -34,10 +33,8 @@ def at_rungs(record: Record) -> list[list[str]]:
 
 def judged_at(record: Record) -> list[int]:
     """The rungs of a sweep, then its last epoch; none of a record that does not name them."""
-    names = ("max_epochs", "grace_epochs", "reduction_factor")
-    asked = {name: value for name, value in record.info.identity["settings"].items() if name in names}
-    config = SweepConfig.from_settings(**asked)
-    return [*rungs(config), config.max_epochs] if asked else []
+    config, is_known = record.info.settings, "max_epochs" in record.info.identity["settings"]
+    return [*rungs(config), config.max_epochs] if is_known else []
 
 
 def later_first_rung(record: Record) -> int | None:

@@ -140,6 +140,6 @@ def _metric_names(record: Record) -> dict[str, str]:
     """Logged name to column, also of a record without an epoch; a metric with the name of another
     column gets the suffix `_logged`."""
     logged = (name for trial in record.trials for row in trial.epochs.values() for name in row.metrics)
-    names = dict.fromkeys([record.info.metric, *logged])
+    names = dict.fromkeys([record.objective.metric, *logged])
     others = {"id", "epoch", "seconds", "time", *COSTS}
     return {name: f"{name}_logged" if name in others else name for name in names}

@@ -134,7 +134,7 @@ def _changed(plan: Plan, parent: Record) -> list[str]:
     """What makes the scores of a parent incomparable, a line each."""
     changed = score_changes(parent.info.identity, plan)
     # `--precision auto` is fp16 on a GPU and fp32 on a CPU; the PCs of an address are not known yet.
-    config, before = plan.config, parent.info.settings.precision
+    config, before = plan.config, parent.info.settings.fit.precision
     if {config.fit.precision, before} == {"auto"} and config.address is None:
         now = "fp16" if placement.gpus_per_trial(config, [session.this_pc()]) else "fp32"
         places = [trial.place for trial in parent.searched if "gpu" in trial.place]

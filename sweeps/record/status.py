@@ -136,10 +136,9 @@ def in_words(record: Record, values: Sequence[float] | None) -> str:
 def function_of(record: Record, trainable: str) -> str:
     """The file of a trainable's search space where that is a function `suggest(trial)`; "" for a SPACE, whose
     domains the record keeps."""
-    info, name = record.info, record.info.settings.search_space
-    if info.is_of_several:
-        name = dict(zip(info.trainables, name, strict=False)).get(trainable, "")
-    name, written = str(name), info.identity["space"]
+    info, spaces = record.info, record.info.settings.search_spaces
+    named = dict(zip(info.trainables if info.is_of_several else [trainable], spaces, strict=False))
+    name, written = named.get(trainable, ""), info.identity["space"]
     if not name or any(not info.is_of_several or each.endswith(f" of {trainable}") for each in written):
         return ""
     paths = (f"search_spaces/{name}.py", f"{name.replace('.', '/')}.py")

@@ -11,6 +11,7 @@ from typing import Any
 
 from sweeps.common.objective import Objective, Objectives
 from sweeps.config import control_commands
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.space.point import Point
 
 Identity = Mapping[str, Mapping[str, Any]]
@@ -104,24 +105,6 @@ class HeldOutScore:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The settings of a sweep that are looked at later."""
-
-    searcher: str | None = None
-    scheduler: str | None = None
-    search_space: str | Sequence[str] = ""
-    """Its name; of several trainables one each."""
-    ranges: Mapping[str, Any] = field(default_factory=dict)
-    """Those of --ranges, in place of the space's."""
-    precision: str | None = None
-    workers_per_trial: int = 1
-    cpus_per_trial: int | None = None
-    """Of a worker."""
-    gpus_per_trial: float | None = None
-    """Of a worker."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class SweepInfo:
     """What a record holds of its sweep."""
 
@@ -165,19 +148,15 @@ class SweepInfo:
         return self.format == FORMAT
 
     @cached_property
-    def settings(self) -> Settings:
-        """What was asked for."""
-        return Settings(**_of(self.identity["settings"], Settings))
+    def settings(self) -> SweepConfig:
+        """What was asked for; settings that no result depends on have their defaults."""
+        known = SweepConfig.settings().keys() & self.identity["settings"].keys()
+        return SweepConfig.from_settings(**{name: self.identity["settings"][name] for name in known})
 
     @property
     def objective(self) -> Objective:
         """The only one, or the first of several."""
         return self.objectives.first
-
-    @property
-    def metric(self) -> str:
-        """Of the objective."""
-        return self.objective.metric
 
     @cached_property
     def stopped(self) -> frozenset[int]:
@@ -202,7 +181,8 @@ class SweepInfo:
     @cached_property
     def test_score(self) -> float | None:
         """The objective's metric on the test rows."""
-        names = (self.metric, self.metric.replace("val", "test"), f"test_{self.metric}")
+        metric = self.objective.metric
+        names = (metric, metric.replace("val", "test"), f"test_{metric}")
         scores = self.test.scores if self.test else {}
         return next((scores[name] for name in names if name in scores), None)
 

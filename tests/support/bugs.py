@@ -32,9 +32,7 @@ class Bug:
 
 
 BUGS = (
-    Bug(
-        "sweeps/analysis/pruning.py", "[*rungs(config), config.max_epochs] if asked", "rungs(config) if asked"
-    ),
+    Bug("sweeps/analysis/pruning.py", "[*rungs(config), config.max_epochs] if", "rungs(config) if"),
     Bug("sweeps/common/objective.py", "self.sign * score > self.sign * than", "score > than"),
     Bug(
         "sweeps/config/validation.py",

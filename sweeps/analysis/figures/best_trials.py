@@ -133,7 +133,7 @@ def seeds(sweep: Sweep) -> go.Figure:
     )
     figure = go.Figure([points, means, search]).update_traces(mode="markers")
     figure.update_xaxes(type="category")
-    figure.update_yaxes(title_text=record.info.metric)
+    figure.update_yaxes(title_text=record.objective.metric)
     caption = "Each point is the best epoch of a run. The mean leaves out the score of the search, which was "
     caption += "selected for being high."
     if failures := sum(trial.failures for trial in found):

@@ -49,7 +49,7 @@ def spent(sweep: Sweep) -> Spent:
     trials, settings = sweep.record.trials, sweep.record.info.settings
     seconds = math.fsum(map(_seconds, trials))
     on_gpu = any(trial.place.get("gpu") for trial in trials)
-    share = float(settings.cpus_per_trial or 1)
+    share = float(settings.cpus_per_trial)
     if on_gpu:
         share = _held_s(sweep) / (seconds or 1) * max(1.0, settings.gpus_per_trial or 1.0)
     share *= settings.workers_per_trial

@@ -35,7 +35,7 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     if isinstance(found, str):
         return style.blank(title, found)
     figure = plot_parallel_coordinate(
-        found.study(found.sample(MOST_LINES)), target_name=sweep.record.info.metric
+        found.study(found.sample(MOST_LINES)), target_name=sweep.record.objective.metric
     )
     for note in figure.layout.annotations:
         note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
@@ -60,7 +60,7 @@ def slices(sweep: Sweep) -> go.Figure:
         figure.add_trace(_points(found, trials, hyperparameter), **at)
         figure.update_xaxes(**style.axis(found.tried, hyperparameter), **at)
     figure.update_traces(marker={"color": style.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}})
-    figure.update_yaxes(title_text=sweep.record.info.metric, col=1)
+    figure.update_yaxes(title_text=sweep.record.objective.metric, col=1)
     cut = style.cut(figure, found.scores.values())
     more = ""
     if left_out := len(found.tried.ranges) - len(hyperparameters):
@@ -99,7 +99,7 @@ def contour(sweep: Sweep) -> go.Figure:
         figure.update_xaxes(**style.axis(found.tried, pair[0]), row=row, col=1)
         figure.update_yaxes(**style.axis(found.tried, pair[1]), row=row, col=1)
     scale = {"colorscale": "Blues", "reversescale": found.objective.mode == "min"}
-    figure.update_layout(coloraxis={**scale, "colorbar": {"title": {"text": sweep.record.info.metric}}})
+    figure.update_layout(coloraxis={**scale, "colorbar": {"title": {"text": sweep.record.objective.metric}}})
     which = count(len(hyperparameters), "hyperparameter")
     first = "" if found.importances else f"; the first {which} of the space"
     drawn = _shown(found, MOST_CELLS, "points")

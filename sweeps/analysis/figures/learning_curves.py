@@ -27,7 +27,7 @@ def rungs(sweep: Sweep) -> list[int]:
 
 def learning_curves(sweep: Sweep) -> go.Figure:
     """The score of each trial over its epochs, and where it ended; rungs as lines, the best one heavy."""
-    metric = sweep.record.info.metric
+    metric = sweep.record.objective.metric
     title = f"Learning curves: {metric}"
     trials = [trial for trial in sweep.record.searched if trial.epochs]
     if not trials:
@@ -86,7 +86,7 @@ def rung_survival(sweep: Sweep) -> go.Figure:
 
 def history(sweep: Sweep) -> go.Figure:
     """The best score so far, by trials that ended and by epochs trained."""
-    metric, objective = sweep.record.info.metric, sweep.record.objective
+    metric, objective = sweep.record.objective.metric, sweep.record.objective
     title = f"Best {metric} so far"
     if not any(trial.best_score(objective) is not None for trial in sweep.record.searched):
         return style.blank(title, style.NO_EPOCH)

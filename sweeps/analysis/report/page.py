@@ -114,7 +114,7 @@ def sections(sweep: Sweep) -> list[Section]:
     """The page's parts, in order."""
     best_trials = [trial for trial in text.ranked(sweep)[:MOST_TRIALS] if trial.log]
     several = sweep.record.objectives.are_several
-    first = f"These figures are by {sweep.record.info.metric}, the first objective, alone."
+    first = f"These figures are by {sweep.record.objective.metric}, the first objective, alone."
     return [
         _result(sweep),
         Section("Settings and search space", text.settings(sweep), tables=[text.space(sweep)]),

@@ -40,7 +40,7 @@ def result(sweep: Sweep) -> str:
         return f"{record_status.no_score(record) if record.live else 'No trial has ended well.'}{most}"
     if record.objectives.are_several:
         return _front(record) + _on_test(record, best)
-    metric = record.info.metric
+    metric = record.objective.metric
     model = f" ({best.trainable})" if record.info.is_of_several else ""
     is_live = record_status.not_ended(record, best)
     leads = f"is the best so far ({is_live})" if is_live else "is the best"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.objective import Objective
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Confirmation, HeldOutScore, ParentInfo, Run, Settings, parse
+from sweeps.record.sweep_info import Confirmation, HeldOutScore, ParentInfo, Run, parse
 from tests.support.kinds import begun
 
 
@@ -16,7 +17,7 @@ def test_what_a_record_does_not_say_has_a_default() -> None:
     info = parse({"mode": "min"})
     assert (info.objective, info.name, info.trainables, info.seed) == (Objective("score", "min"), "", (), 0)
     assert (info.confirm, info.test, info.tests, info.runs, info.parents) == (None, None, (), (), ())
-    assert info.settings == Settings()
+    assert info.settings == SweepConfig()
     assert info.identity["space"] == info.identity["code"] == {}
 
 
