@@ -14,7 +14,7 @@ from sweeps.execution.output.table_files import write_last
 from sweeps.execution.run_context import RunContext
 from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following
-from sweeps.plan import build, describe, folder, resume, run_start
+from sweeps.plan import build, describe, folder, run_start
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import environment, session
 from sweeps.record.record import Record
@@ -32,7 +32,7 @@ def run(config: SweepConfig, python: str | None) -> int:
     with folder.opened(plan) as record:
         storage_and_data.check_storage_here(plan)
         if config.resume is not None:
-            state = resume.check(plan, record)
+            state = run_start.check_resume(plan, record)
             print(state.text, flush=True)
             if state.is_finished and not config.dry_run:
                 _complete(plan, record)

@@ -103,21 +103,20 @@ def changes(record: Record) -> list[Change]:
         for asked, drawn_from in distributions_of(learnt.seen[0].trials).items():
             old, choices = range_of(drawn_from), choices_of(drawn_from)
             new, why = new_value(asked.removeprefix(prefix), old, choices, learnt, is_grid=is_grid)
-            before = _in_words(old or choices)
-            before = before.replace("one of", "grid of") if is_grid else before
-            after = before if new is None or new == choices else _in_words(new)
+            before = in_words(old or choices, is_grid)
+            after = before if new is None or new == choices else in_words(new)
             if after != before or why:
                 where = f"; edit it in {file}" if file else ""
                 found.append(Change(asked, before, after if after != before else "as it is", why + where))
     return found
 
 
-def _in_words(asked: Any) -> str:
-    """A range, choices or a value, as the plan tells them."""
+def in_words(asked: Any, is_grid: bool = False) -> str:
+    """A range, choices (of a grid) or a value, as the plan tells them."""
     if isinstance(asked, Range):
-        return str(asked)
+        return str(asked) if asked.low < asked.high else f"fixed at {short_value(asked.low)}"
     if isinstance(asked, list) and len(asked) > 1:
-        return f"one of {', '.join(map(shown, asked))}"
+        return f"{'grid' if is_grid else 'one'} of {', '.join(map(shown, asked))}"
     return f"fixed at {short_value(asked[0] if isinstance(asked, list) else asked)}"
 
 

@@ -16,7 +16,6 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
 from sweeps.kinds.registry import short_name
 from sweeps.plan import models as plan_models
-from sweeps.plan import parents
 from sweeps.plan.folder import taken
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement, session
@@ -54,10 +53,10 @@ def make_plan(config: SweepConfig) -> Plan:
         return _plan(config, searcher, scheduler)
     from sweeps.plan import refine  # SciPy and scikit-learn take two seconds, which other sweeps save
 
-    earlier = parents.read(config)
+    earlier = refine.read(config)
     config, ranges, ignored = refine.narrowed(config, earlier, searcher)
     plan = _plan(config, searcher, scheduler)
-    return _of_new_points(dataclasses.replace(plan, lineage=parents.lineage(plan, earlier, ignored, ranges)))
+    return _of_new_points(dataclasses.replace(plan, lineage=refine.lineage(plan, earlier, ignored, ranges)))
 
 
 def _of_new_points(plan: Plan) -> Plan:

@@ -1,26 +1,89 @@
-"""`--refine`: the ranges of a space, narrower or wider by what earlier sweeps showed."""
+"""`--refine`: what a sweep takes over from earlier ones: new ranges, and trials with comparable scores.
+
+The trials are written into the record when the sweep begins, so a resume does not need the earlier folders.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from sweeps.analysis.compared_trials import FEW, SIDES
-from sweeps.analysis.new_ranges import Learnt, learn, new_value
-from sweeps.common.formatting import short_value
-from sweeps.common.param_types import hints_of, refusal
+from sweeps.analysis.new_ranges import Learnt, in_words, learn, new_value
+from sweeps.common.errors import UserError, refuse
+from sweeps.common.formatting import count, short_value, shown_path
+from sweeps.common.objective import split
+from sweeps.common.param_types import held, hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
 from sweeps.plan import models
+from sweeps.plan.fingerprint import score_changes
+from sweeps.plan.models import Model
+from sweeps.plan.plan import Lineage, Plan
+from sweeps.ray_cluster import placement, session
+from sweeps.record import status as record_status
+from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
+from sweeps.record.trials import ENDED_WELL, Earlier, TrialRow
 from sweeps.search.search_method import SearchMethod
-from sweeps.space.domain import Domain, Form, of_choices
+from sweeps.space.conditional import ConditionalSpace
+from sweeps.space.domain import Domain, Form
 from sweeps.space.flat import check
 from sweeps.space.numeric_range import Range, range_of_grid
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.overrides import applied, text_of, unmarked
+from sweeps.space.point import Point
+
+ANCHORS = 3
+"""Trials that run again, of sweeps whose scores are not comparable."""
+
+
+def read(config: SweepConfig) -> list[Record]:
+    """The sweeps that are to be refined.
+
+    Raises:
+        UserError: one can't be read, has another trainable or objective, or has nothing to learn from.
+    """
+    parents: list[Record] = []
+    for given in dict.fromkeys(config.parents):
+        try:
+            parents.append(Record.read(Path(given).expanduser().resolve()))
+        except (OSError, RecordUnreadable) as error:
+            raise UserError(f"--refine {given}: {error}") from None
+    refuse([fault for parent in parents for fault in _faults(parent, config)])
+    return parents
+
+
+def _faults(parent: Record, config: SweepConfig) -> Iterator[str]:
+    info, what = parent.info, f"--refine {shown_path(parent.folder)}"
+    if sorted(info.trainables) != sorted(config.trainables):
+        trained, now = ", ".join(info.trainables), ", ".join(config.trainables)
+        yield f"{what}: it trained {trained}, this sweep trains {now}"
+    has_several = info.objectives.are_several or len(config.metrics) > 1
+    if has_several or info.objectives.constraints or config.constraints:
+        takes = "takes one objective" if has_several else "takes no constraints"
+        yield (
+            f"{what}: --refine {takes}: it goes by the scores of earlier trials by one metric. Start a new "
+            "sweep, with the --ranges that you have chosen"
+        )
+        return
+    metric, mode = split(config.metrics[0]) if config.metrics else (None, "")
+    asked = {"metric": metric, "mode": mode or config.mode}
+    for name, wanted in asked.items():
+        if wanted and (before := getattr(info.objective, name)) != wanted:
+            yield f"{what}: its {name} is {before}, that of this sweep is {wanted}"
+    if not any(trial.status in ENDED_WELL for trial in parent.searched):
+        ended = f"{count(_ended(parent), 'trial')} ended, and none is finished or pruned"
+        yield f"{what}: {ended}: there is nothing to learn from"
+
+
+def _ended(parent: Record) -> int:
+    return sum(trial.status != "unfinished" for trial in parent.searched)
 
 
 def narrowed(
@@ -91,35 +154,20 @@ def _new_ranges(
             yield hyperparameter, [None] if own is None else own, f"stays {short_value(own)}"
             continue
         # Data is prepared for each value of some hyperparameters: these get no continuous range.
-        is_prepared = hyperparameter in trainable.prepare_params
-        new: Any = None
-        why = ""
+        is_prepared, new, words, why = hyperparameter in trainable.prepare_params, None, str(old), ""
+        is_grid = old.form == "grid_search"
         if old.is_of_optuna:
-            is_grid = old.form == "grid_search" and "continuous" in takes and not is_prepared
-            new, why = new_value(hyperparameter, old.range, old.choices or [], learnt, is_grid=is_grid)
+            can_be_range = is_grid and "continuous" in takes and not is_prepared
+            new, why = new_value(hyperparameter, old.range, old.choices or [], learnt, is_grid=can_be_range)
         if isinstance(new, Range):
             new = _accepted(new, old, hyperparameter, trainable.params_class, fixed)
+        if new is not None:
+            words = in_words(new, is_grid and "grid_search" in takes)
+        if isinstance(new, Range):
             hint = hints[hyperparameter]
             new = text_of(new, unmarked(domains.get(hyperparameter), hint, new.low, new.high))
-        new = own if new is None else new
-        words = str(old) if new is None else _in_words(domains, hyperparameter, hints, new, takes)
-        yield hyperparameter, new, _change(old, words, why)
-
-
-def _in_words(
-    domains: Mapping[str, Domain], name: str, hints: Mapping[str, Any], new: Any, takes: frozenset[Form]
-) -> str:
-    """A new value of --ranges."""
-    # A space must keep at least one hyperparameter; this one is no field of Params.
-    other = of_choices([0, 1])
-    found, fixed = applied({**domains, "": other}, {name: new}, takes, hints)
-    return f"fixed at {short_value(fixed[name])}" if name in fixed else str(found[name])
-
-
-def _change(old: Domain, words: str, why: str) -> str:
-    """The old range and the new one, with the reason."""
-    change = f"{old}, as it was" if words == str(old) else f"{old} -> {words}"
-    return f"{change} ({why})" if why else change
+        change = f"{old}, as it was" if words == str(old) else f"{old} -> {words}"
+        yield hyperparameter, own if new is None else new, f"{change} ({why})" if why else change
 
 
 def _accepted(
@@ -131,3 +179,123 @@ def _accepted(
         if refusal(params_class, {**fixed, hyperparameter: getattr(new, side)}):
             new = dataclasses.replace(new, **{side: getattr(old, side)})
     return new
+
+
+def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], ranges: Sequence[str]) -> Lineage:
+    """What a plan takes over from the sweeps that it refines.
+
+    Args:
+        plan: of the new sweep, in its new ranges.
+        parents: that it refines.
+        ignored: hyperparameters, by Optuna's names, without influence: trials with other values of them
+            count.
+        ranges: lines for the plan about the new ranges.
+    """
+    trials: list[TrialRow] = []
+    retried: list[list[TrialRow]] = []
+    lines: list[tuple[str, str]] = []
+    named = {(parent.name, parent.info.started) for parent in parents}
+    for parent in parents:
+        best = record_status.best(parent)
+        lines.append(("refines", f"{parent.name}: {count(_ended(parent), 'trial')} ended, best {best}"))
+        refined = [one.name for one in parent.info.parents if (one.name, one.started) not in named]
+        if missing := ", ".join(refined):
+            text = f"  it refined {missing}, whose trials count only if --refine names {missing} too"
+            lines.append(("", text))
+        fit, known = _fitting(plan, parent, ignored)
+        if changed := _changed(plan, parent):
+            known = []
+        trials += known
+        if not known:
+            retried.append(fit)
+        lines += [("", f"  {line}") for line in _use(changed, fit, known)]
+    if anchors := _anchors(retried, trials):
+        lines.append(("", f"  run again first, as anchors: {', '.join(row.origin for row in anchors)}"))
+    about = [{"name": p.name, "folder": str(p.folder), "started": p.info.started} for p in parents]
+    lines += [("" if number else "ranges", text) for number, text in enumerate(ranges)]
+    return Lineage(about, Earlier(trials, anchors), lines)
+
+
+def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialRow]) -> list[str]:
+    """What the plan says of the trials of a parent: how many count here, or why none does."""
+    if known:
+        return [f"{count(len(known), 'trial')} in the new ranges: each counts here and is not repeated"]
+    if not fit and not changed:
+        return ["none of its trials lies in the new ranges"]
+    why = changed or ["the fixed hyperparameters differ"]
+    return [f"its scores are not comparable: {reason}" for reason in why]
+
+
+def _anchors(retried: Sequence[Sequence[TrialRow]], known: Sequence[TrialRow]) -> list[TrialRow]:
+    """The best trials of sweeps that are not comparable, but those that a comparable sweep has run again."""
+    points: dict[tuple[Any, ...], TrialRow] = {}
+    for row in itertools.chain.from_iterable(itertools.zip_longest(*retried)):
+        if row is not None:
+            points.setdefault(row.point.whole, row)
+    there = {row.point.whole for row in known if row.status != "failed"}
+    return [row for row in list(points.values())[:ANCHORS] if row.point.whole not in there]
+
+
+def _changed(plan: Plan, parent: Record) -> list[str]:
+    """What makes the scores of a parent incomparable, a line each."""
+    changed = score_changes(parent.info.identity, plan)
+    # `--precision auto` is fp16 on a GPU and fp32 on a CPU; the PCs of an address are not known yet.
+    config, before = plan.config, parent.info.settings.fit.precision
+    if {config.fit.precision, before} == {"auto"} and config.address is None:
+        now = "fp16" if placement.gpus_per_trial(config, [session.this_pc()]) else "fp32"
+        places = [trial.place for trial in parent.searched if "gpu" in trial.place]
+        others = {"fp16" if place["gpu"] else "fp32" for place in places} - {now}
+        changed += [f"--precision auto: {other} there, {now} here" for other in sorted(others)]
+    return changed
+
+
+def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[TrialRow], list[TrialRow]]:
+    """Trials of a parent that are points of the new space, the best first: those with a score, with the fixed
+    values of the new sweep; and those whose scores are the same here, with the values that they had."""
+    fit, known = [], []
+    for model in plan.models:
+        prefix = f"{model.name}." if len(plan.models) > 1 else ""
+        trials = [trial for trial in parent.searched if trial.trainable == model.name]
+        order = {number: place for place, number in enumerate(parent.leaders(len(parent.searched)))}
+        for trial in sorted(trials, key=lambda trial: order.get(trial.number, len(order))):
+            if (point := _point(plan, model, trial)) is None:
+                continue
+            row = _row(parent, trial, point)
+            if trial.number in order:
+                fit.append(row)
+            had = {**trial.fixed, **trial.params}
+            differs = {prefix + name for name, value in point.fixed.items() if had.get(name, value) != value}
+            if differs <= ignored:
+                rest = {name: value for name, value in had.items() if name not in point.params}
+                known.append(dataclasses.replace(row, fixed=rest))
+    return fit, known
+
+
+def _point(plan: Plan, model: Model, trial: TrialRow) -> Point | None:
+    """A trial as a point of the new space; None where it is none."""
+    space, of_trial = model.space, {**trial.fixed, **trial.params}
+    if isinstance(space, ConditionalSpace):
+        fixed = {name: value for name, value in space.fixed.items() if name not in trial.params}
+        point = Point(model.name, dict(trial.params), fixed)
+    elif space.domains.keys() <= of_trial.keys():
+        hints = hints_of(space.params_class)
+        try:
+            params = {name: held(of_trial[name], hints[name]) for name in space.domains}
+        except ValueError:
+            return None
+        point = Point(model.name, params, space.fixed)
+    else:
+        return None
+    try:
+        optuna_point(plan.space, point)
+    except (LookupError, ValueError):
+        return None
+    return point
+
+
+def _row(parent: Record, trial: TrialRow, point: Point) -> TrialRow:
+    """The trial with the values of a point; an interrupted one counts with the epochs that it trained."""
+    status = "failed" if trial.status == "unfinished" else trial.status
+    origin = f"trial {trial.number} of {parent.name}"
+    params, fixed = dict(point.params), dict(point.fixed)
+    return dataclasses.replace(trial, params=params, fixed=fixed, status=status, origin=origin)

@@ -17,7 +17,7 @@ from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.pareto import priorities
 from sweeps.search.record_scheduler import Decision, PruningMethod
-from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs
+from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs, rungs_and_end
 
 
 class Scheduler(PruningMethod):
@@ -39,7 +39,7 @@ class Scheduler(PruningMethod):
     def cohorts(cls, config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
         """All trials, and how many may be expected to continue at each rung."""
         reach = tuple(_expected_to_reach(config, planned_trials[-1]))
-        return [Cohort(0, (*rungs(config), config.max_epochs), reach)]
+        return [Cohort(0, rungs_and_end(config), reach)]
 
     def decide(self, number: int, epoch: int, losses: Losses | None = None) -> Decision:
         if epoch not in rungs(self.config):

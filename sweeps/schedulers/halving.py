@@ -25,7 +25,7 @@ from sweeps.record.pareto import BestFirst
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.search.record_scheduler import Decision, PruningMethod
-from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs
+from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs, rungs_and_end
 
 MOST_WAITING = 8
 """Trials that wait at a rung. Each keeps a checkpoint, and the turn of one further back seldom comes."""
@@ -88,7 +88,7 @@ class Scheduler(PruningMethod):
     def cohorts(cls, config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
         """All trials, of which exactly so many continue at each rung."""
         reach = tuple(trials_at_rungs(config, planned_trials[-1]))
-        return [Cohort(0, (*rungs(config), config.max_epochs), reach, waits=True)]
+        return [Cohort(0, rungs_and_end(config), reach, waits=True)]
 
     @classmethod
     def most_waiting(cls, config: SweepConfig, running: int) -> int:
@@ -118,7 +118,7 @@ class Scheduler(PruningMethod):
         """The rungs, made anew when another number of trials is planned."""
         if self._planned != (planned := self._planned_now()):
             _, *counts = trials_at_rungs(self.config, planned)
-            epochs = [*rungs(self.config), self.config.max_epochs]
+            epochs = rungs_and_end(self.config)
             self._planned = planned
             self._rungs = [Rung(*each) for each in zip(epochs, epochs[1:], counts, strict=False)]
         return self._rungs

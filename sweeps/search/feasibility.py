@@ -10,16 +10,17 @@ random candidates too. A few proposals are not constrained, in case the model is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from sweeps.record.trials import TrialRow
 from sweeps.search.gaussian_process import Array, GaussianProcess, RefittedGaussianProcess
 from sweeps.search.known_trials import KnownTrials
-from sweeps.search.record_searcher import Propose
 from sweeps.space.point import Point
 
+Propose = Callable[[int], Iterator[Point]]
+"""From the number of trials proposed before to candidates, best first; the first new one is taken."""
 LEAST_PROBABILITY = 0.95
 """With which a proposal fits."""
 FREE_SHARE = 0.05

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
+from sweeps.search.rungs import rungs_and_end
 from sweeps.space.encoding import Encoding
 from sweeps.space.numeric_range import Array
 from sweeps.space.optuna_space import optuna_point
@@ -31,12 +33,13 @@ class KnownTrials:
     """The trials of the sweeps that this one refines, then its own; the record alone decides.
 
     Args:
+        config: its rungs.
         space: of the sweep. Trials that are no points of it, since it was changed with --force, are left out.
         record: of the sweep.
     """
 
-    def __init__(self, space: Space, record: Record) -> None:
-        self._space, self._record = space, record
+    def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
+        self._epochs, self._space, self._record = rungs_and_end(config), space, record
         self._points: list[OptunaPoint | None] = []
         self._rows: list[Array | None] = []
 
@@ -63,30 +66,26 @@ class KnownTrials:
         """Of the space."""
         return Encoding.from_space(self._space)
 
-    def fidelity(self, epochs: Sequence[int], least_trials: int) -> int | None:
-        """The highest of these epochs that so many trials have reached; None while there is none."""
+    def fidelity(self, least_trials: int) -> int | None:
+        """The highest rung, or the end, that so many trials have reached; None while there is none."""
         before = Counter(epoch for trial in self._record.earlier.trials for epoch in trial.epochs)
-        reached = {epoch: len(self._record.losses_at(epoch)) + before[epoch] for epoch in epochs}
+        reached = {epoch: len(self._record.losses_at(epoch)) + before[epoch] for epoch in self._epochs}
         return max((epoch for epoch, trials in reached.items() if trials >= least_trials), default=None)
 
-    def results(self, epochs: Sequence[int]) -> list[Result]:
-        """Scores at the rungs and at the end, in the order of the reports; those of earlier sweeps first.
-
-        Args:
-            epochs: the rungs and the end, ascending.
-        """
+    def results(self) -> list[Result]:
+        """Scores at the rungs and at the end, in the order of the reports; those of earlier sweeps first."""
         sign, earlier = self._record.objective.sign, len(self._record.earlier.trials)
         found: list[tuple[float, Result]] = []
         for index, (trial, point) in enumerate(zip(self.trials, self.points, strict=True)):
             if point is None:
                 continue
-            for epoch in epochs:
+            for epoch in self._epochs:
                 if (row := trial.epochs.get(epoch)) is not None and math.isfinite(row.score):
                     moment = row.time if index >= earlier else 0.0
                     found.append((moment, Result(index, epoch, sign * row.score)))
             if trial.status == "diverged":
                 moment = max((reported.time for reported in trial.epochs.values()), default=0.0)
-                found.append((moment, Result(index, epochs[0], -math.inf)))
+                found.append((moment, Result(index, self._epochs[0], -math.inf)))
         return [result for _, result in sorted(found)]
 
     def _point(self, trial: TrialRow) -> OptunaPoint | None:

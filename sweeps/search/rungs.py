@@ -20,6 +20,11 @@ def rungs(config: SweepConfig) -> list[int]:
     return found
 
 
+def rungs_and_end(config: SweepConfig) -> tuple[int, ...]:
+    """Epochs at which trials are compared."""
+    return (*rungs(config), config.max_epochs)
+
+
 def nothing_is_pruned(config: SweepConfig) -> str:
     """What a scheduler says of itself where there is no rung."""
     return f"no rung before the end at {count(config.max_epochs, 'epoch')}, so nothing is pruned"

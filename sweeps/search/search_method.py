@@ -1,26 +1,34 @@
-"""How trials are proposed: what each searcher defines."""
+"""How trials are proposed: what each searcher defines, and the part of it that Tune asks."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
+from ray.tune.search import Searcher
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.record import Record
-from sweeps.search.feasibility import Feasibility
+from sweeps.record.trials import Ending, TrialRow, Waits
+from sweeps.search.feasibility import Feasibility, Propose
 from sweeps.search.known_trials import KnownTrials
-from sweeps.search.record_searcher import RecordSearcher
 from sweeps.space.domain import Form
+from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import InvalidPoint, Point, Space
 
 RANDOM_ATTEMPTS = 200
 """Random points before a space counts as exhausted."""
 MODEL_ATTEMPTS = 20
 """Points of a model before a random one is taken instead of a duplicate."""
+BY_THE_USER = "chosen by the user"
+"""Origin of a trial."""
+MOST_REFUSED = 10
+"""Points that are refused without a look at what else there is to do: results, commands, Ctrl-C."""
 
 
 class SearchMethod(ABC):
@@ -46,7 +54,7 @@ class SearchMethod(ABC):
 
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
         self.config, self.space, self.record = config, space, record
-        self.known = KnownTrials(space, record)
+        self.known = KnownTrials(config, space, record)
 
     @abstractmethod
     def propose(self, number: int) -> Iterator[Point]:
@@ -81,3 +89,176 @@ class SearchMethod(ABC):
                 yield self.space.draw((self.config.seed, number, attempt))
         if self.space.size() <= RANDOM_ATTEMPTS**2:
             yield from self.space.grid()
+
+
+class RecordSearcher(KeptHere, Searcher):
+    """A Tune searcher that reads the record and keeps no results of its own.
+
+    Unfinished trials of an interrupted run come first; then the points that the user has chosen, and the
+    anchors of a sweep that refines others. A comparable point that an earlier sweep trained without failure
+    is not repeated.
+
+    Args:
+        record: all trials so far.
+        space: the checked space.
+        propose: candidates for the next trial.
+        config: the seed of every trial, and the number of trials.
+    """
+
+    slots: int = 1
+    """Trials that may run at a time. Tune asks ahead of need; a proposal made too early would miss the
+    results that come in meanwhile."""
+    waits: Waits | None = None
+    """Whether a trial is paused by its scheduler: it leaves its slot."""
+    refusal: Callable[[Point], Ending | None] | None = None
+    """How a point ends that is never trained; it is a trial all the same. None: all are trained."""
+    is_to_end: Callable[[], bool] | None = None
+    """Whether the search must end. It is asked where nothing trains, while points are refused, and may take
+    up what else there is to do. None: it never must."""
+
+    def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
+        super().__init__()
+        self._record = record
+        self._propose = propose
+        self._config = config
+        self._space = space
+        self._to_begin = [trial.number for trial in self._live]
+        self._seen = {trial.point.key for trial in record.searched}
+        # A point that failed or was interrupted there has no score to learn from.
+        self._known = {trial.point.whole for trial in record.earlier.trials if trial.status != "failed"}
+
+    def suggest(self, trial_id: str) -> Any:
+        """The next trial's config, None when all slots are taken or many points were refused, FINISHED after
+        the last trial, or where the search must end."""
+        if self._record.is_held or self._taken() >= self.slots:
+            return None
+        for number in self._to_begin:
+            if not self._is_waiting(trial := self._record.trials[number]):
+                self._to_begin.remove(number)
+                return _config(trial)
+        if (begun := self._begin_new()) is not None:
+            return _config(begun)
+        must_end = self._has_more and not self._taken()  # `is_to_end` said so
+        # After FINISHED, Tune ends idle processes, which paused and requeued trials still need.
+        return None if self._live and not must_end else Searcher.FINISHED
+
+    def has_work(self) -> bool:
+        """Whether a trial is left to train, and the search need not end. The first new one begins here: Tune
+        fails where none comes."""
+        if not self._to_begin and (begun := self._begin_new()) is not None:
+            self._to_begin.append(begun.number)
+        return bool(self._to_begin)
+
+    def _begin_new(self) -> TrialRow | None:
+        """Begin the next trial that trains; None where there is none, or none yet. Where nothing trains it is
+        looked for up to the end: Tune would wait for it, and do nothing else."""
+        while True:
+            with self._record.together():
+                for _ in range(MOST_REFUSED):
+                    if (begun := self._begin_next()) is None:
+                        return None
+                    if self.refusal is None or (refused := self.refusal(begun.point)) is None:
+                        return begun
+                    self._record.end(begun.number, **refused._asdict())
+            if self._taken() or (self.is_to_end is not None and self.is_to_end()):
+                return None
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether new trials are to come, as far as it is known."""
+        return len(self._record.searched) < self._most
+
+    def _begin_next(self) -> TrialRow | None:
+        nth, most = len(self._record.searched), self._most
+        for point, origin in self._candidates(nth) if nth < most else ():
+            if point.key not in self._seen and (origin or point.whole not in self._known):
+                self._seen.add(point.key)
+                with contextlib.suppress(LookupError, ValueError):  # not a point of the space after all
+                    as_optuna = optuna_point(self._space, point)
+                    return self._record.begin(point, as_optuna, self._config.seed, origin=origin)
+        if nth < most:  # the space has no more points
+            self._record.plan_trials(nth)
+        return None
+
+    @property
+    def _most(self) -> float:
+        """Trials of the whole search."""
+        return next(reversed(self._record.planned_trials), self._config.num_trials or math.inf)
+
+    def _candidates(self, number: int) -> Iterator[tuple[Point, str]]:
+        """Candidates and their origin: the user's, the anchors of earlier sweeps, then new points."""
+        for point in self._record.points_to_try():
+            yield point, BY_THE_USER
+        for anchor in self._record.earlier.anchors:
+            yield anchor.point, anchor.origin
+        for point in self._propose(number):
+            yield point, ""
+
+    def requeue(self, number: int) -> None:
+        """Restart a trial that Tune has ended."""
+        self._to_begin.append(number)
+
+    def withdraw(self, number: int) -> bool:
+        """Propose a requeued trial no more; whether it was still to be proposed."""
+        if number not in self._to_begin:
+            return False
+        self._to_begin.remove(number)
+        return True
+
+    @property
+    def _live(self) -> Sequence[TrialRow]:
+        """The unfinished trials of this searcher."""
+        return [trial for trial in self._record.live if trial.confirms is None]
+
+    def _taken(self) -> int:
+        """Number of slots in use."""
+        to_begin = set(self._to_begin)
+        return sum(t.number not in to_begin and not self._is_waiting(t) for t in self._live)
+
+    def _is_waiting(self, trial: TrialRow) -> bool:
+        """One that the user stops waits for no other, though its weights may have to be trained again."""
+        return self.waits is not None and not self._record.is_to_stop(trial.number) and self.waits(trial)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Nothing to do: the result is in the record."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing to do: a resume builds a new searcher from the record."""
+
+    restore = save
+
+
+class RerunSearcher(RecordSearcher):
+    """Proposes the best trials again with new seeds, unfinished reruns first."""
+
+    def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
+        super().__init__(record, space, lambda nth: iter(()), config)
+        self._to_come = record.reruns_to_come()
+
+    @property
+    def _live(self) -> Sequence[TrialRow]:
+        return self._record.unfinished_reruns
+
+    def _begin_new(self) -> TrialRow | None:
+        if not self._to_come:
+            return None
+        number, seed = self._to_come.pop(0)
+        trial = self._record.trials[number]
+        rerun = self._record.begin(trial.point, trial.optuna, seed, confirms=number)
+        if trial.micro_batches:  # more did not fit
+            self._record.note_trial(rerun.number, micro_batches=list(trial.micro_batches))
+        return rerun
+
+
+def _config(trial: TrialRow) -> dict[str, Any]:
+    return {
+        "number": trial.number,
+        "trainable": trial.trainable,
+        "params": dict(trial.params),
+        "fixed": dict(trial.fixed),
+        "seed": trial.seed,
+        "failures": trial.failures,
+        "micro_batch": trial.micro_batch,
+    }

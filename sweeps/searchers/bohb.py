@@ -29,7 +29,6 @@ from optuna.trial import FixedTrial
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.record.record import Record
-from sweeps.search.rungs import rungs
 from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
 from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace, seeded_globals
@@ -55,8 +54,7 @@ class Searcher(SearchMethod):
     def propose(self, number: int) -> Iterator[Point]:
         assert isinstance(self.space, FlatSpace), "the plan refuses other spaces by TAKES"
         translation = Translation.from_domains(self.space.domains)
-        epochs = [*rungs(self.config), self.config.max_epochs]
-        if (fidelity := self.known.fidelity(epochs, translation.enough)) is not None:
+        if (fidelity := self.known.fidelity(translation.enough)) is not None:
             seed, results = self.model_seed(number) // 2, results_at(self.record, fidelity)
             for proposed in _model_points(translation, results, fidelity, seed):
                 yield self.space.suggest(FixedTrial(proposed))

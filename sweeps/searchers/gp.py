@@ -21,7 +21,6 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.gaussian_process import Array, RefittedGaussianProcess
 from sweeps.search.known_trials import Result
-from sweeps.search.rungs import rungs
 from sweeps.search.search_method import SearchMethod
 from sweeps.space.point import InvalidPoint, Point, Space
 
@@ -57,7 +56,7 @@ class Searcher(SearchMethod):
 
     def propose(self, number: int) -> Iterator[Point]:
         generator = self.generator(number, 1)
-        results = self.known.results([*rungs(self.config), self.config.max_epochs])
+        results = self.known.results()
         candidates: Iterable[Array] = ()
         if len(results) < MIN_RESULTS_FOR_MODEL:
             candidates = self._far_candidates(generator)

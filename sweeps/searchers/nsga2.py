@@ -16,9 +16,7 @@ import numpy as np
 
 from sweeps.record.pareto import BestFirst
 from sweeps.record.trials import BAD
-from sweeps.search.rungs import rungs
 from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
-from sweeps.space.encoding import moved
 from sweeps.space.numeric_range import Array
 from sweeps.space.point import InvalidPoint, Point
 
@@ -41,8 +39,8 @@ class Searcher(SearchMethod):
     TAKES_OBJECTIVES = True
 
     def propose(self, number: int) -> Iterator[Point]:
-        generator, epochs = self.generator(number, 3), [*rungs(self.config), self.config.max_epochs]
-        fidelity = self.known.fidelity(epochs, MIN_TRIALS_FOR_PARENTS)
+        generator = self.generator(number, 3)
+        fidelity = self.known.fidelity(MIN_TRIALS_FOR_PARENTS)
         parents = [] if fidelity is None else self._parents(fidelity)
         for _ in range(MODEL_ATTEMPTS if parents else 0):
             with contextlib.suppress(InvalidPoint):
@@ -72,6 +70,6 @@ class Searcher(SearchMethod):
             own, spread = child[place : place + 1], np.full(1, MUTATION_SPREAD)
             moves = generator.random() >= DRAWN_ANEW_SHARE
             child[place : place + 1] = (
-                moved(axis, own, spread, generator) if moves else axis.drawn(generator, 1)
+                axis.moved(own, spread, generator) if moves else axis.drawn(generator, 1)
             )
         return child

@@ -30,7 +30,6 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Objectives
 from sweeps.record.trials import TrialRow
-from sweeps.search.rungs import rungs
 from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
 from sweeps.space.point import InvalidPoint, OptunaPoint, Point
 
@@ -43,8 +42,7 @@ class Searcher(SearchMethod):
     TAKES_OBJECTIVES = True
 
     def propose(self, number: int) -> Iterator[Point]:
-        epochs = [*rungs(self.config), self.config.max_epochs]
-        fidelity = self.known.fidelity(epochs, self.space.dimensions + 2)
+        fidelity = self.known.fidelity(self.space.dimensions + 2)
         if fidelity is not None:
             study = self._study(fidelity, self.model_seed(number))
             for _ in range(MODEL_ATTEMPTS):

@@ -18,7 +18,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FixedTrial
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.param_types import (
     fixed_defaults,
     given,
@@ -204,8 +204,7 @@ def check(
             f"Searchers that can: {', '.join(able)}"
         )
     values, wrong = given(params_class, fixed)
-    if wrong:
-        raise UserError("\n".join(wrong))
+    refuse(wrong)
     space = ConditionalSpace(define, values, frozenset(values), params_class, trainable)
     seen, dimensions = _sample(space)
     fields = fixed_defaults(params_class) | values
@@ -243,8 +242,7 @@ def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
     if not found and not faults:
         call = "trial.suggest_float('lr', 1e-3, 0.1)"
         faults["nothing"] = f"suggest: it must suggest at least one hyperparameter, such as {call}"
-    if faults:
-        raise UserError("\n".join(faults.values()))
+    refuse([*faults.values()])
     return {name: Seen(tuple(each), len(each) / SAMPLES) for name, each in found.items()}, dimensions
 
 

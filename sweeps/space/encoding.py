@@ -5,44 +5,39 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution
 
-from sweeps.space.numeric_range import Array, Range
+from sweeps.space.numeric_range import Array, Range, are_numbers, within
 from sweeps.space.optuna_space import choices_of, optuna_point, range_of
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
-FIRST_SAMPLES = 100
-"""Points of a conditional space by which its hyperparameters are known."""
 SAMPLES = 1000
-"""Random points of a conditional space."""
+"""Random points of a conditional space; a tenth of them tell its hyperparameters."""
 
 
 @dataclass(frozen=True)
-class Choices:
-    """Values without a range. The coordinate of a number is its position in their order, 0 to 1; of another
-    one its index."""
+class Axis:
+    """One hyperparameter, for a model: a coordinate is a position on the scale of its range, 0 to 1."""
 
-    choices: tuple[Any, ...]
+    range: Range
+    """Of its values, or of the indices of its choices."""
+    choices: tuple[Any, ...] = ()
+    """Values without a range; numbers in their order."""
 
     @property
     def is_ordered(self) -> bool:
         """Whether values between two others are between them in effect, as far as can be known."""
-        return all(isinstance(each, int | float) and not isinstance(each, bool) for each in self.choices)
+        return are_numbers(self.choices)
 
     @property
     def columns(self) -> int:
         """Of a row for the model."""
         return 1 if self.is_ordered else len(self.choices)
-
-    @property
-    def _gaps(self) -> int:
-        """Between the choices."""
-        return max(1, len(self.choices) - 1)
 
     def coordinate(self, value: Any) -> float:
         """Of one value.
@@ -50,48 +45,47 @@ class Choices:
         Raises:
             ValueError: it is none of the choices.
         """
-        if self.is_ordered:
-            return sorted(self.choices).index(value) / self._gaps
-        return float(self.choices.index(value))
+        return float(self._positions(self.choices.index(value) if self.choices else float(value)))
 
     def value(self, coordinate: float) -> Any:
-        """The value at a coordinate."""
-        if self.is_ordered:
-            return sorted(self.choices)[round(coordinate * self._gaps)]
-        return self.choices[int(coordinate)]
+        """The value at a coordinate, before the space brings it into its own range and type."""
+        number = float(self.range.stepped(self.range.at(coordinate)))
+        return self.choices[round(number)] if self.choices else number
 
     def drawn(self, generator: np.random.Generator, size: int) -> Array:
-        """Random coordinates."""
-        drawn = np.floor(generator.random(size) * len(self.choices))
-        return drawn / (self._gaps if self.is_ordered else 1)
+        """Random coordinates, the ends as likely as the values between them."""
+        shares, step = generator.random(size), self.range.step
+        if step is None:
+            return shares
+        wide = replace(self.range, low=self.range.low - step / 2, high=self.range.high + step / 2)
+        return self._positions(self.range.stepped(wide.at(shares)))
 
-    def snapped(self, coordinates: Array) -> Array:
-        """The nearest coordinates that values have; of ordered choices."""
-        return np.rint(coordinates * self._gaps) / self._gaps
+    def moved(self, coordinates: Array, spread: Array, generator: np.random.Generator) -> Array:
+        """Coordinates moved by about the spread, of the whole range; of an unordered choice any other."""
+        if not self.is_ordered:
+            return self.drawn(generator, len(coordinates))
+        moved = np.clip(coordinates + spread * generator.standard_normal(len(coordinates)), 0, 1)
+        return moved if self.range.step is None else self._positions(self.range.stepped(self.range.at(moved)))
 
     def features(self, coordinates: Array) -> Array:
         """[points, columns] for the model; a point without this hyperparameter (nan) is in the middle."""
         if self.is_ordered:
             return np.nan_to_num(coordinates, nan=0.5)[:, None]
-        one_hot: Array = (coordinates[:, None] == np.arange(self.columns)).astype(np.float64)
+        one_hot: Array = (coordinates[:, None] == self._positions(np.arange(self.columns))).astype(np.float64)
         one_hot[np.isnan(coordinates)] = 1 / self.columns
         return one_hot
 
-
-Axis = Range | Choices
-"""One hyperparameter, for a model."""
+    def _positions(self, numbers: Any) -> Array:
+        return within(0, 1, self.range.share(numbers))
 
 
 def axis_of(distributions: Sequence[BaseDistribution]) -> Axis:
     """Of all distributions that a hyperparameter had in samples of its space."""
-    return range_of(distributions) or Choices(tuple(choices_of(distributions)))
-
-
-def moved(axis: Axis, coordinates: Array, spread: Array, generator: np.random.Generator) -> Array:
-    """Coordinates moved by about the spread, of the whole range; of an unordered choice any other."""
-    if not axis.is_ordered:
-        return axis.drawn(generator, len(coordinates))
-    return axis.snapped(np.clip(coordinates + spread * generator.standard_normal(len(coordinates)), 0, 1))
+    if (found := range_of(distributions)) is not None:
+        return Axis(found)
+    choices = choices_of(distributions)
+    indices = Range(0, len(choices) - 1, step=1, is_whole=True)
+    return Axis(indices, tuple(sorted(choices) if are_numbers(choices) else choices))
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ class Encoding:
     def from_space(cls, space: Space) -> Encoding:
         """Of a flat space from one point; of a conditional one from samples."""
         found: dict[str, list[BaseDistribution]] = {}
-        for number in range(FIRST_SAMPLES if space.is_conditional else 1):
+        for number in range(SAMPLES // 10 if space.is_conditional else 1):
             with contextlib.suppress(InvalidPoint):
                 sample = optuna_point(space, space.draw((0, number)))
                 for name, distribution in sample.distributions.items():
@@ -148,7 +142,7 @@ class Encoding:
         size = len(coordinates)
         spread = generator.choice([0.05, 0.1, 0.2], size=size)
         columns = zip(self.axes.values(), coordinates.T, strict=True)
-        others = np.stack([moved(axis, column, spread, generator) for axis, column in columns], axis=1)
+        others = np.stack([axis.moved(column, spread, generator) for axis, column in columns], axis=1)
         is_moved = (generator.random(others.shape) < 0.5) & ~np.isnan(coordinates)
         near = np.where(is_moved, others, coordinates)
         return self._points(near, generator) if self.space.is_conditional else near
@@ -189,11 +183,8 @@ class _Answers(TrialProxy):
         self._generator = generator
 
     def _number(self, name: str, asked: Range) -> float:
-        if (value := self._values.get(name)) is None:
-            position = asked.drawn(self._generator, 1)[0]
-        else:
-            position = asked.coordinate(min(max(value, asked.low), asked.high))
-        number = asked.value(position)
+        axis, value = Axis(asked), self._values.get(name)
+        number = axis.value(axis.drawn(self._generator, 1)[0] if value is None else axis.coordinate(value))
         return round(number) if asked.is_whole else number
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from ray.tune.search.variant_generator import generate_variants
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.param_types import (
     fixed_defaults,
     given,
@@ -143,8 +143,7 @@ def check(
     lines += wrong
     if not lines:
         lines = _faults_of_values(params_class, domains, values)
-    if lines:
-        raise UserError("\n".join(lines))
+    refuse(lines)
     fields = fixed_defaults(params_class) | values
     fixed = {name: value for name, value in fields.items() if name not in domains}
     checked = FlatSpace(domains, fixed, params_class, trainable)

@@ -74,7 +74,7 @@ class Range:
         """The nearest numbers of the range."""
         if self.step is not None:
             numbers = self.low + np.rint((numbers - self.low) / self.step) * self.step
-        return _within(self.low, self.high, numbers)
+        return within(self.low, self.high, numbers)
 
     def share(self, numbers: Any) -> Any:
         """Position of a number, or of an array, on the scale: 0 is the low end, 1 the high end."""
@@ -95,38 +95,6 @@ class Range:
 
     def _unscaled(self, numbers: Any) -> Any:
         return np.exp(numbers) if self.is_log else numbers
-
-    # For models, a value is its position, of which `snapped` are those that values have.
-
-    is_ordered = True
-    columns = 1
-
-    def coordinate(self, value: Any) -> float:
-        """The position of a value, 0 to 1."""
-        return float(_within(0, 1, self.share(float(value))))
-
-    def value(self, coordinate: float) -> float:
-        """The value at a position, before the space brings it into its own range and type."""
-        return float(self.stepped(self.at(coordinate)))
-
-    def drawn(self, generator: np.random.Generator, size: int) -> Array:
-        """Random positions, the ends as likely as the values between them."""
-        shares = generator.random(size)
-        if self.step is None:
-            return shares
-        low, high = self._scaled(self.low - self.step / 2), self._scaled(self.high + self.step / 2)
-        return self._positions(self.stepped(self._unscaled(low + shares * (high - low))))
-
-    def snapped(self, coordinates: Array) -> Array:
-        """The nearest positions that values have."""
-        return coordinates if self.step is None else self._positions(self.stepped(self.at(coordinates)))
-
-    def features(self, coordinates: Array) -> Array:
-        """[points, 1] for a model; a point without this hyperparameter (nan) is in the middle."""
-        return np.nan_to_num(coordinates, nan=0.5)[:, None]
-
-    def _positions(self, numbers: Array) -> Array:
-        return _within(0, 1, self.share(numbers))
 
     def around(self, values: Sequence[float]) -> Range:
         """The hull of some values and a margin: the mean gap between them, by which the hull of a few random
@@ -166,12 +134,11 @@ class Range:
 
     def cut(self, new: Range, side: Side, limit: float) -> Range:
         """`new`, a range of this scale, without the values beyond a limit on one side."""
-        if self.step is not None:
-            steps = limit / self.step
-            limit = (math.floor(steps + 1e-9) if side == "high" else math.ceil(steps - 1e-9)) * self.step
-            limit = round(limit) if self.is_whole else limit
-        else:
+        if self.step is None:
             limit = float(f"{limit:.2g}")
+        else:
+            beside = self._outward(limit, limit)
+            limit = beside.low if side == "high" else beside.high
         if side == "high":
             return replace(new, high=max(min(new.high, limit), new.low))
         return replace(new, low=min(max(new.low, limit), new.high))
@@ -203,10 +170,14 @@ def range_of_grid(values: Sequence[Any]) -> Range | None:
     return Range(ordered[0], ordered[-1], is_log=grows)
 
 
+def are_numbers(values: Sequence[Any]) -> bool:
+    """Whether none is another value; true is no number."""
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
 def are_ordered(values: Sequence[Any]) -> bool:
     """Whether these are at least three numbers in increasing order."""
-    are_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    return are_numbers and len(values) >= 3 and list(values) == sorted(set(values))
+    return len(values) >= 3 and are_numbers(values) and list(values) == sorted(set(values))
 
 
 def clean(value: float, step: float | None) -> Any:
@@ -216,7 +187,7 @@ def clean(value: float, step: float | None) -> Any:
     return round(value, max(0, 3 - math.floor(math.log10(step))))
 
 
-def _within(low: float, high: float, numbers: Any) -> Array:
+def within(low: float, high: float, numbers: Any) -> Array:
     """As `np.clip`, which takes four times as long for one number."""
     found: Array = np.minimum(np.maximum(numbers, low), high)
     return found

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import refuse
 from sweeps.common.param_types import are_same, held, plain_types, shown, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue, hyperparameter, load_yaml, nearest
 from sweeps.space.domain import Domain, Form, of_choices, of_range
@@ -59,8 +59,7 @@ def applied(
             domains.pop(name, None)
     if not domains and not faults:
         faults.append(f"--ranges: every hyperparameter is fixed; give at least one a range: {FORMS}")
-    if faults:
-        raise UserError("\n".join(faults))
+    refuse(faults)
     return domains, fixed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.param_types import are_same, given_fault, held, hints_of, refusal, shown, type_fault
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.space.domain import Domain
@@ -40,8 +40,7 @@ def user_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
     faults = [*asked.faults, *_faults_of_others(own, values, asked.names)]
     if not faults and (fault := refusal(own.params_class, {**point.fixed, **point.params})):
         faults = [fault]
-    if faults:
-        raise UserError("\n".join(faults))
+    refuse(faults)
     return point
 
 

@@ -17,7 +17,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.pcs import flags as flags_for_pcs
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import folder as plan_folder
-from sweeps.plan import resume
+from sweeps.plan import run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.training.data import dataset
@@ -112,7 +112,7 @@ def test_a_sweep_of_the_docs_makes_a_plan(
         tokens[tokens.index("--resume") + 1] = str(tmp_path / "begun")
         plan = make_plan(cli.parse(tokens))
         with plan_folder.opened(plan) as record:
-            assert "begun: 0 trials ended" in resume.check(plan, record).text
+            assert "begun: 0 trials ended" in run_start.check_resume(plan, record).text
         return
     for place, token in enumerate(tokens):
         if "--refine" in tokens and token.startswith("results/"):

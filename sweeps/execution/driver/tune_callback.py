@@ -26,7 +26,7 @@ from sweeps.record.journal import RecordLost
 from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
 from sweeps.search.record_scheduler import PruningMethod
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.disk_guard import TimeShare
 from sweeps.storage.protocol import StorageError

@@ -38,7 +38,7 @@ from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from sweeps.schedulers import none
 from sweeps.search.record_scheduler import PruningMethod
-from sweeps.search.record_searcher import RecordSearcher, RerunSearcher
+from sweeps.search.search_method import RecordSearcher, RerunSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial.trainable import SweepTrial
 

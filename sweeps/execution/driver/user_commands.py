@@ -26,7 +26,7 @@ from sweeps.record import status
 from sweeps.record.control_requests import Answer, Inbox, Request
 from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.record.trials import STOPPED
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import StorageError
 from sweeps.trial.messages import message_of

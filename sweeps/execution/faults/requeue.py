@@ -19,7 +19,7 @@ from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.ray_cluster import nodes
 from sweeps.record.sweep_info import Outcome
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial import output
 from sweeps.trial.messages import EARLIER_ERROR, OutOfMemory

@@ -12,7 +12,7 @@ from sweeps.common.formatting import command, count, pairs, short, shown_path
 from sweeps.config.sweep_folder import BEST_FOLDER, repeat_command, resume_command
 from sweeps.execution.output import winner
 from sweeps.execution.run_context import RunContext
-from sweeps.plan import resume
+from sweeps.plan import run_start
 from sweeps.plan.plan import Plan
 from sweeps.record import constraints, status
 from sweeps.record.record import Record
@@ -87,7 +87,7 @@ def _saved(plan: Plan, record: Record) -> Iterator[Line]:
     live = [trial for trial in record.live if not record.is_to_stop(trial.number)]
     trials = [trial for trial in live if not trial.is_paused]
     for trial in trials[:MOST_LISTED]:
-        begins = resume.where_it_continues(plan, record, trial)
+        begins = run_start.where_it_continues(plan, record, trial)
         if trial.epochs and not trial.position:  # one of no epoch starts from its first anyway
             begins += f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
         yield "Unfinished", f"trial {trial.number} {begins}"

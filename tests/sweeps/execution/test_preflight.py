@@ -25,7 +25,7 @@ from sweeps.plan.build import make_plan
 from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_start import ray_connection
 from sweeps.record.record import Record
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.trial import output
 from sweeps.trial.messages import Failed, Finding, Finished, OutOfMemory, TrialEnd

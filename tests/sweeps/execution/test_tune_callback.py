@@ -21,7 +21,7 @@ from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.schedulers import none
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.storage.protocol import DISK_IS_FULL
 from sweeps.training.checkpoints import checkpoint_store

@@ -20,13 +20,13 @@ from sweeps.execution.driver.tuner import Leaving
 from sweeps.execution.driver.user_commands import NO_WEIGHTS, StoppedTrials, UserCommands
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext, RunEnd
-from sweeps.plan import folder, resume, run_start
+from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.record.control_requests import Inbox, ask
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import Ending
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.report import Report
@@ -173,7 +173,7 @@ def test_limits_are_those_of_a_resume_too(sweep: Steered, tmp_path: Path) -> Non
     written = read_yaml(str(sweep.folder / "sweep.yaml"), "--config")
     assert (written["num_trials"], written["max_concurrent"], written["time_budget_hours"]) == (9, 1, 2.0)
     again = make_plan(config(tmp_path, **written, resume=str(sweep.folder)))
-    assert "8 to come" in resume.check(again, sweep.record).text
+    assert "8 to come" in run_start.check_resume(again, sweep.record).text
     assert "As many trials at a time as the resources allow" in sweep.does("set max-concurrent=none")
     assert sweep.context.slots(0) == 2
     assert sweep.does("set max-concurrent=5") == (

@@ -22,13 +22,13 @@ from sweeps.common.objective import Objective
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import params_file
-from sweeps.plan import folder, resume, run_start
+from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
 from sweeps.record.sweep_info import Outcome
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.space.flat import check
 from sweeps.training.config import FitConfig
 from tests.conftest import ROOT, Command
@@ -126,10 +126,10 @@ def test_a_finished_sweep_goes_on_when_confirmation_is_asked_for_and_not_twice(t
             add(record, score)
         record.end_run(Outcome.FINISHED)
 
-    def look(**asked: int) -> resume.ResumeState:
+    def look(**asked: int) -> run_start.ResumeState:
         again = make_plan(config_of(tmp_path, resume=str(plan.folder), **asked))
         with folder.opened(again) as record:
-            standing = resume.check(again, record)
+            standing = run_start.check_resume(again, record)
             if not standing.is_finished:
                 run_start.begin_run(again, record)
                 for number, seed in record.reruns_to_come():

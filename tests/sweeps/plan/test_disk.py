@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sweeps.common.formatting import size
-from sweeps.plan import folder, resume, run_start
+from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe, describe_disk
 from sweeps.plan.plan import Plan
@@ -88,4 +88,4 @@ def test_a_resume_knows_the_size_from_its_record(tmp_path: Path) -> None:
     again = make_plan(made.config.changed(resume=str(made.folder)))
     assert "\ndisk " not in describe(again), "its record is read later"
     with folder.opened(again) as record:
-        assert "with checkpoints of 7 MB" in resume.check(again, record).text
+        assert "with checkpoints of 7 MB" in run_start.check_resume(again, record).text

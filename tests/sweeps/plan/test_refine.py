@@ -189,7 +189,7 @@ def test_tpe_learns_from_the_earlier_trials_at_their_fidelity(place: Path) -> No
     assert plan.lineage is not None
     assert len(plan.lineage.earlier.trials) == 40
     sweep = carried_out(plan, peak(0.03), trials=8)
-    assert KnownTrials(plan.space, sweep.record).fidelity([9, 3], 10) == 9
+    assert KnownTrials(plan.config, plan.space, sweep.record).fidelity(10) == 9
     off = [abs(math.log10(float(trial.params["lr"]) / 0.03)) for trial in sweep.record.trials]
     assert sorted(off)[4] < 0.35, (
         "of a range of three decades: drawn at random, half lie further off than 0.75"

@@ -14,7 +14,7 @@ import pytest
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import SWEEP_FILE
-from sweeps.plan import folder, resume, run_start
+from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import environment
@@ -50,10 +50,10 @@ def config(results: Path, **changes: Any) -> SweepConfig:
     return base.changed(**changes)
 
 
-def look(plan: Plan) -> resume.ResumeState:
+def look(plan: Plan) -> run_start.ResumeState:
     """As the program does."""
     with folder.opened(plan) as record:
-        return resume.check(plan, record)
+        return run_start.check_resume(plan, record)
 
 
 class Sweep:
@@ -94,7 +94,7 @@ class Sweep:
         asked = self.plan.config.changed(resume=str(self.folder), **changes)
         return make_plan(asked)
 
-    def look(self, **changes: Any) -> resume.ResumeState:
+    def look(self, **changes: Any) -> run_start.ResumeState:
         return look(self.to_resume(**changes))
 
     def resumed(self, **changes: Any) -> Record:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from ray import tune
 
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 from sweeps.search.feasibility import Feasibility
@@ -45,7 +46,7 @@ def first(record: Record, *widths: int, numbers: int = 20) -> list[int]:
     def candidates(number: int) -> Iterator[Point]:
         yield from (Point("", {"width": width}, {}) for width in widths)
 
-    proposed = Feasibility(0, KnownTrials(SPACE, record)).constrained(candidates)
+    proposed = Feasibility(0, KnownTrials(SweepConfig(), SPACE, record)).constrained(candidates)
     return [int(next(proposed(number)).params["width"]) for number in range(numbers)]  # type: ignore[arg-type]
 
 
@@ -82,7 +83,7 @@ def test_all_candidates_come_in_the_end(tmp_path: Path) -> None:
     def candidates(number: int) -> Iterator[Point]:
         yield from (Point("", {"width": width}, {}) for width in range(1, 101))
 
-    proposed = Feasibility(0, KnownTrials(SPACE, record)).constrained(candidates)
+    proposed = Feasibility(0, KnownTrials(SweepConfig(), SPACE, record)).constrained(candidates)
     found = [point.params["width"] for point in proposed(3)]
     assert sorted(found) == list(range(1, 101))  # type: ignore[type-var]
     assert max(found[:30]) <= LIMIT  # type: ignore[operator, type-var]

@@ -8,6 +8,7 @@ from pathlib import Path
 from ray import tune
 
 from sweeps.common.objective import Mode
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import NO_EARLIER, Earlier, EpochRow, TrialRow
 from sweeps.search.known_trials import KnownTrials, Result
@@ -17,12 +18,12 @@ from sweeps.space.point import Space
 from tests.conftest import propose
 from tests.sweeps.searchers.play import Params
 
-RUNGS = (1, 3, 9)
+CONFIG = SweepConfig.from_settings(grace_epochs=1, max_epochs=9)
 SPACE: Space = check({"lr": tune.uniform(0.0, 9.0)}, Params, {}, Searcher.TAKES, "random")
 
 
 def results_of(record: Record) -> list[Result]:
-    return KnownTrials(SPACE, record).results(RUNGS)
+    return KnownTrials(CONFIG, SPACE, record).results()
 
 
 def new_record(folder: Path, trials: int, mode: Mode = "max", earlier: Earlier = NO_EARLIER) -> Record:
@@ -70,7 +71,8 @@ def test_trials_of_earlier_sweeps_come_first_and_reruns_not_at_all(tmp_path: Pat
     propose(record, {"lr": 5.0})
     report(record, 2, 1, 0.4)
     assert results_of(record) == [Result(0, 1, 0.8), Result(1, 1, 0.5), Result(2, 1, 0.4)]
-    assert [KnownTrials(SPACE, record).trials[number].params["lr"] for number in (0, 1, 2)] == [9, 0, 5]
+    trials = KnownTrials(CONFIG, SPACE, record).trials
+    assert [trials[number].params["lr"] for number in (0, 1, 2)] == [9, 0, 5]
 
 
 def test_the_model_is_fitted_at_the_highest_rung_that_enough_trials_reached(tmp_path: Path) -> None:
@@ -79,6 +81,6 @@ def test_the_model_is_fitted_at_the_highest_rung_that_enough_trials_reached(tmp_
         propose(record, {})
         for epoch in (3, 9, 27)[: 3 - number // 2]:  # 6 reach epoch 3, 4 reach 9, 2 reach 27
             record.report(number, epoch, math.nan if (number, epoch) == (0, 27) else 0.5, {}, 1.0)
-    known = KnownTrials(SPACE, record)
-    found = {enough: known.fidelity([3, 9, 27], enough) for enough in (1, 2, 4, 5, 6, 7)}
+    known = KnownTrials(SweepConfig.from_settings(max_epochs=27), SPACE, record)
+    found = {enough: known.fidelity(enough) for enough in (1, 2, 4, 5, 6, 7)}
     assert found == {1: 27, 2: 9, 4: 9, 5: 3, 6: 3, 7: None}

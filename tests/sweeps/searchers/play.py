@@ -14,7 +14,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.space.flat import check
 
 EPOCHS = 9

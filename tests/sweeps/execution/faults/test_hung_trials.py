@@ -15,7 +15,7 @@ from ray.exceptions import RayActorError
 from sweeps.execution.faults.hung_trials import MOST_BETWEEN_TURNS_S, TOLD_AT_FIRST_S, HungTrials
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.record.sweep_info import Steered
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from tests.conftest import propose
 from tests.support.contexts import requeue_of, said
 from tests.sweeps.execution.test_preflight import Sweep

@@ -22,7 +22,7 @@ from sweeps.execution.faults.requeue import (
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.record.record import Record
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.trial.messages import OutOfMemory
 from tests.conftest import propose

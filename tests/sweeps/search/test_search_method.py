@@ -16,7 +16,7 @@ from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
 from sweeps.record.sweep_info import Steered
 from sweeps.record.trials import Earlier, Ending, TrialRow
-from sweeps.search.record_searcher import MOST_REFUSED, RecordSearcher, RerunSearcher
+from sweeps.search.search_method import MOST_REFUSED, RecordSearcher, RerunSearcher
 from sweeps.space.domain import converted
 from sweeps.space.flat import FlatSpace
 from sweeps.space.point import Point
