@@ -90,8 +90,6 @@ def sync(path: Path) -> None:
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_SCRAP_BYTES = 16 * 2**20
-"""With less than this free, a disk counts as full."""
 
 
 def disk_is_full(error: BaseException, folder: Path) -> bool:
@@ -100,5 +98,5 @@ def disk_is_full(error: BaseException, folder: Path) -> bool:
         return True
     for path in (folder, *folder.parents):
         with suppress(OSError):  # not made yet, or a share that is gone
-            return shutil.disk_usage(path).free < _SCRAP_BYTES
+            return shutil.disk_usage(path).free < 16 * 2**20  # a rest that small counts as none
     return False

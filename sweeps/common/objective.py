@@ -55,8 +55,6 @@ RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     ">": operator.gt,
 }
-LEAST_EXCESS = 1e-9
-"""Of a value that is equal to a bound that it must not reach."""
 MODES: tuple[Mode, ...] = ("min", "max")
 MOST_OBJECTIVES = 3
 """With more, almost no trial is dominated by another."""
@@ -91,7 +89,8 @@ class Constraint:
             return math.inf
         if RELATIONS[self.relation](value, self.bound):
             return 0.0
-        return max(abs(value - self.bound) / (abs(self.bound) or 1.0), LEAST_EXCESS)
+        # Above 0 also at a bound that it must not reach.
+        return max(abs(value - self.bound) / (abs(self.bound) or 1.0), 1e-9)
 
     def __str__(self) -> str:
         is_short = float(text := f"{self.bound:g}") == self.bound

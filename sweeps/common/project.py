@@ -28,8 +28,6 @@ FIT_FILE = "fit.yaml"
 """The settings, in the folder of a single run."""
 KEY = "project"
 """Key of the project's folder in a record and in the settings of a single run."""
-HEAD_LINES = 32
-"""Lines of a journal that hold all attributes of the sweep."""
 RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it in a job of a cluster (`ray._private.runtime_env.constants`); there is no public name."""
 _chosen: Path | None = None
@@ -132,8 +130,8 @@ def noted_in(results: Path) -> str | None:
     with contextlib.suppress(OSError, ValueError, AttributeError, yaml.YAMLError):
         if (results / FIT_FILE).is_file():
             return load_yaml((results / FIT_FILE).read_text()).get(KEY) or None
-        with (results / JOURNAL).open() as journal:
-            head = [json.loads(line).get("user_attr", {}) for line in itertools.islice(journal, HEAD_LINES)]
+        with (results / JOURNAL).open() as journal:  # its first lines hold all attributes of the sweep
+            head = [json.loads(line).get("user_attr", {}) for line in itertools.islice(journal, 32)]
         return next((str(each[KEY]) for each in head if KEY in each), None)
     return None
 

@@ -18,12 +18,10 @@ from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, fla
 from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep
 from sweeps.config.validation import check, refuse_other
 
-COMMAND = "sweeps run"
 PAIRS = ("params", "ranges")
 """Settings with a `name: value` line for each hyperparameter."""
 POINTS = ("tries",)
 """Settings with a list of such lines."""
-SEEDS = 2**32
 
 
 def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
@@ -62,7 +60,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
 
 def _parser() -> cli_parser.Parser:
     parser = cli_parser.Parser(
-        prog=COMMAND,
+        prog="sweeps run",
         usage="%(prog)s [--config sweep.yaml] [flags]",
         description="Train many trials of one or several models, prune the poor ones, and record them all.",
     )
@@ -134,7 +132,7 @@ def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str,
     stem = re.sub(r"-refined(-\d+)?$", "", folder.name)
     names = ((n, f"{stem}-refined{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
     number, name = next((n, name) for n, name in names if not (where / name).exists())
-    seed = (max(int(content.get("seed", 0)) for content in contents) + number) % SEEDS
+    seed = (max(int(content.get("seed", 0)) for content in contents) + number) % 2**32
     own = {"name": name, "results_dir": str(shown_path(where)), "seed": seed, "ranges": {}, "tries": []}
     return {**contents[0], **own, **({"searcher": None} if contents[0].get("searcher") == "grid" else {})}
 

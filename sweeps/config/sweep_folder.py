@@ -20,8 +20,6 @@ LOGS_FOLDER = "logs"
 PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
 FRONT_FOLDER = "trial_{:04d}"
 """In `best/`, with several objectives: the folder of a trial of the front other than the knee."""
-MOST_LISTED = 8
-"""Sweeps in a message: the last by name, which are the newest."""
 
 
 def no_sweep(folder: Path) -> str | None:
@@ -51,8 +49,10 @@ def sweeps_in(folder: Path) -> list[str]:
 
 
 def _listed(known: list[str]) -> str:
-    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
-    return ", ".join(known[-MOST_LISTED:]) + more
+    """The last by name, which are the newest."""
+    shown = known[-8:]
+    more = f" and {len(known) - len(shown)} more" if shown != known else ""
+    return ", ".join(shown) + more
 
 
 def resume_command(folder: Path, *flags: str) -> str:

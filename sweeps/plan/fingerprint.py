@@ -37,8 +37,6 @@ SCORING = (
 """Settings that the score at an epoch depends on; a learning rate may depend on the last epoch."""
 PROGRAM = "sweeps/"
 """Begins the names of the files of this program."""
-MOST_FILES = 5
-"""Changed files of the user that are listed by name."""
 NOT_SCORING = ("ray", "optuna")
 """Packages in the record that no score depends on."""
 
@@ -84,9 +82,9 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
     ]
     code = _differing(before["code"], now["code"])
     mine = [name for name, _, _ in code if not name.startswith(PROGRAM)]
-    lines += [f"{name}: its {'code' if name.endswith('.py') else 'content'}" for name in mine[:MOST_FILES]]
-    if (rest := len(mine) - MOST_FILES) > 0:
-        lines.append(f"and {count(rest, 'more file')}")
+    lines += [f"{name}: its {'code' if name.endswith('.py') else 'content'}" for name in mine[:5]]
+    if rest := mine[5:]:
+        lines.append(f"and {count(len(rest), 'more file')}")
     # Another searcher has other files of the program.
     if any(old and new for name, old, new in code if name.startswith(PROGRAM)):
         lines.append("the program sweeps: another version")

@@ -27,9 +27,6 @@ from sweeps.record.record import Record
 from sweeps.record.trials import NO_EARLIER
 from sweeps.storage import scratch
 
-LEFT_S = 60.0
-"""Age from which the folder of a start that was killed is removed."""
-
 
 @contextlib.contextmanager
 def opened(plan: Plan) -> Iterator[Record]:
@@ -94,7 +91,8 @@ def _created(plan: Plan) -> Iterator[None]:
         UserError: another start has just taken the name.
     """
     folder = plan.folder
-    scratch.remove_left(f".{folder.name}.*.part", folder.parent, older_than_s=LEFT_S)
+    # Of starts that were killed.
+    scratch.remove_left(f".{folder.name}.*.part", folder.parent, older_than_s=60.0)
     part = atomic_io.part_of(folder.with_name(f"{folder.name}.{platform.node()}.{os.getpid()}"))
     with contextlib.ExitStack() as stack:
         try:

@@ -39,9 +39,6 @@ from sweeps.space.optuna_space import optuna_point
 from sweeps.space.overrides import applied, text_of, unmarked
 from sweeps.space.point import Point
 
-ANCHORS = 3
-"""Trials that run again, of sweeps whose scores are not comparable."""
-
 
 def read(config: SweepConfig) -> list[Record]:
     """The sweeps that are to be refined.
@@ -227,13 +224,13 @@ def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialR
 
 
 def _anchors(retried: Sequence[Sequence[TrialRow]], known: Sequence[TrialRow]) -> list[TrialRow]:
-    """The best trials of sweeps that are not comparable, but those that a comparable sweep has run again."""
+    """The best 3 trials of sweeps that are not comparable, but those that a comparable one has run again."""
     points: dict[tuple[Any, ...], TrialRow] = {}
     for row in itertools.chain.from_iterable(itertools.zip_longest(*retried)):
         if row is not None:
             points.setdefault(row.point.whole, row)
     there = {row.point.whole for row in known if row.status != "failed"}
-    return [row for row in list(points.values())[:ANCHORS] if row.point.whole not in there]
+    return [row for row in list(points.values())[:3] if row.point.whole not in there]
 
 
 def _changed(plan: Plan, parent: Record) -> list[str]:

@@ -26,10 +26,6 @@ TYPICAL_NOISE, SPREAD_OF_NOISES = 0.01, 1.5
 WORST = 4.0
 """Scores count as at least so far below the median as WORST times the distance of the best from it: one that
 exploded must not hide the differences between the others."""
-QUANTILES = 0.5, 0.25, 0.1, 0.0
-"""The median, and what is in its place where it is the best score itself: the first of them that is below."""
-OPTIMIZER_STEPS = 25
-"""After more of them proposals are no better."""
 MOST_RESULTS = 200
 """That a model is fitted to: its time grows with their cube."""
 REFIT_FACTOR = 1.15
@@ -77,8 +73,8 @@ def _limit_threads() -> None:
 
 def clipped(scores: Array) -> Array:
     """Scores without outliers on the bad side."""
-    best = scores.max()
-    middle = next((q for q in np.quantile(scores, QUANTILES) if q < best), best)
+    best, quantiles = scores.max(), np.quantile(scores, [0.5, 0.25, 0.1, 0.0])
+    middle = next((q for q in quantiles if q < best), best)  # the median, where it is not the best itself
     least: Array = np.maximum(scores, middle - WORST * (best - middle))
     return least
 
@@ -103,9 +99,8 @@ def _most_likely(
         away = (logarithms - typical) / spread
         return value + (away**2).sum() / 2, gradient + away / spread
 
-    found = minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": OPTIMIZER_STEPS}
-    )
+    most = {"maxiter": 25}  # after more steps proposals are no better
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=most)
     return found.x, found.fun
 
 

@@ -20,6 +20,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from ConfigSpace import ConfigurationSpace
 
 Array = npt.NDArray[np.float64]
-LEAST_BANDWIDTH = 0.01
-"""Of a range, whose length is 1 in the model; proposals spread three times as far (`bandwidth_factor`)."""
-LEAST_SHARE = 0.1
-"""Share of proposals with any choice instead of that of a good trial."""
 
 
 class Searcher(SearchMethod):
@@ -53,7 +50,7 @@ class Searcher(SearchMethod):
 
     def propose(self, number: int) -> Iterator[Point]:
         assert isinstance(self.space, FlatSpace), "the plan refuses other spaces by TAKES"
-        translation = Translation.from_domains(self.space.domains)
+        translation = Translation(self.space.domains)
         if (fidelity := self.known.fidelity(translation.enough)) is not None:
             seed, results = self.model_seed(number) // 2, results_at(self.record, fidelity)
             for proposed in _model_points(translation, results, fidelity, seed):
@@ -78,20 +75,23 @@ class Translation:
     """A space for ConfigSpace: ranges, and choices by their position."""
 
     domains: Mapping[str, Domain]
-    varying: tuple[str, ...]
-    """Hyperparameters with more than one value, which the model has."""
-    least_bandwidths: Mapping[str, float]
-    """Of each hyperparameter that varies, in units of its range."""
 
-    @classmethod
-    def from_domains(cls, domains: Mapping[str, Domain]) -> Translation:
-        varying = tuple(name for name, domain in domains.items() if domain.size() > 1)
-        return cls(domains, varying, {name: _least_bandwidth(domains[name]) for name in varying})
+    @cached_property
+    def varying(self) -> list[str]:
+        """Hyperparameters with more than one value, which the model has."""
+        return [name for name, domain in self.domains.items() if domain.size() > 1]
 
     @property
     def enough(self) -> int:
         """Trials that the model needs: more good ones than hyperparameters, and as many bad."""
         return 2 * (len(self.varying) + 1)
+
+    def least_bandwidth(self, name: str) -> float:
+        """In units of the range; of a choice, the share of proposals with any instead of a good trial's."""
+        if self.domains[name].choices is not None:
+            return 0.1
+        # Proposals spread three bandwidths (`bandwidth_factor`): a third of a step reaches the next value.
+        return max(0.01, 1 / (3 * max(1, self.domains[name].size() - 1)))
 
     def space(self, seed: int) -> ConfigurationSpace:
         """A new ConfigSpace, for one proposal: it holds the state of its random generator."""
@@ -131,13 +131,6 @@ class Translation:
             elif domain.range is not None:
                 found[name] = domain.range.nearest(proposed[name])
         return found
-
-
-def _least_bandwidth(domain: Domain) -> float:
-    if domain.choices is not None:
-        return LEAST_SHARE
-    # A third of a step: the spread of three bandwidths is one.
-    return max(LEAST_BANDWIDTH, 1 / (3 * max(1, domain.size() - 1)))
 
 
 class Density:
@@ -190,7 +183,7 @@ def model(
     for number, (point, loss) in enumerate(known, start=1):
         job = {"result": {"loss": loss}, "kwargs": {"budget": fidelity, "config": point}, "exception": None}
         generator.new_result(SimpleNamespace(**job), update_model=number == len(known))
-    floors = [translation.least_bandwidths[name] for name in generator.configspace]  # which sorts them
+    floors = [translation.least_bandwidth(name) for name in generator.configspace]  # which sorts them
     for kind, found in generator.kde_models.get(fidelity, {}).items():
         bandwidths = np.maximum(found.bw, floors)
         generator.kde_models[fidelity][kind] = Density(found.data, bandwidths, generator.vartypes)

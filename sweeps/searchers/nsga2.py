@@ -26,9 +26,6 @@ MOST_PARENTS = 20
 """A larger population needs more trials than a few GPUs train."""
 CROSSOVER_SHARE = 0.9
 """Of the children that have hyperparameters of both parents."""
-DRAWN_ANEW_SHARE = 0.5
-"""Of the mutated hyperparameters; the others move by about MUTATION_SPREAD of the range."""
-MUTATION_SPREAD = 0.1
 
 
 class Searcher(SearchMethod):
@@ -60,16 +57,16 @@ class Searcher(SearchMethod):
         return [row for row in best if row is not None]
 
     def _child(self, parents: list[Array], generator: np.random.Generator) -> Array:
-        """[hyperparameters]; one that the child's branch of the space has, and its parents lack, is nan."""
+        """[hyperparameters]; one that the child's branch of the space has, and its parents lack, is nan. Of
+        those that mutate, half move by about a tenth of the range, the others are drawn anew."""
         first, second = (parents[generator.integers(len(parents), size=2).min()] for _ in range(2))
         is_of_second = generator.random(len(first)) < (0.5 if generator.random() < CROSSOVER_SHARE else 0.0)
         child: Array = np.where(is_of_second, second, first)
         for place, axis in enumerate(self.known.encoding.axes.values()):
             if generator.random() >= 1 / len(child) or np.isnan(child[place]):
                 continue
-            own, spread = child[place : place + 1], np.full(1, MUTATION_SPREAD)
-            moves = generator.random() >= DRAWN_ANEW_SHARE
+            own, moves = child[place : place + 1], generator.random() >= 0.5
             child[place : place + 1] = (
-                axis.moved(own, spread, generator) if moves else axis.drawn(generator, 1)
+                axis.moved(own, np.full(1, 0.1), generator) if moves else axis.drawn(generator, 1)
             )
         return child

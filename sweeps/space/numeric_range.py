@@ -12,12 +12,6 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 Side = Literal["low", "high"]
-WIDER_SHARE = 0.25
-"""How far a range is widened at once, as a share of it on its scale."""
-LEAST_MARGIN = 0.05
-"""The least margin around the values that are kept, as a share of the range on its scale."""
-FEW_VALUES = 5
-"""A fifth of 25 trials. Of so few, the best value lies too often outside their hull and one gap."""
 
 
 class Suggests(Protocol):
@@ -98,11 +92,11 @@ class Range:
 
     def around(self, values: Sequence[float]) -> Range:
         """The hull of some values and a margin: the mean gap between them, by which the hull of a few random
-        values falls short of their range; twice that where they are so few that all may lie on one side of
-        the best value."""
+        values falls short of their range; twice that of at most 5, a fifth of 25 trials, where the best value
+        lies too often outside their hull and one gap; at least a twentieth of the range on its scale."""
         shares = sorted(self.share(value) for value in values)
         gap = (shares[-1] - shares[0]) / max(1, len(shares) - 1)
-        margin = max(gap if len(shares) > FEW_VALUES else 2 * gap, LEAST_MARGIN)
+        margin = max(gap if len(shares) > 5 else 2 * gap, 0.05)
         low, high = (self.at(min(1.0, max(0.0, end))) for end in (shares[0] - margin, shares[-1] + margin))
         outward = self._outward(low, high)
         low, high = max(outward.low, self.low), min(outward.high, self.high)
@@ -113,12 +107,12 @@ class Range:
         share) is widened at most half of the way to 1."""
         step = self.step or 0.0
         if side == "high":
-            high = self.at(1 + WIDER_SHARE)
+            high = self.at(1.25)
             high = high if self.is_log else max(high, self.high + step)
             if not self.is_log and not self.is_whole and self.low >= 0 and self.high <= 1:
                 high = min(high, (self.high + 1) / 2)
             return replace(self._outward(self.low, high), low=self.low)
-        low = self.at(-WIDER_SHARE) if self.is_log else min(self.at(-WIDER_SHARE), self.low - step)
+        low = self.at(-0.25) if self.is_log else min(self.at(-0.25), self.low - step)
         if self.low >= 0:
             low = max(low, min(1.0, self.low) if self.is_whole else 0.0)
         low = self._outward(low, self.high).low

@@ -94,8 +94,13 @@ def _one(domain: Domain | None, hint: Any, given: Any, takes: frozenset[Form]) -
     if domain is not None and not domain.is_of_optuna:
         raise ValueError(f"{domain.form_name} has no range to replace")
     choices = None if domain is None else domain.choices
-    if isinstance(given, str) and _is_range(given, hint, choices):
-        return _between(domain, hint, given)
+    if isinstance(given, str) and BETWEEN in given and given not in (choices or ()):
+        if (parts := _parts(given)) is not None:
+            return _between(domain, hint, *parts)
+        if {int, float, Any} & plain_types(hint):  # else two dots may be part of a word, such as a path
+            raise ValueError(
+                f"must be two numbers, LOW{BETWEEN}HIGH, with :log or :STEP behind them if needed"
+            )
     listed: list[Any] = given if isinstance(given, list) else [given]
     if isinstance(given, str):
         listed = _listed(given)
@@ -112,13 +117,6 @@ def _listed(text: str) -> list[Any]:
         if "[" in text or "{" in text:
             return list(load_yaml(f"[{text}]"))
     return [hyperparameter(part.strip()) for part in text.split(",")]
-
-
-def _is_range(text: str, hint: Any, choices: Sequence[Any] | None) -> bool:
-    """Whether a text is meant as a range: two dots may be part of a word, such as a path."""
-    if BETWEEN not in text or (choices is not None and text in choices):
-        return False
-    return bool({int, float, Any} & plain_types(hint)) or _parts(text) is not None
 
 
 def _among(choices: Sequence[ParamValue], value: Any, hint: Any) -> ParamValue:
@@ -169,11 +167,9 @@ def _number(text: str) -> float | None:
     return found
 
 
-def _between(domain: Domain | None, hint: Any, text: str) -> Domain | ParamValue:
-    parts = _parts(text)
-    if parts is None:
-        raise ValueError(f"must be two numbers, LOW{BETWEEN}HIGH, with :log or :STEP behind them if needed")
-    low, high, marks = parts
+def _between(
+    domain: Domain | None, hint: Any, low: float, high: float, marks: Sequence[str]
+) -> Domain | ParamValue:
     if low > high:
         raise ValueError("bounds reversed: LOW must be at most HIGH")
     asked = _marked(hint, low, high, marks) if marks else unmarked(domain, hint, low, high)

@@ -18,8 +18,6 @@ from sweeps.common.param_types import literals, members
 from sweeps.common.settings import Setting, flag, grouped, typed
 from sweeps.common.yaml_values import hyperparameter, nearest
 
-MOST_METAVAR = 50
-"""Characters of choices shown beside a flag; longer lists follow its help."""
 PAIRS_EXAMPLES = {
     "--params": "rows=0 width=16",
     "--ranges": "lr=1e-4..1e-1:log width=16,32",
@@ -150,7 +148,7 @@ def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str =
     shown = f"{default:g}" if isinstance(default, float) else default
     text = doc.rstrip(".") + ("" if "(default:" in doc else f" (default: {shown})") + "."
     metavar = metavar or _metavar(kind)
-    if len(metavar) > MOST_METAVAR:
+    if len(metavar) > 50:  # a long list of choices follows the help
         text, metavar = f"{text} One of {metavar.strip('{}').replace(',', ', ')}.", "NAME"
     added: argparse.Action = group.add_argument(
         flag(name),

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-AGAIN_S = 1.0
-"""A Ctrl-C within so many seconds of the first one is the same: some launchers pass it on a second time."""
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a system that shuts down, a terminal that is closed."""
 
@@ -24,7 +22,8 @@ def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotoni
     def on_signal(number: int, frame: Any) -> None:
         nonlocal first_s
         if first_s is not None:
-            if number == signal.SIGINT and clock() >= first_s + AGAIN_S:
+            # Within a second it is the same Ctrl-C: some launchers pass it on a second time.
+            if number == signal.SIGINT and clock() >= first_s + 1:
                 raise KeyboardInterrupt
             return
         first_s = clock()

@@ -13,11 +13,6 @@ from tqdm import tqdm
 
 from sweeps.common.formatting import duration, size
 
-LINE_S = 10.0
-"""Between two lines of progress."""
-WIDTH_OF_A_FILE = 160
-"""Columns where the output is no terminal: room for every column of a table."""
-
 
 class Screen(Console):
     """A terminal or file that may go away while a sweep runs."""
@@ -28,8 +23,8 @@ class Screen(Console):
 
 
 def console() -> Console:
-    """Of the standard output."""
-    return Screen(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE)
+    """Of the standard output; where that is no terminal, with room for every column of a table."""
+    return Screen(width=None if sys.stdout.isatty() else 160)
 
 
 def plain_table(*titles: str) -> Table:
@@ -41,7 +36,7 @@ def plain_table(*titles: str) -> Table:
 
 
 class Bar:
-    """Counts finished work, and shows how much is left: a bar on a terminal, elsewhere a line now and then.
+    """Counts finished work, and shows how much is left: a bar on a terminal, elsewhere a line each 10 s.
 
     Args:
         title: of the work, as `Preparing`.
@@ -85,7 +80,7 @@ class Bar:
         if self._bar is not None:
             self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(units)
-        elif (now := self._clock()) - self._said >= LINE_S:
+        elif (now := self._clock()) - self._said >= 10:
             self._said = now
             words = [f"{self._done:,} of {self._total:,} {self._unit}s"]
             if self._unit == "B":

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sweeps.common.objective import LEAST_EXCESS, Constraint, Mode, Objective, Objectives, split
+from sweeps.common.objective import Constraint, Mode, Objective, Objectives, split
 
 LOSS, ACCURACY = Objective("loss", "min"), Objective("acc", "max")
 
@@ -75,7 +75,7 @@ def test_losses_are_smaller_where_values_are_better_and_nan_where_one_was_not_lo
     [
         ("m<=5", 5.0, 0.0),
         ("m<=5", 6.0, 0.2),
-        ("m < 5", 5.0, LEAST_EXCESS),
+        ("m < 5", 5.0, 1e-9),
         ("m>=0.5", 0.4, 0.2),
         ("m>0", -3.0, 3.0),
         ("m<=1e6", math.nan, math.inf),

@@ -93,14 +93,14 @@ def test_the_model_is_that_of_tune_bohb(tmp_path: Path) -> None:
                     str(number), {"score": good_when(params), "hyperband_info": {"budget": EPOCHS}}
                 )
             )
-        translation = Translation.from_domains(DOMAINS)
+        translation = Translation(DOMAINS)
         ours = model(translation, results_at(record, EPOCHS), EPOCHS, 0)
     mine, theirs = ours.kde_models[EPOCHS], rays.bohber.kde_models[EPOCHS]
     names = list(rays.bohber.configspace.keys())
     order = [list(ours.configspace.keys()).index(name) for name in names]
     for kind in ("good", "bad"):
         assert np.allclose(mine[kind].data[:, order], theirs[kind].data)
-        floors = [translation.least_bandwidths[name] for name in names]
+        floors = [translation.least_bandwidth(name) for name in names]
         assert np.allclose(mine[kind].bw[order], np.maximum(theirs[kind].bw, floors))
         theirs[kind].bw = mine[kind].bw[order]
         # Of a choice that was not made, statsmodels says nothing that can be meant.
@@ -123,18 +123,21 @@ def test_it_proposes_what_was_good(mode: str, tmp_path: Path) -> None:
     assert sum(params["activation"] == "gelu" for params in proposed) > 18
 
 
+class OfHpbandster(Translation):
+    def least_bandwidth(self, name: str) -> float:
+        return 1e-3
+
+
 def test_a_hyperparameter_on_which_all_good_trials_agree_is_still_varied(tmp_path: Path) -> None:
     """Without more noise than hpbandster's own, hardly one that the model proposes leaves their value."""
     tried = [{**params, "width": 4} for params in points(SPACE, 40)]
     record = new_record(tmp_path)
     try_out(record, tried, good_when)
-    translation = Translation.from_domains(DOMAINS)
     widths = {}
-    for name, floors in (("ours", translation.least_bandwidths), ("theirs", dict.fromkeys(SPACE, 1e-3))):
+    for name, translation in (("ours", Translation(DOMAINS)), ("theirs", OfHpbandster(DOMAINS))):
         with warnings.catch_warnings(), seeded_globals(0):
             warnings.simplefilter("ignore")
-            changed = Translation(DOMAINS, translation.varying, floors)
-            generator = model(changed, results_at(record, EPOCHS), EPOCHS, 0)
+            generator = model(translation, results_at(record, EPOCHS), EPOCHS, 0)
             drawn = [generator.get_config(EPOCHS) for _ in range(40)]
         widths[name] = [int(point["width"]) for point, about in drawn if about.get("model_based_pick")]
     assert len(widths["theirs"]) > 15
@@ -191,7 +194,7 @@ def test_a_trial_that_diverged_or_does_not_fit_is_a_bad_one_and_one_that_failed_
 
 
 def test_what_was_tried_in_another_space_is_left_out() -> None:
-    translation = Translation.from_domains(DOMAINS)
+    translation = Translation(DOMAINS)
     inside: dict[str, ParamValue] = {"lr": 0.1, "width": 3, "activation": "gelu"}
     assert translation.to_model(inside) == {"lr": 0.1, "width": 3, "activation": 1}
     for outside in ({"lr": 2.0}, {"width": 9}, {"activation": "elu"}, {"width": "3"}):
@@ -223,7 +226,7 @@ def test_what_is_taken_of_hpbandster_is_there() -> None:
     ]
     with relied_on("hpbandster"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = model(Translation.from_domains(DOMAINS), results, EPOCHS, 0)
+        found = model(Translation(DOMAINS), results, EPOCHS, 0)
         assert set(found.kde_models[EPOCHS]) == {"good", "bad"}
         assert len(found.vartypes) == len(found.configspace) == 3
         assert set(found.get_config(EPOCHS)[0]) == set(SPACE)
