@@ -10,7 +10,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.common.cli import parser as cli_parser
@@ -24,24 +23,14 @@ from sweeps.record import control_requests
 KEPT = "It keeps the command, and will take it up; its screen says what it did."
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What was typed."""
-
-    folder: str
-    """Of the sweep; on the head of the cluster, where an address is given."""
-    words: tuple[str, ...]
-    """Of the command."""
-    address: str | None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    return status_of(lambda: _control(parse(arguments)))
+    return status_of(lambda: _control(*parse(arguments)))
 
 
-def parse(arguments: Sequence[str] | None = None) -> Asked:
-    """What was typed, with a command that there is.
+def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...], str | None]:
+    """The folder of the sweep (on the head of the cluster, where an address is given), the words of the
+    command, and the address.
 
     Raises:
         UserError: there is no such flag or command, or its words do not fit.
@@ -65,27 +54,27 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     if values.folder is None:
         raise UserError(f"give the folder of a sweep and a command, as in {_example('pause')}")
     control_commands.parse(values.words)
-    return Asked(values.folder, tuple(values.words), values.address)
+    return values.folder, tuple(values.words), values.address
 
 
 def _example(name: str) -> str:
     return command("control", "results/NAME", name)
 
 
-def _control(asked: Asked) -> int:
-    if asked.address is not None:
+def _control(typed: str, words: Sequence[str], address: str | None) -> int:
+    if address is not None:
         from sweeps.ray_cluster import ray_environment
 
-        ray_environment.prepare_to_submit(asked.address)
+        ray_environment.prepare_to_submit(address)
         from sweeps.ray_cluster import submit
 
-        return submit.control(asked.address, asked.folder, asked.words)
+        return submit.control(address, typed, words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped Ray job gets it: Ctrl-C elsewhere
-    folder = Path(asked.folder).expanduser()
+    folder = Path(typed).expanduser()
     if (fault := no_sweep(folder)) is not None:
         raise UserError(fault)
     try:
-        answer = _ask(folder, asked.words)
+        answer = _ask(folder, words)
     except control_requests.NotTaken:
         raise UserError(
             f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its screen "

@@ -41,9 +41,9 @@ class SearchMethod(ABC):
         record: what all trials have reported.
     """
 
-    TAKES: ClassVar[frozenset[Form]]
+    TAKES: ClassVar[frozenset[Form]] = frozenset({"finite", "continuous", "conditional", "several"})
     """The forms of domain that it can take."""
-    SCHEDULERS: ClassVar[tuple[str, ...]]
+    SCHEDULERS: ClassVar[tuple[str, ...]] = ("halving", "asha", "hyperband", "none")
     """The schedulers that it works with, the default one first."""
     TAKES_OBJECTIVES: ClassVar[bool] = False
     """Whether it takes several objectives."""

@@ -46,8 +46,6 @@ SMALL_SPACE = 1000
 class Searcher(SearchMethod):
     """Proposes the candidate that may be the best at the end."""
 
-    TAKES = frozenset({"finite", "continuous", "conditional", "several"})
-    SCHEDULERS = ("halving", "asha", "hyperband", "none")
     PACKAGES = ("scikit-learn", "scipy")
 
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:

@@ -31,8 +31,6 @@ CROSSOVER_SHARE = 0.9
 class Searcher(SearchMethod):
     """Proposes children of the best trials."""
 
-    TAKES = frozenset({"finite", "continuous", "conditional", "several"})
-    SCHEDULERS = ("halving", "asha", "hyperband", "none")
     TAKES_OBJECTIVES = True
 
     def propose(self, number: int) -> Iterator[Point]:

@@ -12,7 +12,6 @@ class Searcher(SearchMethod):
     """Seeded random search."""
 
     TAKES = frozenset({"finite", "continuous", "normal", "sample_from", "conditional", "several"})
-    SCHEDULERS = ("halving", "asha", "hyperband", "none")
     TAKES_OBJECTIVES = True
     AVOIDS_INFEASIBLE = False
 

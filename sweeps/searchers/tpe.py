@@ -37,8 +37,6 @@ from sweeps.space.point import InvalidPoint, OptunaPoint, Point
 class Searcher(SearchMethod):
     """Proposes what Optuna's model proposes."""
 
-    TAKES = frozenset({"finite", "continuous", "conditional", "several"})
-    SCHEDULERS = ("halving", "asha", "hyperband", "none")
     TAKES_OBJECTIVES = True
 
     def propose(self, number: int) -> Iterator[Point]:

@@ -34,9 +34,9 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.space.domain import Form
 from sweeps.space.flat import SWEPT_AND_FIXED
-from sweeps.space.numeric_range import Range, Suggests
+from sweeps.space.numeric_range import Range
 from sweeps.space.optuna_space import choices_of, range_of
-from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
+from sweeps.space.point import InvalidPoint, Point, Space, Suggests, TrialProxy, suggested
 
 SAMPLES = 200
 """Points that are sampled before the start."""
@@ -67,7 +67,7 @@ class _RecordingTrial(TrialProxy):
 
     def _number(self, name: str, asked: Range) -> float:
         call = f"suggest_{'int' if asked.is_whole else 'float'}({name!r}, {asked.low!r}, {asked.high!r})"
-        value = self._answered(name, call, lambda: asked.suggested(self._trial, name))
+        value = self._answered(name, call, lambda: suggested(self._trial, name, asked))
         self.kinds[name] = f"{'int' if asked.is_whole else 'float'}{', log' if asked.is_log else ''}"
         return float(value)
 

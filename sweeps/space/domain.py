@@ -12,7 +12,8 @@ from ray import tune
 from ray.tune.search.sample import Categorical, Float, Function, Integer, Quantized
 
 from sweeps.common.param_types import given_fault, held, plain, shown, typed
-from sweeps.space.numeric_range import Range, Suggests, clean
+from sweeps.space.numeric_range import Range, clean
+from sweeps.space.point import Suggests, suggested
 
 Form = Literal["grid_search", "sample_from", "normal", "finite", "continuous", "conditional", "several"]
 """What a searcher can or can't take; `finite` is a choice, whole numbers, or a quantized range,
@@ -57,7 +58,7 @@ class Domain:
         if self.range is None:
             return trial.suggest_categorical(name, self.choices or [])
         asked = dataclasses.replace(self.range, step=None) if self.range.is_log else self.range
-        return self.range.nearest(asked.suggested(trial, name))
+        return self.range.nearest(suggested(trial, name, asked))
 
     @property
     def form_name(self) -> str:

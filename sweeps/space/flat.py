@@ -28,8 +28,8 @@ from sweeps.common.param_types import (
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space import overrides
 from sweeps.space.domain import Domain, Form, converted
-from sweeps.space.numeric_range import Suggests, clean
-from sweeps.space.point import InvalidPoint, Point, Space
+from sweeps.space.numeric_range import clean
+from sweeps.space.point import InvalidPoint, Point, Space, Suggests
 
 SWEPT_AND_FIXED = "swept by the space and fixed by --params; take it out of one"
 

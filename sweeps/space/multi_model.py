@@ -11,8 +11,8 @@ import numpy as np
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.space import conditional, flat
-from sweeps.space.numeric_range import Range, Suggests
-from sweeps.space.point import Point, Space, TrialProxy
+from sweeps.space.numeric_range import Range
+from sweeps.space.point import Point, Space, Suggests, TrialProxy, suggested
 
 OneSpace = flat.FlatSpace | conditional.ConditionalSpace
 """The space of one model."""
@@ -64,7 +64,7 @@ class _Prefixed(TrialProxy):
         self._prefix = prefix
 
     def _number(self, name: str, asked: Range) -> float:
-        return asked.suggested(self._trial, self._prefix + name)
+        return suggested(self._trial, self._prefix + name, asked)
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
         return self._trial.suggest_categorical(self._prefix + name, choices)

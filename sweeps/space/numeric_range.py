@@ -5,25 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 Side = Literal["low", "high"]
-
-
-class Suggests(Protocol):
-    """What a space asks for values: a trial of Optuna, or a `TrialProxy` of `point.py`."""
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
-    ) -> float: ...
-
-    def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int: ...
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -48,21 +36,10 @@ class Range:
             return None
         return [clean(self.low + number * self.step, self.step) for number in range(self.count)]
 
-    def suggested(self, trial: Suggests, name: str) -> float:
-        """The value that a trial suggests."""
-        if self.is_whole:
-            step = 1 if self.step is None else int(self.step)
-            return trial.suggest_int(name, int(self.low), int(self.high), step=step, log=self.is_log)
-        return trial.suggest_float(name, self.low, self.high, step=self.step, log=self.is_log)
-
     def nearest(self, value: float) -> float:
         """The nearest value of the range, without a rounding error."""
-        within = min(max(value, self.low), self.high)
-        if self.step is None:
-            return within
-        first = self.low - round(self.low / self.step) * self.step  # 0, where the low end is a multiple
-        found = min(first + round((within - first) / self.step) * self.step, self.high)
-        return round(found) if self.is_whole else float(clean(found, self.step))
+        found = float(clean(float(self.stepped(value)), self.step))
+        return round(found) if self.is_whole else found
 
     def stepped(self, numbers: Any) -> Array:
         """The nearest numbers of the range."""

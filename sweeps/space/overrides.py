@@ -98,9 +98,7 @@ def _one(domain: Domain | None, hint: Any, given: Any, takes: frozenset[Form]) -
         if (parts := _parts(given)) is not None:
             return _between(domain, hint, *parts)
         if {int, float, Any} & plain_types(hint):  # else two dots may be part of a word, such as a path
-            raise ValueError(
-                f"must be two numbers, LOW{BETWEEN}HIGH, with :log or :STEP behind them if needed"
-            )
+            raise ValueError("must be two numbers, LOW..HIGH, with :log or :STEP behind them if needed")
     listed: list[Any] = given if isinstance(given, list) else [given]
     if isinstance(given, str):
         listed = _listed(given)

@@ -6,13 +6,17 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from sweeps.common.yaml_values import ParamValue
-from sweeps.space.numeric_range import Range, Suggests
+from sweeps.space.numeric_range import Range
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
+    from optuna.trial import BaseTrial
+
+Suggests: TypeAlias = "BaseTrial | TrialProxy"
+"""What a space asks for values: a trial of Optuna, or one of this program."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,14 @@ class TrialProxy(ABC):
     @abstractmethod
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
         """Answer with one of the choices."""
+
+
+def suggested(trial: Suggests, name: str, asked: Range) -> float:
+    """The number of a range that a trial suggests."""
+    if asked.is_whole:
+        step = 1 if asked.step is None else int(asked.step)
+        return trial.suggest_int(name, int(asked.low), int(asked.high), step=step, log=asked.is_log)
+    return trial.suggest_float(name, asked.low, asked.high, step=asked.step, log=asked.is_log)
 
 
 class Space(ABC):

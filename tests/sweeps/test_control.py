@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweeps import control
-from sweeps.control import Asked, parse
+from sweeps.control import parse
 from sweeps.record import lock
 from sweeps.record.control_requests import Inbox
 from tests.support.searched import peak, searched
@@ -16,15 +17,17 @@ from tests.support.searched import peak, searched
 @pytest.mark.parametrize(
     ("typed", "asked"),
     [
-        ("results/a stop 7", Asked("results/a", ("stop", "7"), None)),
+        ("results/a stop 7", ("results/a", ("stop", "7"), None)),
         (
             "results/a --address head:6379 try lr=0.1 n=2",
-            Asked("results/a", ("try", "lr=0.1", "n=2"), "head:6379"),
+            ("results/a", ("try", "lr=0.1", "n=2"), "head:6379"),
         ),
-        ("results/a pause --address=auto", Asked("results/a", ("pause",), "auto")),
+        ("results/a pause --address=auto", ("results/a", ("pause",), "auto")),
     ],
 )
-def test_a_folder_a_command_and_an_address_are_read(typed: str, asked: Asked) -> None:
+def test_a_folder_a_command_and_an_address_are_read(
+    typed: str, asked: tuple[str, tuple[str, ...], str | None]
+) -> None:
     assert parse(typed.split()) == asked
 
 
