@@ -23,7 +23,6 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import constraints
 from sweeps.record.pareto import BestFirst
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow
 from sweeps.search.record_scheduler import Decision, PruningMethod
 from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs, rungs_and_end
 
@@ -105,7 +104,8 @@ class Scheduler(PruningMethod):
             self._add(rung, number, losses)
         if number not in rung.reached or number in rung.promoted:
             return "CONTINUE"
-        needs_one, to_come = not self._got_further(rung), rung.promotions - len(rung.promoted)
+        needs_one = not self.record.losses_at(rung.next_epoch)  # none got further
+        to_come = rung.promotions - len(rung.promoted)
         if self._is_closed(rung, number):
             is_open = to_come > 0 or (needs_one and not self._is_on_its_way(rung))
             if is_open and self._promote(rung):
@@ -170,10 +170,6 @@ class Scheduler(PruningMethod):
         waiting = (other for other in before if not self._was_stopped(rung, other))
         return len(list(itertools.islice(waiting, turns))) < turns
 
-    def _got_further(self, rung: Rung) -> bool:
-        """Whether a trial has reached the next rung."""
-        return bool(self.record.losses_at(rung.next_epoch))
-
     def _is_on_its_way(self, rung: Rung) -> bool:
         """Whether a trial that was promoted still trains."""
         live = (trial for trial in self.record.live if trial.number in rung.reached)
@@ -185,12 +181,9 @@ class Scheduler(PruningMethod):
         """Whether no trial but this one can come to a rung any more."""
         if len(self.record.searched) < self._planned_now():
             return False
-        to_come = (t for t in self.record.live if t.number != but and self._may_come(t, rung))
-        return next(to_come, None) is None
-
-    def _may_come(self, trial: TrialRow, rung: Rung) -> bool:
-        last = max(trial.epochs, default=0)
-        return trial.confirms is None and last < rung.epoch and self.decide(trial.number, last) != "STOP"
+        others = (t for t in self.record.live if t.number != but and t.confirms is None)
+        below = (t for t in others if max(t.epochs, default=0) < rung.epoch)
+        return all(self.decide(t.number, max(t.epochs, default=0)) == "STOP" for t in below)
 
 
 def trials_at_rungs(config: SweepConfig, num_trials: int) -> list[int]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from sweeps.record.trials import TrialRow
 from sweeps.search.gaussian_process import Array, GaussianProcess, RefittedGaussianProcess
 from sweeps.search.known_trials import KnownTrials
 from sweeps.space.point import Point
@@ -66,8 +65,11 @@ class Feasibility:
     def _model(self) -> GaussianProcess | None:
         """Of all trials of which it is known; None while all fit, or none does."""
         both = zip(self._known.trials, self._known.points, strict=True)
-        fits = [(index, _fits(trial)) for index, (trial, point) in enumerate(both) if point is not None]
-        known = [(index, fit) for index, fit in fits if fit is not None]
+        known = [
+            (index, trial.status != "infeasible")
+            for index, (trial, point) in enumerate(both)
+            if point is not None and (trial.status == "infeasible" or trial.epochs)
+        ]
         return self._growing.fit(known) if len({fit for _, fit in known}) == 2 else None
 
     def _data(self, known: Sequence[tuple[int, bool]]) -> tuple[Array, Array, Array]:
@@ -75,13 +77,6 @@ class Feasibility:
         rows = self._known.rows
         labels = np.array([float(fits) for _, fits in known])
         return self._known.encoding.features(np.array([rows[index] for index, _ in known])), labels, labels
-
-
-def _fits(trial: TrialRow) -> bool | None:
-    """Whether a trial fits; None where it is not known."""
-    if trial.status == "infeasible":
-        return False
-    return True if trial.epochs else None
 
 
 def _probabilities(model: GaussianProcess, inputs: Array) -> Array:

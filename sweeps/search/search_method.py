@@ -138,7 +138,8 @@ class RecordSearcher(KeptHere, Searcher):
                 return _config(trial)
         if (begun := self._begin_new()) is not None:
             return _config(begun)
-        must_end = self._has_more and not self._taken()  # `is_to_end` said so
+        has_more = len(self._record.searched) < self._most  # as far as it is known
+        must_end = has_more and not self._taken()  # `is_to_end` said so
         # After FINISHED, Tune ends idle processes, which paused and requeued trials still need.
         return None if self._live and not must_end else Searcher.FINISHED
 
@@ -162,11 +163,6 @@ class RecordSearcher(KeptHere, Searcher):
                     self._record.end(begun.number, **refused._asdict())
             if self._taken() or (self.is_to_end is not None and self.is_to_end()):
                 return None
-
-    @property
-    def _has_more(self) -> bool:
-        """Whether new trials are to come, as far as it is known."""
-        return len(self._record.searched) < self._most
 
     def _begin_next(self) -> TrialRow | None:
         nth, most = len(self._record.searched), self._most

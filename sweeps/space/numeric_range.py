@@ -55,7 +55,8 @@ class Range:
     def at(self, shares: Any) -> Any:
         """The number at a position, or those of an array, below 0 and above 1 too."""
         low, high = self._ends()
-        return self._unscaled(low + shares * (high - low))
+        found = low + shares * (high - low)
+        return np.exp(found) if self.is_log else found
 
     def _ends(self) -> tuple[float, float]:
         """On the scale."""
@@ -63,9 +64,6 @@ class Range:
 
     def _scaled(self, numbers: Any) -> Any:
         return np.log(numbers) if self.is_log else numbers
-
-    def _unscaled(self, numbers: Any) -> Any:
-        return np.exp(numbers) if self.is_log else numbers
 
     def around(self, values: Sequence[float]) -> Range:
         """The hull of some values and a margin: the mean gap between them, by which the hull of a few random

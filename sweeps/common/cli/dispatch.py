@@ -38,7 +38,9 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
     except BrokenPipeError:
         if not is_output_closed():
             raise
-        return after_closed_pipe()
+        # `| head` has ended; the interpreter must not print this at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
         return 130
@@ -49,12 +51,6 @@ def is_output_closed() -> bool:
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-
-
-def after_closed_pipe() -> int:
-    """The exit status where `| head` has ended; the interpreter must not print this at its exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
 
 
 def dispatch(
