@@ -93,11 +93,7 @@ def _control(typed: str, words: Sequence[str], address: str | None) -> int:
 
 
 def _ask(folder: Path, words: Sequence[str]) -> control_requests.Answer | None:
-    """What `control_requests.ask` returns.
-
-    Raises:
-        UserError: no process runs the sweep; why, and what to do.
-    """
+    """What `control_requests.ask` returns; a UserError where no process runs the sweep."""
     while True:
         try:
             return control_requests.ask(folder.resolve(), words)

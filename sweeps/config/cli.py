@@ -118,12 +118,7 @@ def _use_project_of(settings: str, content: Mapping[str, Any], where: str) -> No
 
 
 def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str, Any]:
-    """The settings of the first sweep to refine, with another name, folder and seed, and without a grid.
-
-    Args:
-        parents: folders of the sweeps.
-        results_dir: folder of the new sweep's folder; None: that of the first parent.
-    """
+    """The settings of the first sweep to refine, with another name, folder and seed, and without a grid."""
     paths = [_settings_of_sweep(parent, "--refine") for parent in parents]
     contents = [read_yaml(path, "--refine") for path in paths]
     _use_project_of(paths[0], contents[0], f"--refine {parents[0]}")

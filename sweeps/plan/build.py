@@ -60,11 +60,7 @@ def make_plan(config: SweepConfig) -> Plan:
 
 
 def _of_new_points(plan: Plan) -> Plan:
-    """A plan that refines others, of at most as many trials as there are points that those have not tried.
-
-    Raises:
-        UserError: there are none.
-    """
+    """A plan that refines others, of at most as many trials as there are points that those have not tried."""
     assert plan.lineage is not None
     earlier = plan.lineage.earlier
     tried = {trial.point.whole for trial in earlier.trials if trial.status != "failed"}
@@ -109,11 +105,7 @@ def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[Pru
 
 
 def _tries(config: SweepConfig, space: Space) -> tuple[Point, ...]:
-    """The points of --try, which must all be different.
-
-    Raises:
-        UserError: what is wrong with them, one a line.
-    """
+    """The points of --try, which must all be different."""
     points: list[Point] = []
     faults: list[str] = []
     for values in config.tries:
@@ -141,11 +133,7 @@ def _check_place(config: SweepConfig, folder: Path) -> None:
 
 
 def _check_several(config: SweepConfig, *used: type[SearchMethod | PruningMethod]) -> None:
-    """Refuse a searcher and a scheduler that go by one metric.
-
-    Raises:
-        UserError: which, and those that take several objectives.
-    """
+    """Refuse a searcher and a scheduler that go by one metric."""
     faults = []
     for kind, method in zip(("searcher", "scheduler"), used, strict=True):
         if method.TAKES_OBJECTIVES:

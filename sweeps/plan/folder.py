@@ -85,11 +85,7 @@ def taken(folder: Path) -> str:
 @contextlib.contextmanager
 def _created(plan: Plan) -> Iterator[None]:
     """Make the folder, and hold its lock, before it gets its name: nobody finds it without its process, and
-    of two starts with one name one gets it.
-
-    Raises:
-        UserError: another start has just taken the name.
-    """
+    of two starts with one name one gets it."""
     folder = plan.folder
     # Of starts that were killed.
     scratch.remove_left(f".{folder.name}.*.part", folder.parent, older_than_s=60.0)

@@ -219,11 +219,7 @@ def random_trial(seeds: tuple[int, ...]) -> optuna.Trial:
 
 
 def _sample(space: ConditionalSpace) -> tuple[dict[str, Seen], int]:
-    """Each hyperparameter in samples of the space, and the most hyperparameters that a sample had.
-
-    Raises:
-        UserError: what is wrong with them, the first fault of each kind.
-    """
+    """Each hyperparameter in samples of the space, and the most hyperparameters that a sample had."""
     faults: dict[str, str] = {}
     found: dict[str, list[BaseDistribution]] = {}
     dimensions = 0
