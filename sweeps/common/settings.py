@@ -115,13 +115,9 @@ class Settings:
         return [fault for each in settings if (fault := each.fault(values[each.name])) is not None]
 
 
-KEPT = ("least", "above", "most", "metavar")
-"""Metadata of a field that its Setting holds."""
-
-
 @functools.cache
 def _settings_of(of: Any) -> dict[str, Setting]:
-    hints, docs, group = get_type_hints(of), field_docs(of), ""
+    hints, docs, defaults, group = get_type_hints(of), field_docs(of), param_types.defaults_of(of), ""
     found: dict[str, Setting] = {}
     for each in dataclasses.fields(of):
         group = each.metadata.get("group") or group
@@ -132,14 +128,12 @@ def _settings_of(of: Any) -> dict[str, Setting]:
                 for name in of.OF_FIT
             }
             continue
-        shown = {name: each.metadata[name] for name in KEPT if name in each.metadata}
         found[each.name] = Setting(
             name=each.name,
             kind=hints[each.name],
-            default=each.default if each.default_factory is dataclasses.MISSING else each.default_factory(),
+            default=defaults[each.name],
             doc=docs[each.name],
-            group=group,
-            **shown,
+            **{**each.metadata, "group": group},
         )
     return found
 
