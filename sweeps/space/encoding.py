@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from optuna.distributions import BaseDistribution
 
-from sweeps.space.numeric_range import Array, Range, are_numbers, within
+from sweeps.space.numeric_range import Array, Range, are_numbers, clip
 from sweeps.space.optuna_space import choices_of, optuna_point, range_of
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
@@ -76,7 +76,7 @@ class Axis:
         return one_hot
 
     def _positions(self, numbers: Any) -> Array:
-        return within(0, 1, self.range.share(numbers))
+        return clip(0, 1, self.range.share(numbers))
 
 
 def axis_of(distributions: Sequence[BaseDistribution]) -> Axis:
