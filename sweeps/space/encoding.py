@@ -185,7 +185,7 @@ class _Answers(TrialProxy):
     def _number(self, name: str, asked: Range) -> float:
         axis, value = Axis(asked), self._values.get(name)
         number = axis.value(axis.drawn(self._generator, 1)[0] if value is None else axis.coordinate(value))
-        return round(number) if asked.is_whole else number
+        return round(number) if asked.is_whole else float(number)
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
         if name in self._values and self._values[name] in choices:
