@@ -4,7 +4,7 @@ the constraints.
 A Gaussian process over hyperparameters has 1 for each trial that trained an epoch, and 0 for each that is
 infeasible. A search that has a model takes the best of its candidates that is likely enough to fit, as
 Gelbart et al., 2014 (https://arxiv.org/abs/1403.5607), constrain an unknown function. This holds for its
-random candidates too. A few proposals are not constrained, in case the model is wrong.
+random candidates too. One of 20 proposals is not constrained, in case the model is wrong.
 """
 
 from __future__ import annotations
@@ -22,12 +22,6 @@ Propose = Callable[[int], Iterator[Point]]
 """From the number of trials proposed before to candidates, best first; the first new one is taken."""
 LEAST_PROBABILITY = 0.95
 """With which a proposal fits."""
-FREE_SHARE = 0.05
-"""Of the proposals that may lie anywhere."""
-MOST_CANDIDATES = 1000
-"""That are looked at for one proposal."""
-CANDIDATES_AT_ONCE = 16
-"""That the model looks at together."""
 
 
 class Feasibility:
@@ -43,7 +37,7 @@ class Feasibility:
         def proposed(number: int) -> Iterator[Point]:
             candidates = propose(number)
             generator = np.random.default_rng(np.random.SeedSequence((self._seed, number, 2)))
-            if (model := self._model()) is None or generator.random() < FREE_SHARE:
+            if (model := self._model()) is None or generator.random() < 0.05:
                 return candidates
             return self._likely_first(candidates, model)
 
@@ -51,8 +45,8 @@ class Feasibility:
 
     def _likely_first(self, candidates: Iterator[Point], model: GaussianProcess) -> Iterator[Point]:
         others: list[tuple[float, Point]] = []
-        looked_at, encoding = itertools.islice(candidates, MOST_CANDIDATES), self._known.encoding
-        while points := list(itertools.islice(looked_at, CANDIDATES_AT_ONCE)):
+        looked_at, encoding = itertools.islice(candidates, 1000), self._known.encoding
+        while points := list(itertools.islice(looked_at, 16)):  # the model looks at these together
             rows = encoding.features(np.array([encoding.coordinates(point) for point in points]))
             for probability, point in zip(_probabilities(model, rows), points, strict=True):
                 if probability >= LEAST_PROBABILITY:

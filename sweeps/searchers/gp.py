@@ -35,12 +35,6 @@ CONFIDENCE = 2.0
 """Standard deviations of the upper confidence bound."""
 CANDIDATES = 200
 """Random ones, and as many near the best trials."""
-NEIGHBOURS_IF_CONDITIONAL = 50
-"""Near the best trials of a conditional space, whose points take a tenth of a millisecond each."""
-PARENTS = 8
-"""Best trials whose neighbours are candidates."""
-SMALL_SPACE = 1000
-"""Points up to which all are candidates."""
 
 
 class Searcher(SearchMethod):
@@ -94,8 +88,8 @@ class Searcher(SearchMethod):
 
     @cached_property
     def _grid(self) -> Array | None:
-        """[points, hyperparameters] of a small space."""
-        return self.known.encoding.grid() if self.space.size() <= SMALL_SPACE else None
+        """[points, hyperparameters] of a small space, whose points are all candidates."""
+        return self.known.encoding.grid() if self.space.size() <= 1000 else None
 
     def _candidates(self, results: Sequence[Result], generator: np.random.Generator) -> Array:
         """[candidates, hyperparameters], those tried before among them."""
@@ -104,19 +98,20 @@ class Searcher(SearchMethod):
         drawn = self.known.encoding.drawn(generator, CANDIDATES)
         if not (parents := self._parents(results)).size:
             return drawn
-        count = NEIGHBOURS_IF_CONDITIONAL if self.space.is_conditional else CANDIDATES
+        # Points of a conditional space take a tenth of a millisecond each.
+        count = 50 if self.space.is_conditional else CANDIDATES
         chosen = parents[generator.integers(len(parents), size=count)]
         return np.concatenate([drawn, self.known.encoding.near(chosen, generator)])
 
     def _parents(self, results: Sequence[Result]) -> Array:
-        """[at most PARENTS, hyperparameters], the best trials that did not diverge."""
+        """[at most 8, hyperparameters], the best trials that did not diverge."""
         best: dict[int, float] = {}
         diverged = _diverged(results)
         for result in results:
             if result.trial not in diverged:
                 best[result.trial] = max(result.score, best.get(result.trial, -math.inf))
         rows = self.known.rows
-        return np.array([rows[index] for index in heapq.nlargest(PARENTS, best, key=best.__getitem__)])
+        return np.array([rows[index] for index in heapq.nlargest(8, best, key=best.__getitem__)])
 
     def _data(self, results: Sequence[Result]) -> tuple[Array, Array, Array]:
         """Inputs, scores and epochs for the model; a trial that diverged is as bad as the worst of them at
