@@ -18,7 +18,7 @@ from sweeps.plan.plan import Plan
 from sweeps.ray_cluster.cluster import Cluster
 from sweeps.record.record import Record
 from sweeps.schedulers import none
-from sweeps.search.record_searcher import RecordSearcher
+from sweeps.search.search_method import RecordSearcher
 from sweeps.searchers import random
 from sweeps.storage.disk_guard import Disk
 from tests.support.nodes import cluster_of
