@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from ray.tune import Callback, PlacementGroupFactory, Stopper
+from ray.tune import Callback, PlacementGroupFactory
 from rich.console import Console
 
 from sweeps.common.cli import terminal
@@ -31,24 +29,14 @@ SAVING = (Outcome.PAUSED, Outcome.INTERRUPTED, Outcome.OUT_OF_TIME)
 """Outcomes before which the trials save what they have trained."""
 
 
-class RunEnd(KeptHere, Stopper):
-    """The outcome of a run of a sweep.
+@dataclass(eq=False)
+class RunEnd:
+    """Whether and why a run of a sweep ends."""
 
-    Args:
-        time_budget_hours: after which the sweep ends.
-        elapsed_s: how long it has run.
-    """
-
-    def __init__(self, time_budget_hours: float | None, elapsed_s: Callable[[], float] = lambda: 0.0) -> None:
-        self.time_budget_hours = time_budget_hours
-        self._elapsed_s = elapsed_s
-        self.let_leave: Callable[[], bool] = lambda: False
-        """Lets the trials of a sweep that stops early save what they have trained; whether some still have
-        to."""
-        self.outcome = Outcome.RUNNING
-        self.error = ""
-        """A user's mistake that showed only in training, or why the outcome is lost."""
-        self._can_save = False
+    outcome: Outcome = Outcome.RUNNING
+    error: str = ""
+    """A user's mistake that showed only in training, or why the outcome is lost."""
+    _can_save: bool = False
 
     def stop(self, outcome: Outcome, error: str = "", *, can_save: bool = False) -> None:
         """Stop all trials at the next turn of Tune's loop, or once they have saved what they have trained.
@@ -59,34 +47,12 @@ class RunEnd(KeptHere, Stopper):
             can_save: whether trials can save although the outcome is lost. These ones always may: paused,
                 interrupted, out of time.
         """
-        self.outcome, self.error = outcome, error
-        self._can_save = can_save
+        self.outcome, self.error, self._can_save = outcome, error, can_save
 
     @property
     def is_open(self) -> bool:
         """Whether commands are taken: it runs, or is paused."""
         return self.outcome in (Outcome.RUNNING, Outcome.PAUSED)
-
-    def left_s(self) -> float | None:
-        """Seconds until --time-budget-hours ends the sweep; None without a limit."""
-        hours = self.time_budget_hours
-        return None if hours is None else max(0.0, hours * 3600 - self._elapsed_s())
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
-
-    def stop_all(self) -> bool:
-        """Whether the sweep must end now."""
-        if self.is_used_up and self.is_running:
-            self.outcome = Outcome.OUT_OF_TIME
-        if self.can_save:
-            return not self.let_leave()
-        return not self.is_running
-
-    def finish(self) -> None:
-        """Note that the sweep has ended, unless it stopped before."""
-        if self.is_running:
-            self.outcome = Outcome.FINISHED
 
     @property
     def is_running(self) -> bool:
@@ -98,16 +64,6 @@ class RunEnd(KeptHere, Stopper):
         """Whether trials save what they have trained before the sweep ends."""
         return self._can_save or self.outcome in SAVING
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the sweep is to end or to pause, maybe once its trials have left."""
-        return not self.is_running or self.is_used_up
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether no time is left."""
-        return self.left_s() == 0
-
 
 @dataclass(eq=False)
 class RunContext:
@@ -116,9 +72,9 @@ class RunContext:
     plan: Plan
     record: Record
     cluster: Cluster
-    end: RunEnd
     disk: Disk
     console: Console = field(default_factory=terminal.console)
+    end: RunEnd = field(default_factory=RunEnd)
 
     @classmethod
     def from_plan(cls, plan: Plan, record: Record, cluster: Cluster) -> RunContext:
@@ -130,12 +86,22 @@ class RunContext:
             placement.slots(config, cluster.pcs_at_start),
             checkpoint_bytes=lambda: record.checkpoint_bytes if config.storage is None else 0,
         )
-        end = RunEnd(config.time_budget_hours, lambda: record.elapsed_s)
-        return cls(plan, record, cluster, end, disk)
+        return cls(plan, record, cluster, disk)
 
     @property
     def config(self) -> SweepConfig:
         return self.plan.config
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until --time-budget-hours ends the sweep; None without a limit."""
+        hours = self.config.time_budget_hours
+        return None if hours is None else max(0.0, hours * 3600 - self.record.elapsed_s)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the sweep is to end or to pause, maybe once its trials have left."""
+        return not self.end.is_running or self.left_s == 0
 
     def say(self, text: str) -> None:
         """Print a line that stays, above the table; a closed pipe or terminal ends no sweep."""

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import ray
@@ -19,6 +19,7 @@ from ray.tune.experiment import Trial
 from sweeps.execution.run_context import DriverCallback
 from sweeps.ray_cluster import broadcast, ray_internals
 from sweeps.trial import leave_request
+from sweeps.trial.output import Introduction
 
 AGAIN_S = 1.0
 """Between two requests to one process: it may have begun another trial just then, and missed the first."""
@@ -59,8 +60,8 @@ class TrialActor:
     idle_since: float | None = None
     asked_at: float = -AGAIN_S
     """When it was asked last to leave its trial."""
-    node: str = ""
-    """Ray's id of its PC; "" while that is not known."""
+    own: Introduction = field(default_factory=Introduction)
+    """Without a PC while that is not known."""
     nodes: frozenset[str] = frozenset()
     """Of all workers of its trials."""
     is_gone: bool = False
@@ -73,25 +74,17 @@ class TrialActor:
     """Silence after which the user is told."""
     leaves_in_s: float | None = None
     """Seconds in which it must have left a trial that the user stops; None where it was not asked to."""
-    actor: str = ""
-    """Ray's id of it."""
-    group: Any = None
-    pid: int = 0
-    output_file: str = ""
-    oom_kills: int = 0
-    """Of its PC, when it began."""
     preflight: Asked | None = None
     """None once its trial has begun."""
 
     def locate(self) -> bool:
         """Find out its PC; False while that is not known."""
-        if not self.node and ray.wait([self.introduction], timeout=0)[0]:
+        if not self.own.node and ray.wait([self.introduction], timeout=0)[0]:
             with contextlib.suppress(ray.exceptions.RayError):
-                introduced = ray.get(self.introduction)
-                self.node, self.actor, self.group, self.pid, self.output_file, self.oom_kills = introduced
-                table = ray.util.placement_group_table(self.group) if self.group else {}
-                self.nodes = frozenset({self.node, *table.get("bundles_to_node_id", {}).values()})
-        return bool(self.node)
+                self.own = ray.get(self.introduction)
+                table = ray.util.placement_group_table(self.own.group) if self.own.group else {}
+                self.nodes = frozenset({self.own.node, *table.get("bundles_to_node_id", {}).values()})
+        return bool(self.own.node)
 
     @property
     def has_trial(self) -> bool:
@@ -145,12 +138,12 @@ class TrialActors(DriverCallback):
                 yet that it is gone.
         """
         known = reversed(self._of.values())
-        return next((each for each in known if each.trial is trial or actor == each.actor != ""), None)
+        return next((each for each in known if each.trial is trial or actor == each.own.actor != ""), None)
 
     def node_of(self, trial: Trial) -> str:
         """Ray's id of the PC that a trial trains on; "" while that is not known."""
         process = self.actor_of(trial)
-        return process.node if process is not None and process.locate() else ""
+        return process.own.node if process is not None and process.locate() else ""
 
     def nodes_of(self, trial: Trial) -> frozenset[str]:
         """The same of all its workers."""
@@ -166,12 +159,12 @@ class TrialActors(DriverCallback):
         one that Tune keeps the process for, continues in another. A kept one holds its placement group."""
         process.is_gone, process.ended_for = True, fault
         # One without a trial may have ended long ago, and its id be that of another process.
-        if process.has_trial and process.node == broadcast.here():
+        if process.has_trial and process.own.node == broadcast.here():
             with contextlib.suppress(ProcessLookupError):  # a call of a library may hold all that Ray's needs
-                os.kill(process.pid, signal.SIGKILL)
+                os.kill(process.own.pid, signal.SIGKILL)
         ray.kill(process.handle)
-        if process.group is not None:
-            ray.util.remove_placement_group(process.group)
+        if process.own.group is not None:
+            ray.util.remove_placement_group(process.own.group)
 
     def ask_to_leave(self, asked: Iterable[TrialActor]) -> None:
         """Ask processes to leave their trials at the next step; each one every `AGAIN_S` until it has."""
@@ -180,7 +173,7 @@ class TrialActors(DriverCallback):
             if now < process.asked_at + AGAIN_S:
                 continue
             process.asked_at = now
-            if process.node == here:
-                leave_request.send(process.pid)
+            if process.own.node == here:
+                leave_request.send(process.own.pid)
             else:
                 self.mailbox.ask.remote(process.name)

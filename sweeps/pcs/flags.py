@@ -21,11 +21,8 @@ MOST_DRAIN_S = 86400
 
 def check(words: Sequence[str]) -> dict[str, Any]:
     """The cluster file; the folder that all PCs must see, or None."""
-    parser = Parser(
-        "sweeps pcs check",
-        f"%(prog)s [{cluster_file.DEFAULT}] [--storage FOLDER]",
-        "Find what is wrong on each PC of a cluster file, over SSH, and say what to do.",
-    )
+    summary = "Find what is wrong on each PC of a cluster file, over SSH, and say what to do."
+    parser = _parser("check", f"[{cluster_file.DEFAULT}] [--storage FOLDER]", summary)
     help_ = "Folder that every PC must see and write to (default: none)."
     add(parser, "storage", str | None, help_, None, "FOLDER")
     file, values = _file(parser, words)
@@ -34,11 +31,8 @@ def check(words: Sequence[str]) -> dict[str, Any]:
 
 def status(words: Sequence[str]) -> dict[str, Any]:
     """The address of the cluster; the folder of a sweep, or None."""
-    parser = Parser(
-        "sweeps pcs status",
-        "%(prog)s [results/NAME] [--address HOST:6379]",
-        "Show what runs on each PC of the running cluster, and why a trial waits.",
-    )
+    summary = "Show what runs on each PC of the running cluster, and why a trial waits."
+    parser = _parser("status", "[results/NAME] [--address HOST:6379]", summary)
     help_ = "A sweep: its processes are shown by their trials."
     parser.add_argument("folder", nargs="?", metavar="results/NAME", help=help_)
     _add_address(parser)
@@ -51,11 +45,8 @@ def status(words: Sequence[str]) -> dict[str, Any]:
 
 def drain(words: Sequence[str]) -> dict[str, Any]:
     """The address of the cluster; a PC by its name or address, None for this one; seconds for its trials."""
-    parser = Parser(
-        "sweeps pcs drain",
-        "%(prog)s [PC] [--timeout-s SECONDS] [--address HOST:6379]",
-        "Take a PC out of the cluster: its trials move to other PCs, and Ray stops there.",
-    )
+    summary = "Take a PC out of the cluster: its trials move to other PCs, and Ray stops there."
+    parser = _parser("drain", "[PC] [--timeout-s SECONDS] [--address HOST:6379]", summary)
     parser.add_argument("pc", nargs="?", metavar="PC", help="Its name or address (default: this PC).")
     help_ = "Seconds for the current epoch; after that a trial continues from its last checkpoint."
     add(parser, "timeout_s", float, help_, DRAIN_S)
@@ -68,20 +59,21 @@ def drain(words: Sequence[str]) -> dict[str, Any]:
 
 def back(words: Sequence[str]) -> dict[str, Any]:
     """Nothing."""
-    parser = Parser("sweeps pcs back", "%(prog)s", "Let this PC join the cluster again after a drain.")
+    parser = _parser("back", "", "Let this PC join the cluster again after a drain.")
     parser.values_of(words, "; type the command on the PC that is to join, without a name")
     return {}
 
 
 def down(words: Sequence[str]) -> dict[str, Any]:
     """The cluster file."""
-    parser = Parser(
-        "sweeps pcs down",
-        f"%(prog)s [{cluster_file.DEFAULT}]",
-        "End Ray on every PC of a cluster file, and with it all that runs there.",
-    )
+    summary = "End Ray on every PC of a cluster file, and with it all that runs there."
+    parser = _parser("down", f"[{cluster_file.DEFAULT}]", summary)
     file, _ = _file(parser, words)
     return {"file": file}
+
+
+def _parser(name: str, usage: str, summary: str) -> Parser:
+    return Parser(f"sweeps pcs {name}", f"%(prog)s {usage}".rstrip(), summary)
 
 
 def _file(parser: Parser, words: Sequence[str]) -> tuple[cluster_file.ClusterFile, Any]:

@@ -38,14 +38,14 @@ _file: int | None = None
 class Introduction(NamedTuple):
     """What the process of a trial, or of a worker, says of itself."""
 
-    node: str
+    node: str = ""
     """Ray's id of its PC."""
-    actor: str
+    actor: str = ""
     """Ray's id of it."""
-    group: PlacementGroup | None
-    pid: int
-    output_file: str
-    oom_kills: int
+    group: PlacementGroup | None = None
+    pid: int = 0
+    output_file: str = ""
+    oom_kills: int = 0
     """Of its PC, by then."""
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.requeue import Requeue
-from sweeps.execution.run_context import RunContext, RunEnd
+from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
@@ -38,7 +38,7 @@ def context_of(
     no_space: Any = None
     plan = Plan(config, models, random.Searcher, none.Scheduler, no_space, folder)
     console = Console(file=io.StringIO(), width=width)
-    return RunContext(plan, record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
+    return RunContext(plan, record, cluster, Disk(folder, 0.0, 1), console)
 
 
 def requeue_of(context: RunContext, searcher: RecordSearcher, processes: TrialActors) -> Requeue:

@@ -146,7 +146,7 @@ def apply(context: RunContext, settings: Mapping[str, Any]) -> None:
             record.plan_trials(settings["num_trials"])
         before = record.info.identity
         record.note("identity", {**before, "settings": {**before["settings"], **settings}})
-    context.plan, context.end.time_budget_hours = plan, plan.config.time_budget_hours
+    context.plan = plan
 
 
 def _check_num_trials(context: RunContext, most: int) -> str:

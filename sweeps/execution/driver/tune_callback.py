@@ -89,7 +89,7 @@ class TuneCallback(DriverCallback):
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Wait while the disk is almost full; count the trials that fit now. What is written in a turn of
         Tune's loop (a trial's last epoch, its end, the next start) reaches the disk once, at its end."""
-        self._context.disk.wait(self._context.say, lambda: self._context.end.is_due)
+        self._context.disk.wait(self._context.say, lambda: self._context.is_due)
         sharing = self._sharing
         self._searcher.slots = self._context.slots(sharing.gpus if sharing else self._context.gpus_per_trial)
         self._turn.enter_context(self._record.together())

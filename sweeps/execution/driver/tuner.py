@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
-from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig
+from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig, Stopper
 from ray.tune.experiment import Trial
 
 from sweeps.common import project
@@ -33,6 +33,7 @@ from sweeps.execution.preflight import Preflight
 from sweeps.execution.run_context import RunContext, RunEnd, job_of
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.describe import describe_confirmation
+from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
@@ -48,8 +49,9 @@ MOST_TOLD = 10
 """Trials that were refused and are told of one by one."""
 
 
-class Leaving:
-    """Saves what trains when a sweep stops early or pauses: every trial is asked to leave at its next step.
+class Leaving(KeptHere, Stopper):
+    """Ends Tune's loop. Where a sweep stops early or pauses, what trains is saved first: every trial is asked
+    to leave at its next step.
 
     A trial that has left stays unfinished in the record, with the position of its checkpoint. One that has
     not left within `--stop-grace` continues from the checkpoint before; a pause waits for all.
@@ -61,9 +63,18 @@ class Leaving:
         self._context, self._processes, self._clock = context, processes, clock
         self._because, self._ends_at = Outcome.RUNNING, 0.0
 
-    def go_on(self) -> bool:
-        """Ask the trials in training to leave; whether some still have to. Tune's loop calls it in each turn
-        from the stop on."""
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        """Whether the sweep must end now."""
+        end = self._context.end
+        if end.is_running and self._context.is_due:
+            end.outcome = Outcome.OUT_OF_TIME
+        return not self._some_have_to_leave() if end.can_save else not end.is_running
+
+    def _some_have_to_leave(self) -> bool:
+        """Ask the trials in training to leave, in each turn from the stop on; whether some still have to."""
         training, record, end = self._processes.training(), self._context.record, self._context.end
         if not record.is_held or end.outcome != self._because:
             grace_s = math.inf if end.outcome is Outcome.PAUSED else self._context.config.stop_grace
@@ -103,7 +114,8 @@ def fit(context: RunContext) -> None:
             continue
         if context.end.is_running:
             _confirm(context, commands)
-    context.end.finish()
+    if context.end.is_running:
+        context.end.outcome = Outcome.FINISHED
     if context.end.outcome is Outcome.FINISHED:
         with contextlib.suppress(OSError):  # what is left takes room, and does no harm
             context.plan.storage.tidy()
@@ -125,7 +137,7 @@ def _search(context: RunContext, commands: UserCommands) -> bool:
     searcher.is_to_end = commands.is_to_end
     begun = len(record.searched)
     if not searcher.has_work():
-        if not context.end.is_due:
+        if not context.is_due:
             _say_why_none_trains(context, begun)
         elif context.end.is_running:
             context.end.stop(Outcome.OUT_OF_TIME)
@@ -175,7 +187,6 @@ def _run(
     processes = TrialActors(has_mailbox=not context.cluster.is_alone)
     sharing = Sharing(context, processes) if context.config.trials_per_gpu == "auto" else None
     away_pcs = AwayPCs(context, processes)
-    context.end.let_leave = Leaving(context, processes).go_on
     tune_callback = TuneCallback(context, searcher, scheduler, processes, away_pcs, sharing)
     callbacks = [
         processes,
@@ -187,7 +198,7 @@ def _run(
         *([sharing] if sharing else []),
     ]
     reporter = SweepReporter(context, lambda: searcher.slots, of_reruns=of_reruns)
-    tuner = _tuner(context, searcher, scheduler, callbacks, reporter, sharing)
+    tuner = _tuner(context, searcher, scheduler, callbacks, Leaving(context, processes), reporter, sharing)
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = MOST_PENDING
     try:
         with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
@@ -205,6 +216,7 @@ def _tuner(
     searcher: RecordSearcher,
     scheduler: type[PruningMethod],
     callbacks: Sequence[Callback],
+    stopper: Stopper,
     reporter: SweepReporter,
     sharing: Sharing | None,
 ) -> tune.Tuner:
@@ -226,7 +238,7 @@ def _tuner(
             name=str(config.name),
             storage_path="/",
             storage_filesystem=tune_state_stub.file_system(),
-            stop=context.end,
+            stop=stopper,
             callbacks=list(callbacks),
             progress_reporter=reporter,
             failure_config=FailureConfig(max_failures=0),  # the callback requeues

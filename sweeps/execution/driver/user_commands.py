@@ -86,7 +86,7 @@ class UserCommands:
         one after another, while nothing trains and Tune's loop waits for it."""
         self._context.tell_unmet()
         self.take_up()
-        return self._context.end.is_due
+        return self._context.is_due
 
     def wait_for_go(self) -> bool:
         """Wait as long as the sweep is paused; whether it may train."""

@@ -78,7 +78,7 @@ class AwayPCs(DriverCallback):
         cluster = self._cluster
         if news := cluster.news():
             for process in self._processes.all():
-                process.is_gone = not cluster.may_have(process.node)
+                process.is_gone = not cluster.may_have(process.own.node)
             for line in news:
                 self._context.say(line)
             if not placement.most(self._context.config, cluster.pcs, self._context.gpus_per_trial):

@@ -109,10 +109,10 @@ class Requeue:
     def _was_in_preflight(self, number: int, process: TrialActor, why: str, loss: Loss) -> bool:
         """Requeue a trial whose process ended before it began the trial, and say so; whether it was so."""
         asked = process.preflight
-        if loss.is_of_the_pc or not process.node or asked is None or asked.is_answered:
+        if loss.is_of_the_pc or not process.own.node or asked is None or asked.is_answered:
             return False
         self._searcher.requeue(number)
-        pc = next((node.hostname for node in nodes.living() if node.id == process.node), "its PC")
+        pc = next((node.hostname for node in nodes.living() if node.id == process.own.node), "its PC")
         self._context.say(
             f"Preflight   its process on {pc} ended: {why}; such trials may end so, too: "
             f"{asked.point}. Trial {number} had not begun, and is requeued"
@@ -188,7 +188,7 @@ def loss_of(process: TrialActor | None) -> Loss:
     want of memory, and by whether the PC is still there."""
     if process is None or not process.locate():
         return Loss("it ended while it started")
-    if all(node.id != process.node for node in nodes.living()):
+    if all(node.id != process.own.node for node in nodes.living()):
         return Loss("its PC is lost", is_of_the_pc=True)
-    words, oom_kills = output.examine_on(process.node, process.output_file)
-    return Loss(output.why_ended(words, is_oom=oom_kills > process.oom_kills), words)
+    words, oom_kills = output.examine_on(process.own.node, process.own.output_file)
+    return Loss(output.why_ended(words, is_oom=oom_kills > process.own.oom_kills), words)

@@ -71,7 +71,7 @@ class TimeLeftTeller:
         """The same in words, as far as it is known."""
         if (left := self.now()) is None:
             return "time left: known after the first epoch"
-        return left.in_words(self._context.end.left_s())
+        return left.in_words(self._context.left_s)
 
 
 def time_left(

@@ -19,7 +19,7 @@ from rich.console import Console
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.faults.requeue import MOST_INSTANT
 from sweeps.execution.preflight import KEY, Preflight, lines
-from sweeps.execution.run_context import RunContext, RunEnd
+from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan.build import make_plan
 from sweeps.ray_cluster.cluster import Cluster
@@ -29,6 +29,7 @@ from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.disk_guard import Disk
 from sweeps.trial import output
 from sweeps.trial.messages import Failed, Finding, Finished, OutOfMemory, TrialEnd
+from sweeps.trial.output import Introduction
 from tests.conftest import propose
 from tests.support.contexts import requeue_of, said
 from tests.support.nodes import cluster_of, node
@@ -63,14 +64,8 @@ class Trainer:
     """A process of trials, by the reference to its findings."""
 
     def __init__(self, findings: Any) -> None:
-        introduced = (
-            ray.get_runtime_context().get_node_id(),
-            "",
-            None,
-            os.getpid(),
-            "",
-            output.oom_kills(),
-        )
+        here = ray.get_runtime_context().get_node_id()
+        introduced = Introduction(here, pid=os.getpid(), oom_kills=output.oom_kills())
         self.introduce = SimpleNamespace(remote=lambda mailbox, name: ray.put(introduced))
         self.preflight = SimpleNamespace(remote=lambda config: findings)
 
@@ -104,7 +99,7 @@ class Sweep:
         self.record = Record.create(folder, "s", "max", {"metric": "score"})
         cluster = cluster or cluster_of((32, 0))
         console = Console(file=io.StringIO(), width=1000)
-        self.context = RunContext(plan, self.record, cluster, RunEnd(None), Disk(folder, 0.0, 1), console)
+        self.context = RunContext(plan, self.record, cluster, Disk(folder, 0.0, 1), console)
         self.processes = TrialActors()
         self.preflight = Preflight(self.context, self.processes)
 

@@ -19,7 +19,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.tuner import Leaving
 from sweeps.execution.driver.user_commands import NO_WEIGHTS, StoppedTrials, UserCommands
 from sweeps.execution.output.console import STATUS_EVERY_S
-from sweeps.execution.run_context import RunContext, RunEnd
+from sweeps.execution.run_context import RunContext
 from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.record.control_requests import Inbox, ask
@@ -52,9 +52,8 @@ class Steered:
     def __init__(self, record: Record, plan: Any) -> None:
         self.record = record
         console = Console(file=io.StringIO(), width=1000)
-        end = RunEnd(None, lambda: record.elapsed_s)
         cluster = cluster_of((2, 0))
-        self.context = RunContext(plan, record, cluster, end, Disk(plan.folder, 0.0, 1), console)
+        self.context = RunContext(plan, record, cluster, Disk(plan.folder, 0.0, 1), console)
         self.now = 0.0
         self.commands = UserCommands(self.context, lambda: self.now, lambda seconds: self.sleep(seconds))
         self.sleep: Callable[[float], None] = time.sleep
@@ -169,7 +168,7 @@ def test_limits_are_those_of_a_resume_too(sweep: Steered, tmp_path: Path) -> Non
         "9 trials in all: 8 are still to begin. At most 1 trial at a time. Trials that train now go on. "
         "The sweep stops in 2 h 0 min, if it has not ended by then."
     )
-    assert (sweep.context.slots(0), sweep.context.end.time_budget_hours) == (1, 2)
+    assert (sweep.context.slots(0), sweep.context.config.time_budget_hours) == (1, 2)
     written = read_yaml(str(sweep.folder / "sweep.yaml"), "--config")
     assert (written["num_trials"], written["max_concurrent"], written["time_budget_hours"]) == (9, 1, 2.0)
     again = make_plan(config(tmp_path, **written, resume=str(sweep.folder)))
@@ -234,12 +233,12 @@ def test_a_pause_holds_trials_until_go(sweep: Steered) -> None:
     assert sweep.does("pause").startswith("The trials leave at their next step")
     assert sweep.refuses("pause").startswith("pause: the sweep has been paused since ")
     processes: Any = SimpleNamespace(training=list, ask_to_leave=lambda processes: None)
-    sweep.context.end.let_leave = Leaving(sweep.context, processes).go_on
-    assert sweep.context.end.stop_all()
+    leaving = Leaving(sweep.context, processes)
+    assert leaving.stop_all()
     sweep.searcher.requeue(number)
     assert sweep.searcher.suggest("") is None, "it is held"
     sweep.does("go")
-    assert not sweep.context.end.stop_all()
+    assert not leaving.stop_all()
     assert sweep.searcher.suggest("")["number"] == number
 
 

@@ -17,7 +17,7 @@ from sweeps.common.errors import UserError
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.output.console import SweepReporter
-from sweeps.execution.run_context import RunContext, RunEnd
+from sweeps.execution.run_context import RunContext
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
@@ -230,7 +230,7 @@ def test_the_screen_has_the_model_of_each_trial(tmp_path: Path) -> None:
     record = new_record(plan)
     play(plan, record, 4)
     console = Console(width=160, record=True)
-    context = RunContext(plan, record, ALONE, RunEnd(None), Disk(plan.folder, 0.0, 1), console)
+    context = RunContext(plan, record, ALONE, Disk(plan.folder, 0.0, 1), console)
     SweepReporter(context, lambda: 1).report([], True)
     text = console.export_text()
     assert "trainable" in text

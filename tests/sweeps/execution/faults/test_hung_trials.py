@@ -16,6 +16,7 @@ from sweeps.execution.faults.hung_trials import MOST_BETWEEN_TURNS_S, TOLD_AT_FI
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.record.sweep_info import Steered
 from sweeps.search.search_method import RecordSearcher
+from sweeps.trial.output import Introduction
 from tests.conftest import propose
 from tests.support.contexts import requeue_of, said
 from tests.sweeps.execution.test_preflight import Sweep
@@ -31,9 +32,9 @@ class Trainer:
     def __init__(self, answers: Path) -> None:
         self._answers = answers
 
-    def introduce(self, mailbox: object, name: str) -> tuple[Any, ...]:
+    def introduce(self, mailbox: object, name: str) -> Introduction:
         context = ray.get_runtime_context()
-        return context.get_node_id(), context.get_actor_id(), None, os.getpid(), "", 0
+        return Introduction(context.get_node_id(), context.get_actor_id() or "", pid=os.getpid())
 
     def preflight(self, config: object) -> list[Any]:
         while not self._answers.exists():

@@ -17,7 +17,7 @@ from sweeps.ray_cluster.nodes import Node
 from sweeps.ray_start import ray_connection
 from sweeps.trial import output
 from sweeps.trial.messages import EARLIER_ERROR
-from sweeps.trial.output import EXIT, GIVEN_UP, LOST
+from sweeps.trial.output import EXIT, GIVEN_UP, LOST, Introduction
 from tests.support import memory_groups
 
 
@@ -36,9 +36,7 @@ def test_what_the_kernel_has_killed_is_told(here: Node, tmp_path: Path) -> None:
         None,
         nothing,
         "name",
-        node=here.id,
-        output_file=str(tmp_path / "printed"),
-        oom_kills=output.oom_kills(),
+        own=Introduction(here.id, output_file=str(tmp_path / "printed"), oom_kills=output.oom_kills()),
     )
     assert loss_of(process).why == "it ended without a trace (most often signal 9, SIGKILL)"
     memory_groups.exhaust()

@@ -25,6 +25,7 @@ from sweeps.record.record import Record
 from sweeps.search.search_method import RecordSearcher
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.trial.messages import OutOfMemory
+from sweeps.trial.output import Introduction
 from tests.conftest import propose
 from tests.support.contexts import context_of, said
 
@@ -140,7 +141,7 @@ def test_a_kept_process_that_was_ended_before_tune_gave_it_a_trial_is_not_lost(t
     """Tune starts no trial there, and its error alone names the process."""
     sweep, before = Begun(tmp_path), trial()
     process = sweep.end_process_of(before)
-    process.actor = ENDED.actor_id
+    process.own = Introduction(actor=ENDED.actor_id)
     for _ in range(MOST_LOST_PROCESSES + 2):
         assert sweep.requeue.after_lost_process(trial(), ENDED) == ("", "")
     assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
