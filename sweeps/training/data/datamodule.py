@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from sweeps.training.data.sampler import WINDOW_ROWS, Batches, Order, Slice
+from sweeps.training.data.sampler import Batches, Order, Slice
 from sweeps.training.data.shards import Manifest, MappedShard, NotPrepared
 
 Batch = dict[str, torch.Tensor]
@@ -29,8 +29,6 @@ Columns = dict[str, npt.NDArray[Any]]
 """The same as NumPy arrays."""
 Transform = Callable[[str, int, Columns], Columns]
 """From split, epoch and stored batch to the batch to train on."""
-KEPT_GROUPS = 64
-"""Row groups of a shard kept in memory: successive batches read those of one window."""
 _Batch = TypeVar("_Batch")
 
 
@@ -106,7 +104,8 @@ class PreparedRows(Dataset[Batch]):
         """From a row group of a shard to its columns as bytes [rows, bytes]."""
         if number not in self._readers:
             shard = MappedShard(self._folder, self._shards[number], self._columns)
-            self._readers[number] = lru_cache(KEPT_GROUPS)(shard.read_group)
+            # Successive batches read the row groups of one window.
+            self._readers[number] = lru_cache(maxsize=64)(shard.read_group)
         return self._readers[number]
 
 
@@ -198,7 +197,7 @@ class ParquetDataModule(pl.LightningDataModule):
         seed: int | None = None,
         loader_workers: int = 0,
         drop_last: bool = False,
-        window_rows: int = WINDOW_ROWS,
+        window_rows: int = 8192,
         transform: Transform | None = None,
     ) -> None:
         super().__init__()

@@ -31,8 +31,6 @@ from sweeps.training.data.shards import Column, Manifest, NotPrepared, Rows, Sha
 
 SHARD_BYTES = 256 * 2**20
 """Size of a shard, about."""
-FEWEST_SHARDS = 4
-"""Shards of a split, unless it has fewer row groups: other programs distribute a data set by its files."""
 
 
 def prepare_for_run(trainable: Trainable, params: Mapping[str, ParamValue]) -> Path | None:
@@ -86,7 +84,6 @@ def ensure_prepared(
 
 def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None:
     began = time.monotonic()
-    allowed = int(len(data_set.items) * max_bad_pct / 100)
     bad: dict[Item, str] = {}
     todo = [item for item in data_set.items if not data_set.part(item).exists()]
     hyperparameters = ", ".join(f"{name}={value}" for name, value in data_set.hyperparameters.items())
@@ -100,10 +97,10 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
             found = stack.enter_context(contextlib.closing(ray_pipeline.run(data_set, todo)))
             for item, reason in found:
                 bad[item] = reason
-                _refuse_too_many(data_set, bad, allowed, max_bad_pct)
+                _refuse_too_many(data_set, bad, max_bad_pct)
     columns, deviating = _agreed_columns(data_set, bad)
     bad |= deviating
-    _refuse_too_many(data_set, bad, allowed, max_bad_pct)
+    _refuse_too_many(data_set, bad, max_bad_pct)
     manifest = Manifest(
         columns=columns,
         splits=_write_shards(data_set, columns, bad),
@@ -156,7 +153,8 @@ def _agreed_columns(data_set: DataSet, bad: Mapping[Item, str]) -> tuple[dict[st
     }
 
 
-def _refuse_too_many(data_set: DataSet, bad: Mapping[Item, str], allowed: int, max_bad_pct: float) -> None:
+def _refuse_too_many(data_set: DataSet, bad: Mapping[Item, str], max_bad_pct: float) -> None:
+    allowed = int(len(data_set.items) * max_bad_pct / 100)
     if len(bad) <= allowed and len(bad) < len(data_set.items):
         return
     raise CannotContinue(
@@ -193,7 +191,8 @@ def shuffle(
     order = np.random.default_rng(seed).permutation(ends[-1])
     row_bytes = max(1, sum(column.row_bytes for column in columns.values()))
     groups = -(-len(order) // shards.rows_of_group(columns))
-    count = max(-(-len(order) * row_bytes // SHARD_BYTES), min(FEWEST_SHARDS, groups))
+    # Four, where there are as many row groups: other programs distribute a data set by its files.
+    count = max(-(-len(order) * row_bytes // SHARD_BYTES), min(4, groups))
     for number, wanted in enumerate(np.array_split(order, count)):
         file = f"{split}-{number:05d}.parquet"
         rows = _taken(parts, ends, wanted, columns)

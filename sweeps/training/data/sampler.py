@@ -17,9 +17,6 @@ from torch.utils.data import DistributedSampler
 
 from sweeps.common.errors import CannotTrain
 
-WINDOW_ROWS = 8192
-"""Rows of a window."""
-
 
 class Slice(NamedTuple):
     """A batch: rows at positions `first` to `last` (exclusive) of an epoch."""

@@ -83,9 +83,10 @@ class Timed(pl.Callback):
     def __init__(self, seconds: float, *, is_compiled: bool = False) -> None:
         self._seconds, self._is_compiled = seconds, is_compiled
         self._meter = Meter(threads=1)
-        self._steps, self._began_after, self._looks_at = 0, 0, 3  # after a warm-up
-        self._ended_at = 0.0
-        self._batch_rows, self._rows, self._time_s, self._wait_s = 0, 0, 0.0, 0.0
+        self._rows: list[int] = []
+        """Of each step of the warm-up, then of the measurement."""
+        self._is_warm, self._looks_at = False, 3
+        self._ended_at = self._time_s = self._wait_s = 0.0
         self.speed: Speed | None = None
         """Of all workers, each of which trains as this one; None before the time is over."""
 
@@ -112,37 +113,35 @@ class Timed(pl.Callback):
         if self.speed is not None:
             return
         self._meter.look()
-        rows = extract_batch_size(batch)
-        self._steps += 1
-        is_look = self._steps == self._looks_at
+        self._rows.append(extract_batch_size(batch))
+        is_look = len(self._rows) == self._looks_at
         if is_look and torch.cuda.is_available():
             torch.cuda.synchronize()
         now = time.perf_counter()
-        self._rows += rows
         self._time_s += now - self._ended_at
         self._ended_at = now
-        if is_look and not self._began_after:
-            self._begin(rows)
-        elif is_look:
+        if is_look and self._is_warm:
             self._end_if_over(trainer)
+        elif is_look:
+            self._begin()
 
-    def _begin(self, rows: int) -> None:
-        self._batch_rows, self._began_after, self._looks_at = rows, self._steps, self._steps + 1
-        self._rows, self._time_s, self._wait_s = 0, 0.0, 0.0
+    def _begin(self) -> None:
+        self._is_warm, self._looks_at = True, 1
+        self._rows, self._time_s, self._wait_s = [], 0.0, 0.0
         psutil.cpu_percent()
         self._meter.begin()
         self._ended_at = time.perf_counter()
 
     def _end_if_over(self, trainer: pl.Trainer) -> None:
         """By the first worker's clock, so that all workers end after the same step."""
-        to_go = steps_to_go(self._steps - self._began_after, self._time_s, self._seconds)
+        to_go = steps_to_go(len(self._rows), self._time_s, self._seconds)
         if to_go := int(trainer.strategy.broadcast(to_go)):
-            self._looks_at = self._steps + to_go
+            self._looks_at += to_go
             self._ended_at = time.perf_counter()
             return
-        batch_rows = self._batch_rows * trainer.world_size
+        batch_rows = max(self._rows) * trainer.world_size
         self.speed = Speed(
-            samples_s=self._rows * trainer.world_size / self._time_s,
+            samples_s=sum(self._rows) * trainer.world_size / self._time_s,
             epoch_rows=batch_rows * int(trainer.num_training_batches),
             batch_rows=batch_rows,
             data_wait_pct=100 * self._wait_s / self._time_s,
