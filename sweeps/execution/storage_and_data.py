@@ -23,7 +23,6 @@ from sweeps.ray_cluster import broadcast
 from sweeps.ray_cluster.nodes import Node
 from sweeps.storage.data_source import PreparedData
 from sweeps.storage.protocol import Storage, StorageError, new_name
-from sweeps.training.data import dataset
 from sweeps.training.data.preparation import ensure_prepared
 
 PROGRESS_EVERY_S = 2.0
@@ -157,7 +156,7 @@ def _look(sources: Sequence[PreparedData], raw: Sequence[Raw]) -> tuple[int, str
     try:
         for description, fixed in raw:
             trainable = registry.load(description)
-            dataset.describe_data(trainable, build_params(trainable.params_class, fixed))
+            trainable.describe_data(build_params(trainable.params_class, fixed))
         return sum(source.missing_bytes() for source in sources), ""
     except (PCUnfit, UserError) as error:
         return 0, str(error)

@@ -98,7 +98,10 @@ class LightningFile(LightningTrainable):
         own = self._defined.get("describe_data")
         if own is None:
             return "" if self.preparation else f"as {self.name}.build_data has it"
-        return str(own(params))
+        try:
+            return str(own(params))
+        except OSError as error:
+            raise UserError(str(error)) from None
 
     def static_metrics(self, params: Any) -> dict[str, float]:
         own = self._defined.get(STATIC_METRICS)

@@ -98,7 +98,7 @@ class Trainable(ABC):
         """Its data in a line; "" where nothing is known of it.
 
         Raises:
-            OSError: the data is missing.
+            UserError: the data is missing.
         """
         return ""
 

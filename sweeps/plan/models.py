@@ -22,7 +22,7 @@ from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import InvalidPoint, Space
 from sweeps.storage import datasets
-from sweeps.training.data.dataset import DataSet, describe_data
+from sweeps.training.data.dataset import DataSet
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: type[Searc
     prepared = datasets.find_data_sets(trainable, space)
     fixed = build_params(trainable.params_class, space.fixed)
     trainer_options.check_trainer_options(trainable, fixed)
-    return Model(trainable, space_name, space, describe_data(trainable, fixed), prepared)
+    return Model(trainable, space_name, space, trainable.describe_data(fixed), prepared)
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:

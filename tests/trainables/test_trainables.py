@@ -11,7 +11,7 @@ import lightning.pytorch as pl
 import pytest
 import torch
 
-from sweeps.common.errors import CannotTrain
+from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.settings import field_docs
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -80,7 +80,7 @@ def small_params(trainable: LightningTrainable) -> Any:
     )
     try:
         trainable.describe_data(params)
-    except FileNotFoundError as error:
+    except UserError as error:
         pytest.skip(str(error))
     return params
 

@@ -90,11 +90,6 @@ class DataSet:
         return root() / f"{self.name}-parts-{_digest(self._recipe)[:12]}"
 
     @property
-    def lock_file(self) -> Path:
-        """Locked by the process that prepares it."""
-        return root() / f".{self.parts_folder.name}.lock"
-
-    @property
     def raw_bytes(self) -> int:
         return sum(item.size_bytes for item in self.items)
 
@@ -157,18 +152,6 @@ def root() -> Path:
     """The folder of all prepared data: --prepared-dir, else in the user's cache."""
     named = os.environ.get(PREPARED_DIR_VARIABLE)
     return Path(named) if named else local_dirs.cache_dir() / "prepared"
-
-
-def describe_data(trainable: Trainable, params: Any) -> str:
-    """A trainable's own description of its data, in a line; "" for prepared data without one.
-
-    Raises:
-        UserError: the data is missing.
-    """
-    try:
-        return trainable.describe_data(params)
-    except OSError as error:
-        raise UserError(str(error)) from None
 
 
 def find_data_set(trainable: Trainable, params: Mapping[str, ParamValue]) -> DataSet:

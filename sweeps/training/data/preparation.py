@@ -125,7 +125,8 @@ def _prepare(data_set: DataSet, max_bad_pct: float, address: str | None) -> None
 @contextlib.contextmanager
 def lock_preparation(data_set: DataSet) -> Iterator[None]:
     """Wait until no other process of this PC prepares with the same code and hyperparameters."""
-    lock = filelock.FileLock(data_set.lock_file)  # the system releases a killed process's lock
+    path = dataset.root() / f".{data_set.parts_folder.name}.lock"
+    lock = filelock.FileLock(path)  # the system releases a killed process's lock
     try:
         dataset.root().mkdir(parents=True, exist_ok=True)
         held = lock.acquire(timeout=0)

@@ -289,13 +289,9 @@ class MappedShard:
 
 def checksum_faults(folder: Path, manifest: Manifest) -> dict[Path, str]:
     """Path of each damaged shard to the message about it. Reads all shards."""
-    return {folder / s.file: fault for s in manifest.shards if (fault := checksum_fault(folder, s))}
-
-
-def checksum_fault(folder: Path, shard: Shard) -> str:
-    """Why a shard is damaged; "" when it is not."""
-    path = folder / shard.file
-    return "" if atomic_io.sha256_of(path) == shard.sha256 else f"{path}: damaged: its checksum differs"
+    sums = {folder / shard.file: shard.sha256 for shard in manifest.shards}
+    damaged = [path for path, sha256 in sums.items() if atomic_io.sha256_of(path) != sha256]
+    return {path: f"{path}: damaged: its checksum differs" for path in damaged}
 
 
 def _damaged(path: Path, what: str) -> NotPrepared:

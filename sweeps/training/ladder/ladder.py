@@ -26,7 +26,7 @@ from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import build_params, hints_of
 from sweeps.training import micro_batches
-from sweeps.training.data import dataset, preparation
+from sweeps.training.data import preparation
 from sweeps.training.ladder import measure, rungs
 from sweeps.training.ladder.measure import Speed
 from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
@@ -60,7 +60,7 @@ def climb(config: LadderConfig) -> int:
     trainable = config.trainable
     print(f"Ladder of {trainable.name}, {config.seconds:g} s a rung, on {machine()}", flush=True)
     # Raises where the raw data is missing.
-    dataset.describe_data(trainable, build_params(trainable.params_class, config.params))
+    trainable.describe_data(build_params(trainable.params_class, config.params))
     has = _capabilities(config)
     if notice := busy_notice(measure.busy_cores()):
         print(f"Notice     {notice}: the figures may allow no verdict")

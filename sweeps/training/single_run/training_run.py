@@ -60,7 +60,7 @@ def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
     Raises:
         UserError: there is no data, or a resumed run began with other data.
     """
-    now = dataset.describe_data(trainable, build_params(trainable.params_class, run.params))
+    now = trainable.describe_data(build_params(trainable.params_class, run.params))
     if trainable.preparation is not None:
         data_set = dataset.find_data_set(trainable, run.params)
         now = "; ".join([*([now] if now else []), f"prepared data {data_set.key[:16]}"])
