@@ -100,7 +100,6 @@ def _row(record: Record) -> dict[str, Any]:
     confirmed = record.rerun_means().get(best.number) if best else None
     front = record.front_values() if record.objectives.are_several else {}
     counts = Counter(trial.status for trial in record.searched)
-    epochs = [row for trial in record.trials for row in trial.epochs.values()]
     return {
         "name": record.name,
         "folder": str(record.folder),
@@ -117,8 +116,8 @@ def _row(record: Record) -> dict[str, Any]:
         "confirmed_score": confirmed.mean if confirmed else None,
         "front": [{"trial": n, "values": v} for n, v in front.items()] if front else None,
         "test_score": info.test_score,
-        "epochs": len(epochs),
-        "trained_hours": math.fsum(row.seconds for row in epochs) / 3600,
+        "epochs": sum(len(trial.epochs) for trial in record.trials),
+        "trained_hours": math.fsum(trial.seconds for trial in record.trials) / 3600,
         "elapsed_hours": record.elapsed_s / 3600,
         "parents": [vars(parent) for parent in info.parents],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
@@ -68,7 +67,7 @@ def trials_table(record: Record) -> pa.Table:
             **_param_columns(record),
             "epochs": _wholes(len(trial.epochs) for trial in trials),
             **_metric_columns(record),
-            "seconds": _numbers(math.fsum(row.seconds for row in t.epochs.values()) for t in trials),
+            "seconds": _numbers(trial.seconds for trial in trials),
             **{name: _numbers(row.get(name) for row in costs) for name in COSTS},
             "pc": _texts(trial.place.get("pc") for trial in trials),
             "pid": _wholes(trial.place.get("pid") for trial in trials),

@@ -71,10 +71,8 @@ class Logger(RunWriter):
         for path in sorted(folder.glob(f"{FOLDER}/*run-*/{WRITTEN}")):  # the latest is the last
             id, *state = json.loads(path.read_text())
             self._written[id] = state
-        self._open: dict[str, tuple[Any, TrialRow]] = {}
-        """Id to W&B's run and the trial as it was written last, the latest at the end."""
-        self._last: dict[str, int] = {}
-        """Id of an open run to its last epoch."""
+        self._open: dict[str, tuple[Any, TrialRow, int]] = {}
+        """Id to W&B's run, the trial as it was written last and its last epoch, the latest at the end."""
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Write what a run lacks. Without an account nobody looks on: then it is written when it ends."""
@@ -84,13 +82,13 @@ class Logger(RunWriter):
         id = f"{self._key}-{trial.number:04d}"
         if self._written.get(id) == [max(trial.epochs, default=0), trial.status]:
             return
-        run = self._open.pop(id)[0] if id in self._open else self._begin(id, trial)
-        self._open[id] = run, trial
+        run, _, last = self._open.pop(id) if id in self._open else self._begin(id, trial)
         for epoch, row, scalars in epochs_with_best(trial, self._info.objective):
-            if epoch > self._last[id]:
+            if epoch > last:
                 # Without `commit` it is sent with the next.
                 run.log({**scalars, "_timestamp": row.time}, step=epoch, commit=True)
-                self._last[id] = epoch
+                last = epoch
+        self._open[id] = run, trial, last
         if is_over:
             self._finish(id)
 
@@ -100,7 +98,7 @@ class Logger(RunWriter):
 
         wandb.teardown()
 
-    def _begin(self, id: str, trial: TrialRow) -> Any:
+    def _begin(self, id: str, trial: TrialRow) -> tuple[Any, TrialRow, int]:
         import wandb
 
         if len(self._open) == 16:  # of trials that wait at a rung there may be hundreds
@@ -117,15 +115,14 @@ class Logger(RunWriter):
                 finish_timeout_raises=True,
             ),
         )  # fmt: skip
-        self._last[id] = max(run.starting_step - 1, 0)
-        return run
+        return run, trial, max(run.starting_step - 1, 0)
 
     def _finish(self, id: str) -> None:
-        run, trial = self._open.pop(id)
+        run, trial, last = self._open.pop(id)
         log = {} if trial.log is None else {"log": trial.log}
         run.summary.update({"status": trial.status, "reason": trial.reason, **log, **trial.place})
         run.finish(int(trial.status not in (*ENDED_WELL, "unfinished")))
-        self._written[id] = [self._last.pop(id), trial.status]
+        self._written[id] = [last, trial.status]
         folder = Path(run.sync_dir)
         atomic_io.write(folder / WRITTEN, json.dumps([id, *self._written[id]]))  # it fails on a full disk
         # `wandb sync` writes each over the one before, from the first epoch on: so a run is written whole.

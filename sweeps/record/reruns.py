@@ -25,27 +25,30 @@ class Confirmed:
 
     number: int
     """Of the trial."""
-    scores: tuple[float, ...]
-    """The best score of each rerun that ended well; of several objectives the first one's."""
+    values: tuple[tuple[float, ...], ...]
+    """Of each rerun that ended well, the value of each objective in its best epoch."""
     failures: int
     """Reruns that failed or diverged: a trial with more of them ranks lower."""
-    others: tuple[tuple[float, ...], ...] = ()
-    """Of several objectives, the values of the others in these epochs: those of each rerun."""
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The best score of each rerun that ended well; of several objectives the first one's."""
+        return tuple(score for score, *_ in self.values)
 
     @property
     def ended(self) -> int:
         """Number of its reruns that have ended."""
-        return len(self.scores) + self.failures
+        return len(self.values) + self.failures
 
     @property
     def mean(self) -> float:
         """Of the scores; nan when no rerun ended well."""
-        return statistics.fmean(self.scores) if self.scores else math.nan
+        return self.means[0]
 
     @property
     def means(self) -> tuple[float, ...]:
         """Of all objectives."""
-        return self.mean, *(statistics.fmean(values) for values in zip(*self.others, strict=True))
+        return tuple(map(statistics.fmean, zip(*self.values, strict=True))) or (math.nan,)
 
     @property
     def std(self) -> float | None:
@@ -56,10 +59,9 @@ class Confirmed:
 def confirmed_by(number: int, reruns: Sequence[TrialRow], objectives: Objectives) -> Confirmed:
     """What the reruns of a trial show that have ended."""
     ended = [rerun for rerun in reruns if rerun.status != "unfinished"]
-    values = [rerun.values(objectives) for rerun in ended if rerun.status == "finished"]
-    found = [each for each in values if each is not None]
-    scores, others = tuple(score for score, *_ in found), tuple(tuple(rest) for _, *rest in found)
-    return Confirmed(number, scores, len(ended) - len(found), others)
+    values = (rerun.values(objectives) for rerun in ended if rerun.status == "finished")
+    found = tuple(each for each in values if each is not None)
+    return Confirmed(number, found, len(ended) - len(found))
 
 
 def order_of(trials: Iterable[Confirmed], objectives: Objectives) -> BestFirst:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -145,6 +145,11 @@ class TrialRow:
         return next((place for place in reversed(self.places) if place["after_epoch"] < epoch), {})
 
     @property
+    def seconds(self) -> float:
+        """Of training, all its epochs together."""
+        return math.fsum(row.seconds for row in self.epochs.values())
+
+    @property
     def last_score(self) -> float | None:
         """The score of the last epoch."""
         return self.epochs[max(self.epochs)].score if self.epochs else None
@@ -198,14 +203,12 @@ def row_of(frozen: FrozenTrial) -> TrialRow:
             for key, content in frozen.system_attrs.items()
             if key.startswith(EPOCH)
         },
-        pauses={pause.after_epoch: pause for pause in _pauses(frozen.system_attrs)},
+        pauses={
+            (epoch := int(key.removeprefix(PAUSE))): Pause(epoch, *times)
+            for key, times in frozen.system_attrs.items()
+            if key.startswith(PAUSE)
+        },
     )
-
-
-def _pauses(attributes: Mapping[str, Any]) -> Iterator[Pause]:
-    for key, times in attributes.items():
-        if key.startswith(PAUSE):
-            yield Pause(int(key.removeprefix(PAUSE)), *times)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Spent:
 def spent(sweep: Sweep) -> Spent:
     """What a sweep took, and what pruning saved."""
     trials, settings = sweep.record.trials, sweep.record.info.settings
-    seconds = math.fsum(map(_seconds, trials))
+    seconds = math.fsum(trial.seconds for trial in trials)
     on_gpu = any(trial.place.get("gpu") for trial in trials)
     share = float(settings.cpus_per_trial)
     if on_gpu:
@@ -58,7 +58,7 @@ def spent(sweep: Sweep) -> Spent:
     for trial in sweep.record.searched:  # a rerun is pruned only where it is no longer asked for
         if trial.status == "pruned" and trial.epochs and (more := end - max(trial.epochs)) > 0:
             saved_epochs += more
-            saved_s += more * _seconds(trial) / len(trial.epochs)
+            saved_s += more * trial.seconds / len(trial.epochs)
     return Spent(
         epochs=sum(len(trial.epochs) for trial in trials),
         seconds=seconds,
@@ -189,10 +189,6 @@ def _held_s(sweep: Sweep) -> float:
         held_s += max(0.0, span.end - max(span.begin, ends.get(gpu, 0.0)))
         ends[gpu] = max(span.end, ends.get(gpu, 0.0))
     return held_s
-
-
-def _seconds(trial: TrialRow) -> float:
-    return math.fsum(row.seconds for row in trial.epochs.values())
 
 
 def _start_up(sweep: Sweep, trial: TrialRow) -> float:
