@@ -97,7 +97,7 @@ def by_fit(
     training = Fit(trainable, trainable.params_class(), config)
     while training.advance() is not None:
         pass
-    return dict(training.last_metrics)
+    return dict(training.progress.metrics)
 
 
 def by_command(name: str, epochs: int, clock: Clock) -> None:

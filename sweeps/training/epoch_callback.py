@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -88,9 +89,7 @@ class EpochEnd(Checkpoint):
         self.meter = Meter(config.threads or 1)
         self.has_begun = False
         """Whether the model has been built and is on its device."""
-        self._first_epoch = before.epochs
-        self.epochs, self.last_metrics = before.epochs, dict(before.metrics)
-        """Of the epochs that have ended."""
+        self._first_epoch, self.progress = before.epochs, before
         self._before: dict[str, Any] = {}
         self._growth = Growth()
         self._batches = 0
@@ -98,8 +97,6 @@ class EpochEnd(Checkpoint):
         self._batches_here = 0
         """Of these, the ones since the position where the epoch was left."""
         self._val_batches = 0
-        self._seconds_before = 0.0
-        """Of this epoch, before the position where it was left."""
         self._epoch_began, self._asks_at_step = time.monotonic(), 1
         self._is_continued = False
         """Whether this epoch was left before."""
@@ -150,7 +147,7 @@ class EpochEnd(Checkpoint):
         if trainer.current_epoch != self._first_epoch:
             seed_epoch(self._config.seed, trainer.current_epoch)
         self._before = dict(trainer.callback_metrics)
-        self._batches, self._batches_here, self._val_batches, self._seconds_before = 0, 0, 0, 0.0
+        self._batches = self._batches_here = self._val_batches = 0
         self._epoch_began, self._asks_at_step = time.monotonic(), 1
         self.meter.begin()
 
@@ -190,12 +187,12 @@ class EpochEnd(Checkpoint):
             raise MetricNotLogged.from_logged(name, names, trainer.current_epoch + 1, why)
         averaged = strategy.mean_over_workers(trainer, logged)
         metrics = {**self._static_metrics, **by_logger, **averaged}
-        self.last_metrics, self.epochs = metrics, trainer.current_epoch + 1
         self._best.keep_if_best(trainer, shortest(metrics[name]))
+        epochs = trainer.current_epoch + 1
+        self.progress = replace(self.progress, epochs=epochs, metrics=metrics, score=self._best.score)
         seconds, costs = self.meter.end()
-        seconds += self._seconds_before
         notice = "; ".join(filter(None, [*self._notices.take(), self._growth.note(costs)]))
-        epoch = Report.from_metrics(self.epochs, name, metrics, seconds, costs, notice)
+        epoch = Report.from_metrics(epochs, name, metrics, seconds, costs, notice)
         # A callback may have added epochs to those that are asked for.
         if not self._report(epoch) or epoch.epoch >= self._config.max_epochs:
             trainer.should_stop = True
@@ -219,12 +216,10 @@ class EpochEnd(Checkpoint):
         position = _position(trainer, self._batches)
         if position is None or not self._is_to_leave(trainer) or not _can_continue(trainer):
             return
-        seconds = self.meter.end()[0] + self._seconds_before
-        accumulation = trainer.accumulate_grad_batches
         self._left = {
             "random": random_states(),
-            "seconds": seconds,
-            "accumulation": accumulation,
+            "seconds": self.meter.end()[0],
+            "accumulation": trainer.accumulate_grad_batches,
         }
         self._report(position)
         raise LeftInside
@@ -246,13 +241,12 @@ class EpochEnd(Checkpoint):
         """Continue the epoch at the position where it was left."""
         assert self._left is not None
         restore_random_states(self._left["random"])
-        self._seconds_before, self._left = self._left["seconds"], None
-        self._is_continued = True
-        self.meter.begin()
+        self.meter.begin(self._left["seconds"])
+        self._is_continued, self._left = True, None
 
     def _step_on_plateau(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Step the schedules that go by a metric, after the last epoch that ended."""
-        epoch, metrics = self.epochs, self.last_metrics
+        epoch, metrics = self.progress.epochs, self.progress.metrics
         for config in trainer.lr_scheduler_configs:
             is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
             if is_due and config.monitor is not None and config.monitor in metrics:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,9 +105,10 @@ class Fit:
         """Further ones of Lightning; complete before `advance` is called first."""
         self._notices = Notices()
         self._logger = TrialLogger(log_dir, self._notices.add)
-        self._before, self._best = Progress.read(checkpoint), BestWeights(config)
+        self._before = Progress.read(checkpoint)
+        self._best = BestWeights(config, self._before.score)
         if checkpoint is not None:
-            self._best.score, self._best.kept = self._before.score, ModelState.read(checkpoint)
+            self._best.kept = ModelState.read(checkpoint)
         self._epoch_end = EpochEnd(
             config,
             self._before,
@@ -136,24 +138,14 @@ class Fit:
             training_compile.compile_model(self._model)
 
     @property
-    def epochs(self) -> int:
-        """Epochs that have ended."""
-        return self._epoch_end.epochs
-
-    @property
-    def last_metrics(self) -> Mapping[str, float]:
-        """Of the last epoch that has ended."""
-        return self._epoch_end.last_metrics
+    def progress(self) -> Progress:
+        """How far it has come."""
+        return self._epoch_end.progress
 
     @property
     def best(self) -> ModelState:
         """Of the best epoch."""
         return self._best.kept
-
-    @property
-    def best_score(self) -> float:
-        """Of the best epoch; nan before any."""
-        return self._best.score
 
     @property
     def why_no_test(self) -> str:
@@ -238,14 +230,9 @@ class Fit:
         assert self._trainer is not None, "nothing has been trained"
         if self._trainer.is_global_zero:
             self.best.write(folder)
-            Progress(
-                epochs=self.epochs,
-                metrics=self.last_metrics,
-                score=self.best_score,
-                has_ended=self._trainer.should_stop,
-                strategy=self.choice.strategy,
-                workers=self.config.workers,
-            ).write(folder)
+            has_ended, workers = self._trainer.should_stop, self.config.workers
+            now = replace(self.progress, has_ended=has_ended, strategy=self.choice.strategy, workers=workers)
+            now.write(folder)
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
     def release(self) -> None:

@@ -43,9 +43,6 @@ from sweeps.trial.messages import (
 from sweeps.trial.run import Host, Run, build_fit
 from sweeps.trial.worker_group import WorkerGroup
 
-NO_TRIAL = -1
-"""The number of what is no trial: a point of a preflight. Its notices are told nowhere."""
-
 
 class TrialRunner:
     """The trials of one process, which outlives a trial that raises: its exception becomes its message.
@@ -254,7 +251,7 @@ class TrialRunner:
     ) -> Message:
         """A message, with what there is to tell besides."""
         self._has_ended = end is not None and not isinstance(end, Left)
-        if self._number != NO_TRIAL:
+        if "steps" not in self._config:  # else it is no trial, and its notices are told nowhere
             self._notices, self._copied = [*self._copied, *self._notices], []
         notices, self._notices = tuple(self._notices), []
         first, *others = self.hosts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +12,13 @@ from ray import tune
 from sweeps.common import imports
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
-from sweeps.trial.messages import SAVED, Finding, Left, Message, unfit
+from sweeps.trial.messages import EPOCH_S, SAVED, Finding, Left, Message, Unfit, unfit
 
 if TYPE_CHECKING:
     from sweeps.trial.runner import TrialRunner
+
+STEPS = 2
+"""Of a point before the first trial. The first one also loads kernels and asks for memory."""
 
 
 class SweepTrial(tune.Trainable):
@@ -69,15 +74,13 @@ class SweepTrial(tune.Trainable):
         return self._runner.step()
 
     def preflight(self, config: dict[str, Any]) -> list[Finding]:
-        """Train the first steps of a point before the trial, as `preflight.findings` does; [] where PyTorch
-        can't be loaded, which the step tells."""
+        """Train the first steps of a point before the trial, as `findings` does; [] where PyTorch can't be
+        loaded, which the step tells."""
         try:
             runner = self._runner
         except (ImportError, OSError):
             return []
-        from sweeps.trial import preflight  # with PyTorch, as the runner
-
-        found = preflight.findings(runner, config, self._next_config)
+        found = findings(runner, config, self._next_config)
         # Behind a last one no other point was tried, and not that of the trial.
         self._waits = bool(found) and all(each.is_broken and not each.is_last for each in found)
         return found
@@ -103,3 +106,48 @@ class SweepTrial(tune.Trainable):
         if "_runner" in vars(self):  # no step was taken otherwise
             self._runner.end()
         output.remove(self._output_file)
+
+
+def findings(
+    runner: TrialRunner, config: Mapping[str, Any], own: Mapping[str, Any] | None = None
+) -> list[Finding]:
+    """Train the first steps of a point, and where it is broken also those of the trial's own one.
+
+    Args:
+        runner: of this process.
+        config: of the point, as `SweepTrial` has that of a trial.
+        own: that of the trial.
+
+    Returns:
+        What was found; [] where nothing was found out, since this PC can train no trial (the trial tells
+        that), or since the process was asked to leave its run.
+    """
+    found = _finding(runner, config)
+    if found is None or not found.is_broken or found.is_last or own is None:
+        return [] if found is None else [found]
+    of_own = _finding(runner, own)
+    return [] if of_own is None else [found, of_own]
+
+
+def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding | None:
+    of_no_trial = {"number": -1, "failures": math.inf, "steps": STEPS}  # it is not retried
+    runner.begin({**config, **of_no_trial})
+    message = runner.step()
+    checkpoint_bytes = runner.checkpoint_bytes
+    runner.end()
+    if isinstance(message.end, Unfit | Left):
+        return None
+    report, host = message.report, runner.hosts[0]
+    costs = report.costs if report is not None else {}
+    return Finding(
+        trainable=config["trainable"],
+        params=config["params"],
+        pc=host.pc,
+        device=host.gpu,
+        device_gb=host.gpu_gb,
+        memory_gb=costs.get("gpu_memory_gb", costs.get("memory_gb", 0.0)),
+        checkpoint_bytes=checkpoint_bytes,
+        is_last=runner.is_broken,
+        end=message.end,
+        epoch_s=report.metrics.get(EPOCH_S) if report is not None else None,
+    )

@@ -130,7 +130,7 @@ def test_a_run_that_was_left_inside_an_epoch_goes_on_to_the_bit(precision: str, 
     left.save(checkpoint)
     rest = Fit(as_trainable(trainable), None, settings, checkpoint)
     run_through(rest)
-    assert rest.epochs == whole.epochs == EPOCHS
-    assert rest.last_metrics == whole.last_metrics
+    assert rest.progress.epochs == whole.progress.epochs == EPOCHS
+    assert rest.progress.metrics == whole.progress.metrics
     for name, weight in whole.best.weights.items():
         assert torch.equal(rest.best.weights[name], weight)

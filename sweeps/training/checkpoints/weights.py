@@ -80,9 +80,9 @@ class BestWeights(pl.Callback):
     takes them out at its end.
     """
 
-    def __init__(self, config: FitConfig) -> None:
+    def __init__(self, config: FitConfig, score: float = math.nan) -> None:
         self._config = config
-        self.score, self.kept = math.nan, ModelState()
+        self.score, self.kept = score, ModelState()
         """Of the best epoch."""
         self._scored: dict[str, Any] | None = None
         """The weights that were validated in this epoch."""

@@ -74,10 +74,11 @@ class Meter:
         self._threads, self._process = threads, psutil.Process()
         self._has_gpu, self._looks_at = torch.cuda.is_available(), 0.0
         self._gpu_util_pcts: list[float] = []
-        self._began, self._cpu_s = 0.0, 0.0
+        self._began = self._cpu_s = self._seconds_before = 0.0
 
-    def begin(self) -> None:
-        """Begin an epoch."""
+    def begin(self, seconds_before: float = 0.0) -> None:
+        """Begin an epoch, or continue one that has taken some seconds before."""
+        self._seconds_before = seconds_before
         self._began, self._cpu_s = time.perf_counter(), time.process_time()
         self._gpu_util_pcts, self._looks_at = [], self._began + LOOK_EVERY_S
         if self._has_gpu:
@@ -103,7 +104,7 @@ class Meter:
             self._note_utilization()
         if self._gpu_util_pcts:
             costs["gpu_util_pct"] = statistics.mean(self._gpu_util_pcts)
-        return seconds, {name: round(value, 3) for name, value in costs.items()}
+        return self._seconds_before + seconds, {name: round(value, 3) for name, value in costs.items()}
 
     def _note_utilization(self) -> None:
         with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver

@@ -93,7 +93,7 @@ class RunFolder:
     def begin(self, training: Fit) -> None:
         """Print what is trained; create the folder of a new run."""
         config, choice = self._config, training.choice
-        begin = f", resumed at epoch {training.epochs + 1}" if training.epochs else ""
+        begin = f", resumed at epoch {epochs + 1}" if (epochs := training.progress.epochs) else ""
         lines = [
             ("run", shown_path(self._run.folder)),
             ("data", self._run.data),
@@ -116,7 +116,7 @@ class RunFolder:
         left. Returns whether it trains on."""
         if isinstance(found, Position):
             self.has_left = True
-            if self._save(training.epochs, training):
+            if self._save(training.progress.epochs, training):
                 self._position = str(found)
             return False
         self._note_epoch(found)

@@ -61,7 +61,7 @@ def test_another_process_builds_what_hydra_would_and_computed_settings_follow(
     names = {type(each).__name__ for each in trainer.callbacks}  # type: ignore[attr-defined]
     assert "EarlyStopping" in names
     assert "ModelCheckpoint" not in names
-    assert fit.best_score > 0.5
+    assert fit.progress.score > 0.5
 
 
 def test_its_precision_is_that_of_the_trials_and_its_own_trainer_is_named(here: Path) -> None:

@@ -181,7 +181,7 @@ def test_another_process_builds_and_trains_what_the_project_would() -> None:
     names = {type(each).__name__ for each in trainer.callbacks}
     assert "EarlyStopping" in names
     assert not names & {"ModelCheckpoint", "LearningRateMonitor", "SaveConfigCallback"}
-    assert fit.best_score > 0.5
+    assert fit.progress.score > 0.5
 
 
 def test_the_options_of_a_model_are_told_as_often_as_they_are_asked_for() -> None:
@@ -244,7 +244,7 @@ def test_a_program_without_subcommands_and_data_modules_trains_too() -> None:
         *arguments, "--metric", "val_acc", "--mode", "max", "--ranges", "model.init_args.lr=1e-3..1:log"
     )
     fit = trained(plan, **{"model.init_args.lr": 0.5})
-    assert fit.best_score > 0.5
+    assert fit.progress.score > 0.5
     assert fit.why_no_test
 
 
@@ -394,7 +394,7 @@ def test_a_project_on_the_other_package_keeps_the_names_of_its_classes(here: Pat
     arguments = (*RUN, "--ranges", "model.lr=1e-3..1:log")
     plan = planned(*arguments)
     assert "ModelCheckpoint: checkpoints are written" in " ".join(describe(plan).split())
-    assert trained(plan, **{"model.lr": 0.7}).best_score > 0.5
+    assert trained(plan, **{"model.lr": 0.7}).progress.score > 0.5
     fit = FitConfig(max_epochs=2).settings()
     (text,) = plan.models[0].trainable.export({"model.lr": 0.25}, fit, "results/s/best").values()
     names = [each["class_path"] for each in yaml.safe_load(text)["trainer"]["callbacks"]]

@@ -139,7 +139,7 @@ def test_a_trial_that_goes_on_from_a_checkpoint_trains_as_one_that_was_never_int
     assert [epoch.epoch for epoch in before] == list(range(1, at + 1))
     assert [epoch.epoch for epoch in after] == list(range(at + 1, 5))
     assert {**metrics(before), **metrics(after)} == metrics(whole)
-    assert resumed.best_score == uninterrupted.best_score
+    assert resumed.progress.score == uninterrupted.progress.score
     for name, tensor in uninterrupted.best.weights.items():
         assert torch.equal(resumed.best.weights[name], tensor)
 
@@ -182,7 +182,7 @@ def test_the_weights_saved_are_those_of_the_best_epoch(mode: Mode, tmp_path: Pat
 def test_the_best_epoch_before_a_checkpoint_is_still_the_best_after_it(tmp_path: Path) -> None:
     before, stopped = train(trainable(), config(4, mode="min"), save_at=2, folder=tmp_path, stop=True)
     _, resumed = train(trainable(), config(4, mode="min"), checkpoint=tmp_path)
-    assert resumed.best_score == stopped.best_score == min(epoch.score for epoch in before)
+    assert resumed.progress.score == stopped.progress.score == min(epoch.score for epoch in before)
     for name, tensor in stopped.best.weights.items():
         assert torch.equal(resumed.best.weights[name], tensor)
 

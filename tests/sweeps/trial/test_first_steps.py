@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
-from sweeps.trial.first_steps import FirstSteps
-from sweeps.trial.preflight import STEPS
+from sweeps.trial.run import FirstSteps
+from sweeps.trial.trainable import STEPS
 from tests.support.trainables import as_trainable, run_through
 
 BATCHES, STEP_S = 40, 0.02

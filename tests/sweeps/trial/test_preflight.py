@@ -15,7 +15,6 @@ from sweeps.common.errors import PCUnfit
 from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
 from sweeps.training.profiling import memory
-from sweeps.trial import preflight
 from sweeps.trial.job import Job
 from sweeps.trial.messages import (
     Failed,
@@ -29,7 +28,7 @@ from sweeps.trial.messages import (
     unfit,
 )
 from sweeps.trial.runner import TrialRunner
-from sweeps.trial.trainable import SweepTrial
+from sweeps.trial.trainable import SweepTrial, findings
 from sweeps.trial.worker_group import WorkerGroup
 from tests.conftest import fill_up
 from tests.faulty import stepwise
@@ -60,7 +59,7 @@ def config(**params: Any) -> dict[str, Any]:
 
 
 def found_of(runner: TrialRunner, own: Mapping[str, Any] | None = None, **params: Any) -> list[Finding]:
-    return preflight.findings(runner, config(**params), own)
+    return findings(runner, config(**params), own)
 
 
 def the_one(found: list[Finding]) -> Finding:
