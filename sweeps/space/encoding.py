@@ -16,9 +16,6 @@ from sweeps.space.numeric_range import Array, Range, are_numbers, clip
 from sweeps.space.optuna_space import choices_of, optuna_point, range_of
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
-SAMPLES = 1000
-"""Random points of a conditional space; a tenth of them tell its hyperparameters."""
-
 
 @dataclass(frozen=True)
 class Axis:
@@ -99,7 +96,7 @@ class Encoding:
     def from_space(cls, space: Space) -> Encoding:
         """Of a flat space from one point; of a conditional one from samples."""
         found: dict[str, list[BaseDistribution]] = {}
-        for number in range(SAMPLES // 10 if space.is_conditional else 1):
+        for number in range(100 if space.is_conditional else 1):
             with contextlib.suppress(InvalidPoint):
                 sample = optuna_point(space, space.draw((0, number)))
                 for name, distribution in sample.distributions.items():
@@ -159,8 +156,8 @@ class Encoding:
 
     @cached_property
     def _samples(self) -> Array:
-        """[points, hyperparameters], random points of a conditional space."""
-        return self._points(np.full((SAMPLES, len(self.axes)), math.nan), np.random.default_rng(0))
+        """[points, hyperparameters], 1000 random points of a conditional space."""
+        return self._points(np.full((1000, len(self.axes)), math.nan), np.random.default_rng(0))
 
     def _points(self, coordinates: Array, generator: np.random.Generator) -> Array:
         """Coordinates of the points at such coordinates, as each branch has hyperparameters and ranges of its
