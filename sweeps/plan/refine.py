@@ -16,7 +16,7 @@ from sweeps.analysis.new_ranges import Learnt, in_words, learn, new_value
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import count, short_value, shown_path
 from sweeps.common.objective import split
-from sweeps.common.param_types import held, hints_of, refusal
+from sweeps.common.param_types import hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -257,7 +257,14 @@ def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[
         for trial in sorted(trials, key=lambda trial: order.get(trial.number, len(order))):
             if (point := _point(plan, model, trial)) is None:
                 continue
-            row = _row(parent, trial, point)
+            row = dataclasses.replace(
+                trial,
+                params=dict(point.params),
+                fixed=dict(point.fixed),
+                # One that was interrupted counts with the epochs that it trained.
+                status="failed" if trial.status == "unfinished" else trial.status,
+                origin=f"trial {trial.number} of {parent.name}",
+            )
             if trial.number in order:
                 fit.append(row)
             had = {**trial.fixed, **trial.params}
@@ -271,28 +278,13 @@ def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[
 def _point(plan: Plan, model: Model, trial: TrialRow) -> Point | None:
     """A trial as a point of the new space; None where it is none."""
     space, of_trial = model.space, {**trial.fixed, **trial.params}
-    if isinstance(space, ConditionalSpace):
-        fixed = {name: value for name, value in space.fixed.items() if name not in trial.params}
-        point = Point(model.name, dict(trial.params), fixed)
-    elif space.domains.keys() <= of_trial.keys():
-        hints = hints_of(space.params_class)
-        try:
-            params = {name: held(of_trial[name], hints[name]) for name in space.domains}
-        except ValueError:
-            return None
-        point = Point(model.name, params, space.fixed)
-    else:
-        return None
     try:
+        if isinstance(space, ConditionalSpace):
+            fixed = {name: value for name, value in space.fixed.items() if name not in trial.params}
+            point = Point(model.name, dict(trial.params), fixed)
+        else:
+            point = space.point({name: of_trial[name] for name in space.domains})
         optuna_point(plan.space, point)
     except (LookupError, ValueError):
         return None
     return point
-
-
-def _row(parent: Record, trial: TrialRow, point: Point) -> TrialRow:
-    """The trial with the values of a point; an interrupted one counts with the epochs that it trained."""
-    status = "failed" if trial.status == "unfinished" else trial.status
-    origin = f"trial {trial.number} of {parent.name}"
-    params, fixed = dict(point.params), dict(point.fixed)
-    return dataclasses.replace(trial, params=params, fixed=fixed, status=status, origin=origin)
