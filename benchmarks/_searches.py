@@ -147,12 +147,12 @@ def through_clock(problem: Problem, slots: int, plan: Plan, record: Record) -> I
 
 def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:
     from sweeps.execution.driver import tuner as execution_tuner
-    from sweeps.execution.run_context import RunContext
+    from sweeps.execution.run_context import RunContext, RunEnd
     from sweeps.ray_cluster.cluster import Cluster
     from sweeps.ray_cluster.nodes import Node
 
     this_pc = Node("", "", "", {"CPU": asked.slots})
-    context = RunContext.from_plan(plan, record, Cluster([this_pc]))
+    context = RunContext.from_plan(plan, record, Cluster([this_pc]), RunEnd())
     execution_tuner.fit(context)
     end = context.end
     if end.outcome != "finished":

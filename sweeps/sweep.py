@@ -11,7 +11,7 @@ from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import dashboard_server, notify, summary, winner
 from sweeps.execution.output.table_files import write_last
-from sweeps.execution.run_context import RunContext
+from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following
 from sweeps.plan import build, describe, folder, run_start
@@ -53,33 +53,34 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
     """Run all that is planned on Ray; the exit status."""
     config = plan.config
     print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
+    end = RunEnd()
     with (
-        notify.at_the_end(plan, record) as notice,
+        notify.at_the_end(plan, record, end),
         dashboard_server.beside(plan.folder, config.dashboard),
         session.connect(config, code, python) as cluster,
         following(config.logger_names, plan.folder),
     ):
         print(cluster.describe(), flush=True)
-        context = RunContext.from_plan(plan, record, cluster)
+        context = RunContext.from_plan(plan, record, cluster, end)
         if not cluster.is_alone:
             storage_and_data.check_storage(context)
         storage_and_data.deliver_data(context)
         test_scores: dict[str, float] = {}
         try:
-            with cluster.watch.needed(lambda: _last_words(context, notice)):
+            with cluster.watch.needed(lambda: _last_words(context)):
                 environment.note(plan.folder, cluster)
                 run_start.begin_run(plan, record)
-                notice.begin()
+                end.has_begun = True
                 tuner.fit(context)
                 test_scores = winner.keep(context)
         except RayLost as lost:
-            if notice.outcome is None:  # the run had not begun
+            if not end.has_begun:
                 raise
-            context.end.stop(Outcome.LOST, str(lost))
-        return _tell_end(context, notice, test_scores)
+            end.stop(Outcome.LOST, str(lost))
+        return _tell_end(context, test_scores)
 
 
-def _tell_end(context: RunContext, notice: notify.Notice, test_scores: dict[str, float]) -> int:
+def _tell_end(context: RunContext, test_scores: dict[str, float]) -> int:
     """Record and print how a run ended; the exit status."""
     record, end = context.record, context.end
     record.end_run(end.outcome)
@@ -88,12 +89,13 @@ def _tell_end(context: RunContext, notice: notify.Notice, test_scores: dict[str,
         print(why, flush=True)
     if end.outcome is not Outcome.LOST or context.cluster.watch.lost:
         summary.write_report(record)
-    notice.outcome, notice.status = end.outcome, summary.print_next_step(context)
-    return notice.status
+    end.status = summary.print_next_step(context)
+    return end.status
 
 
-def _last_words(context: RunContext, notice: notify.Notice) -> None:
+def _last_words(context: RunContext) -> None:
     """End a run whose Ray has ended, while a call of Ray's that never returns holds it."""
     context.end.stop(Outcome.LOST, context.cluster.watch.lost)
-    _tell_end(context, notice, {})
-    notify.send_notice(context.plan, context.record, notice)
+    context.end.has_begun = True  # or was about to: the notice tells of it
+    _tell_end(context, {})
+    notify.send_notice(context.plan, context.record, context.end)

@@ -36,6 +36,9 @@ class RunEnd:
     outcome: Outcome = Outcome.RUNNING
     error: str = ""
     """A user's mistake that showed only in training, or why the outcome is lost."""
+    has_begun: bool = False
+    status: int = 1
+    """Exit status."""
     _can_save: bool = False
 
     def stop(self, outcome: Outcome, error: str = "", *, can_save: bool = False) -> None:
@@ -77,7 +80,7 @@ class RunContext:
     end: RunEnd = field(default_factory=RunEnd)
 
     @classmethod
-    def from_plan(cls, plan: Plan, record: Record, cluster: Cluster) -> RunContext:
+    def from_plan(cls, plan: Plan, record: Record, cluster: Cluster, end: RunEnd) -> RunContext:
         """The context of a run that begins now."""
         config = plan.config
         disk = Disk(
@@ -86,7 +89,7 @@ class RunContext:
             placement.slots(config, cluster.pcs_at_start),
             checkpoint_bytes=lambda: record.checkpoint_bytes if config.storage is None else 0,
         )
-        return cls(plan, record, cluster, disk)
+        return cls(plan, record, cluster, disk, end=end)
 
     @property
     def config(self) -> SweepConfig:

@@ -10,9 +10,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from sweeps.common.errors import RayLost, UserError
+from sweeps.execution.run_context import RunEnd
 from sweeps.plan.plan import Plan
 from sweeps.record import status
 from sweeps.record.journal import RecordLost
@@ -20,38 +20,23 @@ from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 
 
-@dataclass
-class Notice:
-    """How a run ended."""
-
-    outcome: Outcome | None = None
-    """None before the run begins, when none is sent."""
-    status: int = 1
-    """Exit status."""
-
-    def begin(self) -> None:
-        """The run begins: unless another outcome is noted, it has crashed."""
-        self.outcome = Outcome.CRASHED
-
-
 @contextlib.contextmanager
-def at_the_end(plan: Plan, record: Record) -> Iterator[Notice]:
-    """The notice to fill in; sent when the run has ended, also by an exception."""
-    notice = Notice()
+def at_the_end(plan: Plan, record: Record, end: RunEnd) -> Iterator[None]:
+    """Send the notice when the run has ended, also by an exception."""
     try:
-        yield notice
+        yield
     except BaseException as error:
-        if notice.outcome or isinstance(error, RayLost):
-            notice.outcome, notice.status = _of(error)
+        end.has_begun = end.has_begun or isinstance(error, RayLost)
+        end.outcome, end.status = _of(error)
         raise
     finally:
-        send_notice(plan, record, notice)
+        send_notice(plan, record, end)
 
 
-def send_notice(plan: Plan, record: Record, notice: Notice) -> None:
+def send_notice(plan: Plan, record: Record, end: RunEnd) -> None:
     """Run the command, if there is one and the run has begun."""
-    if notice.outcome and plan.config.notify_command:
-        send(plan.config.notify_command, facts(plan, record, notice))
+    if end.has_begun and plan.config.notify_command:
+        send(plan.config.notify_command, facts(plan, record, end))
 
 
 def _of(error: BaseException) -> tuple[Outcome, int]:
@@ -65,7 +50,7 @@ def _of(error: BaseException) -> tuple[Outcome, int]:
     return (Outcome.ERROR, 2) if isinstance(error, UserError) else (Outcome.CRASHED, 1)
 
 
-def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
+def facts(plan: Plan, record: Record, end: RunEnd) -> dict[str, str]:
     """The environment variables of the command; "" for those of the best trial where there is none."""
     best, score, leader = record.best(), None, status.best(record)
     if best is not None:
@@ -75,13 +60,13 @@ def facts(plan: Plan, record: Record, notice: Notice) -> dict[str, str]:
         leader = f"best {leader}"
     return {
         "SWEEP_NAME": str(plan.config.name),
-        "SWEEP_OUTCOME": str(notice.outcome),
-        "SWEEP_STATUS": str(notice.status),
+        "SWEEP_OUTCOME": str(end.outcome),
+        "SWEEP_STATUS": str(end.status),
         "SWEEP_METRIC": plan.config.objective.metric,
         "SWEEP_BEST": "" if score is None else str(score),
         "SWEEP_TRIAL": "" if best is None else str(best.number),
         "SWEEP_FOLDER": str(plan.folder),
-        "SWEEP_TEXT": f"{plan.config.name}: {notice.outcome}; {leader}",
+        "SWEEP_TEXT": f"{plan.config.name}: {end.outcome}; {leader}",
     }
 
 

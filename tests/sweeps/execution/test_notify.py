@@ -14,7 +14,9 @@ import pytest
 
 from sweeps.common.errors import UserError
 from sweeps.execution.output import notify
+from sweeps.execution.run_context import RunEnd
 from sweeps.record.journal import RecordLost
+from sweeps.record.sweep_info import Outcome
 from tests.conftest import told
 from tests.sweeps.plan.test_resume import Sweep
 
@@ -33,9 +35,9 @@ def sweep(tmp_path: Path, command: str | None = "env | grep ^SWEEP_ > 'told'") -
 
 def test_the_command_is_told_how_the_run_ended(tmp_path: Path) -> None:
     of = sweep(tmp_path)
-    with notify.at_the_end(of.plan, of.record) as notice:
-        notice.begin()
-        notice.outcome, notice.status = "out of time", 0
+    end = RunEnd(Outcome.OUT_OF_TIME, has_begun=True, status=0)
+    with notify.at_the_end(of.plan, of.record, end):
+        pass
     assert told(tmp_path) == {
         "SWEEP_NAME": "s",
         "SWEEP_OUTCOME": "out of time",
@@ -64,8 +66,7 @@ def test_a_run_that_an_exception_ends_is_told_and_the_exception_goes_on(
     of = sweep(tmp_path)
 
     def run() -> None:
-        with notify.at_the_end(of.plan, of.record) as notice:
-            notice.begin()
+        with notify.at_the_end(of.plan, of.record, RunEnd(has_begun=True)):
             raise error
 
     with pytest.raises(type(error)) as raised:
@@ -76,9 +77,9 @@ def test_a_run_that_an_exception_ends_is_told_and_the_exception_goes_on(
 
 def test_a_run_that_has_not_begun_tells_nobody(tmp_path: Path) -> None:
     of = sweep(tmp_path)
-    with pytest.raises(UserError, match="no cluster"), notify.at_the_end(of.plan, of.record):
+    with pytest.raises(UserError, match="no cluster"), notify.at_the_end(of.plan, of.record, RunEnd()):
         raise UserError("no cluster answers")
-    with notify.at_the_end(of.plan, of.record):
+    with notify.at_the_end(of.plan, of.record, RunEnd()):
         pass
     assert not (tmp_path / "told").exists()
 
@@ -86,9 +87,8 @@ def test_a_run_that_has_not_begun_tells_nobody(tmp_path: Path) -> None:
 def test_without_a_best_trial_the_text_says_so(tmp_path: Path) -> None:
     of = Sweep(tmp_path, notify_command=f"env | grep ^SWEEP_ > {tmp_path / 'told'}")
     of.trial(ended="failed")
-    with notify.at_the_end(of.plan, of.record) as notice:
-        notice.begin()
-        notice.outcome = "finished"
+    with notify.at_the_end(of.plan, of.record, RunEnd(Outcome.FINISHED, has_begun=True)):
+        pass
     assert told(tmp_path)["SWEEP_TEXT"] == "s: finished; no trial ended well"
     assert told(tmp_path)["SWEEP_BEST"] == told(tmp_path)["SWEEP_TRIAL"] == ""
 
@@ -98,8 +98,8 @@ def test_without_a_command_nothing_is_run(
     command: str | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     of = sweep(tmp_path, command)
-    with notify.at_the_end(of.plan, of.record) as notice:
-        notice.begin()
+    with notify.at_the_end(of.plan, of.record, RunEnd(has_begun=True)):
+        pass
     assert capfd.readouterr() == ("", "")
 
 
