@@ -10,7 +10,7 @@ random candidates too. One of 20 proposals is not constrained, in case the model
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from sweeps.search.gaussian_process import Array, GaussianProcess, RefittedGauss
 from sweeps.search.known_trials import KnownTrials
 from sweeps.space.point import Point
 
-Propose = Callable[[int], Iterator[Point]]
-"""From the number of trials proposed before to candidates, best first; the first new one is taken."""
 LEAST_PROBABILITY = 0.95
 """With which a proposal fits."""
 
@@ -31,19 +29,12 @@ class Feasibility:
         self._seed, self._known = seed, known
         self._growing = RefittedGaussianProcess(2, self._data)
 
-    def constrained(self, propose: Propose) -> Propose:
-        """The candidates of a search, those first that are likely to fit."""
-
-        def proposed(number: int) -> Iterator[Point]:
-            candidates = propose(number)
-            generator = np.random.default_rng(np.random.SeedSequence((self._seed, number, 2)))
-            if (model := self._model()) is None or generator.random() < 0.05:
-                return candidates
-            return self._likely_first(candidates, model)
-
-        return proposed
-
-    def _likely_first(self, candidates: Iterator[Point], model: GaussianProcess) -> Iterator[Point]:
+    def likely_first(self, number: int, candidates: Iterator[Point]) -> Iterator[Point]:
+        """The candidates for the trial of a number, those first that are likely to fit."""
+        generator = np.random.default_rng(np.random.SeedSequence((self._seed, number, 2)))
+        if (model := self._model()) is None or generator.random() < 0.05:
+            yield from candidates
+            return
         others: list[tuple[float, Point]] = []
         looked_at, encoding = itertools.islice(candidates, 1000), self._known.encoding
         while points := list(itertools.islice(looked_at, 16)):  # the model looks at these together

@@ -15,7 +15,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.record import Record
 from sweeps.record.trials import Ending, TrialRow, Waits
-from sweeps.search.feasibility import Feasibility, Propose
+from sweeps.search.feasibility import Feasibility
 from sweeps.search.known_trials import KnownTrials
 from sweeps.space.domain import Form
 from sweeps.space.optuna_space import optuna_point
@@ -55,6 +55,7 @@ class SearchMethod(ABC):
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
         self.config, self.space, self.record = config, space, record
         self.known = KnownTrials(config, space, record)
+        self._feasibility = Feasibility(config.seed, self.known)
 
     @abstractmethod
     def propose(self, number: int) -> Iterator[Point]:
@@ -68,11 +69,12 @@ class SearchMethod(ABC):
     @classmethod
     def build(cls, config: SweepConfig, space: Space, record: Record) -> RecordSearcher:
         """The searcher for Tune."""
-        method = cls(config, space, record)
-        if not cls.AVOIDS_INFEASIBLE:
-            return RecordSearcher(record, space, method.propose, config)
-        propose = Feasibility(config.seed, method.known).constrained(method.propose)
-        return RecordSearcher(record, space, propose, config)
+        return RecordSearcher(record, space, cls(config, space, record).candidates, config)
+
+    def candidates(self, number: int) -> Iterator[Point]:
+        """What is proposed; a search that avoids infeasible points has those first that are likely to fit."""
+        proposed = self.propose(number)
+        return self._feasibility.likely_first(number, proposed) if self.AVOIDS_INFEASIBLE else proposed
 
     def generator(self, number: int, stream: int) -> np.random.Generator:
         """Random numbers for the trial of a number; streams are independent of each other."""
@@ -101,7 +103,8 @@ class RecordSearcher(KeptHere, Searcher):
     Args:
         record: all trials so far.
         space: the checked space.
-        propose: candidates for the next trial.
+        propose: from the number of trials proposed before to candidates for the next one, the best first; the
+            first new one is taken.
         config: the seed of every trial, and the number of trials.
     """
 
@@ -116,7 +119,9 @@ class RecordSearcher(KeptHere, Searcher):
     """Whether the search must end. It is asked where nothing trains, while points are refused, and may take
     up what else there is to do. None: it never must."""
 
-    def __init__(self, record: Record, space: Space, propose: Propose, config: SweepConfig) -> None:
+    def __init__(
+        self, record: Record, space: Space, propose: Callable[[int], Iterator[Point]], config: SweepConfig
+    ) -> None:
         super().__init__()
         self._record = record
         self._propose = propose

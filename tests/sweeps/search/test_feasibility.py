@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -40,14 +40,16 @@ def end(record: Record, widths: range, bad: Status = "infeasible") -> None:
             record.end(number, bad, "out of memory")
 
 
+def points_of(widths: Iterable[int]) -> list[Point]:
+    return [Point("", {"width": width}, {}) for width in widths]
+
+
 def first(record: Record, *widths: int, numbers: int = 20) -> list[int]:
     """The width that each of several proposals takes first of these, in this order."""
 
-    def candidates(number: int) -> Iterator[Point]:
-        yield from (Point("", {"width": width}, {}) for width in widths)
-
-    proposed = Feasibility(0, KnownTrials(SweepConfig(), SPACE, record)).constrained(candidates)
-    return [int(next(proposed(number)).params["width"]) for number in range(numbers)]  # type: ignore[arg-type]
+    feasibility, points = Feasibility(0, KnownTrials(SweepConfig(), SPACE, record)), points_of(widths)
+    proposed = (next(feasibility.likely_first(number, iter(points))) for number in range(numbers))
+    return [int(point.params["width"]) for point in proposed]  # type: ignore[arg-type]
 
 
 def test_what_fits_comes_before_what_does_not(tmp_path: Path) -> None:
@@ -80,11 +82,8 @@ def test_it_follows_from_the_record_alone(tmp_path: Path) -> None:
 def test_all_candidates_come_in_the_end(tmp_path: Path) -> None:
     record = new_record(tmp_path, range(5, 100, 8))
 
-    def candidates(number: int) -> Iterator[Point]:
-        yield from (Point("", {"width": width}, {}) for width in range(1, 101))
-
-    proposed = Feasibility(0, KnownTrials(SweepConfig(), SPACE, record)).constrained(candidates)
-    found = [point.params["width"] for point in proposed(3)]
+    feasibility = Feasibility(0, KnownTrials(SweepConfig(), SPACE, record))
+    found = [p.params["width"] for p in feasibility.likely_first(3, iter(points_of(range(1, 101))))]
     assert sorted(found) == list(range(1, 101))  # type: ignore[type-var]
     assert max(found[:30]) <= LIMIT  # type: ignore[operator, type-var]
 
