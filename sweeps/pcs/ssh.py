@@ -38,7 +38,7 @@ class Answer:
         return lines[-1] if lines else f"exit status {self.status}"
 
 
-def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_s: float = 120) -> Answer:
+def run(file: ClusterFile, address: str, command: str, given: str = "") -> Answer:
     """Run a shell command on a PC.
 
     Args:
@@ -46,7 +46,6 @@ def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_
         address: of the PC.
         command: for its shell.
         given: the standard input of the command.
-        timeout_s: for all of it.
 
     Raises:
         CannotReach: the command could not be started, or took too long.
@@ -56,12 +55,12 @@ def run(file: ClusterFile, address: str, command: str, given: str = "", timeout_
     login = f"{file.user}@{address}"
     words = ["ssh", *(word for option in options for word in ("-o", option)), *key, "--", login, command]
     try:
-        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=timeout_s)
+        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=120)
     except FileNotFoundError:
         raise CannotReach("ssh is not installed on this PC", "here: apt-get install openssh-client") from None
     except subprocess.TimeoutExpired:
         raise CannotReach(
-            f"it did not answer within {timeout_s:.0f} s", "check that it is not hung or overloaded"
+            "it did not answer within 120 s", "check that it is not hung or overloaded"
         ) from None
     answer = Answer(done.returncode, done.stdout, done.stderr)
     if done.returncode == 255:  # `ssh` itself failed

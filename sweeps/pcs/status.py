@@ -33,8 +33,6 @@ from sweeps.record.record import Record
 MOST = 10_000
 """Rows of an answer of Ray."""
 SHOWN = ("GPU", "CPU")
-NEGLIGIBLE = 1e-4
-"""Ray counts in ten-thousandths."""
 Resources = Mapping[str, float]
 """Amount of each resource, by Ray's names (CPU, GPU, memory in bytes, the user's own)."""
 
@@ -109,7 +107,8 @@ def _fit(bundles: Sequence[Resources], pcs: Sequence[Resources]) -> bool:
     left = [dict(pc) for pc in pcs]
     for needs in bundles:
         for pc in left:
-            if all(pc.get(name, 0.0) > amount - NEGLIGIBLE for name, amount in needs.items()):
+            # Ray counts in ten-thousandths.
+            if all(pc.get(name, 0.0) > amount - 1e-4 for name, amount in needs.items()):
                 for name, amount in needs.items():
                     pc[name] = pc.get(name, 0.0) - amount
                 break

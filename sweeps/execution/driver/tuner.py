@@ -43,8 +43,6 @@ from sweeps.search.search_method import RecordSearcher, RerunSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial.trainable import SweepTrial
 
-MOST_PENDING = "10000"
-"""Trials that Tune may start at a time, in place of one: the searcher bounds them by its slots."""
 MOST_TOLD = 10
 """Trials that were refused and are told of one by one."""
 
@@ -199,7 +197,8 @@ def _run(
     ]
     reporter = SweepReporter(context, lambda: searcher.slots, of_reruns=of_reruns)
     tuner = _tuner(context, searcher, scheduler, callbacks, Leaving(context, processes), reporter, sharing)
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = MOST_PENDING
+    # Trials that Tune may start at a time, in place of one: the searcher bounds them by its slots.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = "10000"
     try:
         with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
             tuner.fit()

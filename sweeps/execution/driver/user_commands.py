@@ -32,8 +32,6 @@ from sweeps.storage.protocol import StorageError
 from sweeps.trial.messages import message_of
 
 LOOK_EVERY_S = 1.0
-MOST_NOT_LEFT = 2
-"""Processes of a stopped trial that do not leave, before it ends without its weights."""
 NO_WEIGHTS = "its weights can't be saved: it hangs before its best epoch has ended again"
 
 
@@ -184,8 +182,8 @@ class StoppedTrials(DriverCallback):
         self._processes.ask_to_leave(asked)
         for number in to_stop:
             is_lacking = retention.lacks_weights(plan.config, record, plan.storage, number)
-            if is_lacking and self._processes.not_left[number] < MOST_NOT_LEFT:
-                continue  # it is trained again up to its best epoch
+            if is_lacking and self._processes.not_left[number] < 2:
+                continue  # it is trained again up to its best epoch, twice at most
             if self._searcher.withdraw(number):
                 self._end(number, NO_WEIGHTS if is_lacking else "")
 

@@ -21,8 +21,6 @@ from sweeps.ray_cluster import broadcast, placement
 from sweeps.trial.messages import NotSaved, message_of, saved_of
 
 NOTHING_STARTS = "no process of a trial starts there"
-MOST_UNSAVED = 2
-"""Checkpoints in a row that a PC may fail to write while others write theirs."""
 
 
 class AwayPCs(DriverCallback):
@@ -69,7 +67,7 @@ class AwayPCs(DriverCallback):
         for each in self._processes.nodes_of(trial):
             self._unsaved.pop(each, None)
         for other, faults in list(self._unsaved.items()):
-            if len(faults) >= MOST_UNSAVED and not self._cluster.is_left_out(other):
+            if len(faults) >= 2 and not self._cluster.is_left_out(other):
                 number, reason = faults[-1][0].config["number"], faults[-1][1]
                 self._leave_out(other, number, f"no checkpoint can be written there: {reason}")
 

@@ -17,11 +17,11 @@ LIVE = ("training", "starting", "waiting")
 """What the others do."""
 
 
-def progress(trial: TrialRow, waits: Waits | None) -> str:
+def progress(trial: TrialRow, waits: Waits) -> str:
     """The status of a trial while its sweep runs."""
     if trial.status != "unfinished":
         return trial.status
-    if waits is None or not waits(trial):
+    if not waits(trial):
         return "training"
     return "waiting" if trial.epochs else "starting"
 
@@ -43,7 +43,7 @@ def ended(record: Record, trial: TrialRow) -> str:
     return f"{line}, {in_words(record, values) or record.objective.metric + ' none'}"
 
 
-def summary(record: Record, config: SweepConfig, left: str = "", waits: Waits | None = None) -> str:
+def summary(record: Record, config: SweepConfig, left: str, waits: Waits) -> str:
     """Two lines on the whole sweep; `left` is its time left, in words."""
     trials = record.searched
     counts = Counter(progress(trial, waits) for trial in trials)
