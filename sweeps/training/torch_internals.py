@@ -12,8 +12,6 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 
-RECORDED_ALLOCATIONS = 100_000
-
 
 def free_shards(model: nn.Module) -> None:
     """Break the cycles that keep FSDP's weights in memory, which Python can't see: weights, views, graph.
@@ -34,7 +32,7 @@ def record_allocations() -> None:
 
     Underscored, and PyTorch's own way: https://docs.pytorch.org/docs/stable/torch_cuda_memory.html
     """
-    torch.cuda.memory._record_memory_history(max_entries=RECORDED_ALLOCATIONS)
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
 
 
 def write_allocations(file: Path) -> None:

@@ -32,7 +32,6 @@ from typing import Any, NoReturn
 from sweeps.common import imports, project
 from sweeps.trial import worker_launcher
 
-END_S = 5.0
 END_SIGNAL = signal.SIGUSR1
 """Ends a fork server and its forks. A system that shuts down sends SIGTERM, at which trials are saved."""
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -45,8 +44,6 @@ IMPORTED = (
     "google.protobuf.struct_pb2", "msgpack", "aiohttp", "pydantic.dataclasses", "greenlet",
 )  # fmt: skip
 """No module that draws a random id of Ray, as many of its own do: forks would repeat it."""
-OOM_SCORE = "1000"
-"""Ray's for its workers: the kernel ends them before its other processes."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -71,7 +68,7 @@ def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[str | None]:
     finally:
         server.send_signal(END_SIGNAL)
         try:
-            server.wait(END_S)
+            server.wait(timeout=5)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
@@ -185,8 +182,8 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         os.close(stream)
     os.setpgid(0, 0)  # Ray ends the process group of a worker together with it
     resource.setrlimit(resource.RLIMIT_NOFILE, request["open_files"])  # Ray has raised it since
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
+    with contextlib.suppress(OSError):  # Ray's for its workers: the kernel ends them before its own processes
+        Path("/proc/self/oom_score_adj").write_text("1000")
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.modules["numpy"].random.seed()  # Python's own generator has a new state after a fork

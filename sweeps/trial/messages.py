@@ -17,6 +17,7 @@ from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_
 from sweeps.common.formatting import count
 from sweeps.common.yaml_values import ParamValue
 from sweeps.ray_cluster import broadcast
+from sweeps.storage.protocol import StorageError
 from sweeps.training.report import REPORT, Report
 
 if TYPE_CHECKING:
@@ -197,12 +198,8 @@ class WorkerFailed(Exception):
         return self.failure.reason
 
 
-class WorkerUnfit(WorkerFailed, PCUnfit):
-    """The PC of a worker of several can't train."""
-
-
 def failure_of(error: BaseException, fit: Fit | None = None) -> Failure:
-    """How a trial failed that raised an error.
+    """How a trial failed that raised an error; of a fault of the PC or the storage it is not to blame.
 
     Args:
         error: that was raised.
@@ -210,6 +207,8 @@ def failure_of(error: BaseException, fit: Fit | None = None) -> Failure:
     """
     if isinstance(error, WorkerFailed):
         return error.failure
+    if isinstance(error, StorageError | PCUnfit):
+        return unfit(error)
     text = "".join(traceback.format_exception(error))
     if isinstance(error, CannotTrain):
         return Failed(reason=str(error), traceback=text, is_user_error=True)
@@ -219,9 +218,7 @@ def failure_of(error: BaseException, fit: Fit | None = None) -> Failure:
 
 
 def unfit(error: Exception) -> Unfit:
-    """Why this PC, or that of a worker, can't train any trial."""
-    if isinstance(error, WorkerUnfit) and isinstance(error.failure, Unfit):
-        return error.failure
+    """Why this PC can't train any trial."""
     return Unfit(reason=str(error), pc=platform.node(), node=broadcast.here())
 
 

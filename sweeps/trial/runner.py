@@ -12,12 +12,11 @@ import ray
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from threadpoolctl import threadpool_limits
 
-from sweeps.common.errors import MetricNotLogged, PCUnfit, reason_of
+from sweeps.common.errors import MetricNotLogged, reason_of
 from sweeps.common.formatting import GB
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.record.trials import why_diverged
-from sweeps.storage.protocol import StorageError
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.checkpoints.progress import Progress
@@ -37,8 +36,8 @@ from sweeps.trial.messages import (
     NotSaved,
     Saved,
     TrialEnd,
+    Unfit,
     failure_of,
-    unfit,
 )
 from sweeps.trial.run import Host, Run, build_fit
 from sweeps.trial.worker_group import WorkerGroup
@@ -88,8 +87,6 @@ class TrialRunner:
         """Why checkpoints were removed before it began."""
         self._failures = config.get("failures", 0)
         """How often it raised, in earlier processes and runs of the sweep too."""
-        self._reported = 0
-        """The last epoch that was reported."""
         self._has_ended = False
         self._save_began: float | None = None
         self._save_error: Exception | None = None
@@ -106,8 +103,6 @@ class TrialRunner:
                     self._save_error = None
                     raise unsaved
                 return self._told(self._next_epoch())
-            except (StorageError, PCUnfit) as error:  # no failure of the trial: it is requeued
-                failure = unfit(error)
             except CheckpointUnusable as error:  # no failure: it has removed that checkpoint
                 self._unusable.append(str(error))
             except KeyboardInterrupt:
@@ -146,13 +141,13 @@ class TrialRunner:
         epoch, is_last, fill = self._epochs, self._has_ended, self._run.save
         try:
             return Saved(self._job.storage.write(self._number, epoch, fill, self._params, is_last=is_last))
-        except (StorageError, PCUnfit) as error:  # the checkpoint before is kept, and the trial trains on
-            self._save_error = None if self._run.can_go_on else error
-            fault = unfit(error)
-            self._notices.append(f"no checkpoint of epoch {epoch}: {error}")
-            return NotSaved(reason=fault.reason, node=fault.node)
-        except Exception as error:  # a hook of the user's
-            self._save_error = error  # the next step raises it
+        except Exception as error:  # of the storage, or of a hook of the user's, which the next step raises
+            fault = failure_of(error)
+            if isinstance(fault, Unfit):  # the checkpoint before is kept, and the trial trains on
+                self._save_error = None if self._run.can_go_on else error
+                self._notices.append(f"no checkpoint of epoch {epoch}: {fault.reason}")
+                return NotSaved(reason=fault.reason, node=fault.node)
+            self._save_error = error
             traceback.print_exc()
             return NotSaved(reason=reason_of(error), is_of_storage=False)
 
@@ -218,11 +213,10 @@ class TrialRunner:
         if isinstance(found, Position):
             return self._message(end=Left(str(found)), is_to_save=True)
         if found is None:  # by EarlyStopping, for example
-            if not self._reported:
+            if not (epochs := self._epochs or self._before.epochs):
                 raise RuntimeError("training ended before its first epoch: check that the data has a batch")
-            return self._message(end=Finished(f"ended by itself after epoch {self._reported}"))
+            return self._message(end=Finished(f"ended by itself after epoch {epochs}"))
         judged = self._judged(found)
-        self._reported = found.epoch
         self._pace.trained(found.seconds)
         if found.notice:
             self._notices.append(f"epoch {found.epoch}: {found.notice}")

@@ -20,7 +20,6 @@ from sweeps.common.errors import PCUnfit
 from sweeps.kinds import registry
 from sweeps.storage import scratch
 from sweeps.storage.folder_copy import File
-from sweeps.storage.protocol import StorageError
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
@@ -28,7 +27,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.report import CheckpointUnusable, Position, Report
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
-from sweeps.trial.messages import WorkerFailed, WorkerUnfit, failure_of, unfit
+from sweeps.trial.messages import Unfit, WorkerFailed, failure_of
 from sweeps.trial.run import Host, build_fit
 
 _Arguments = ParamSpec("_Arguments")
@@ -46,11 +45,9 @@ def _failing_as_worker(
             return method(worker, *arguments, **named)
         except (KeyboardInterrupt, SIGTERMException, CheckpointUnusable):
             raise
-        except (StorageError, PCUnfit) as error:
-            raise WorkerUnfit(unfit(error)) from None
         except BaseException as error:  # sys.exit and worse
             failure = failure_of(error, worker.fit)
-            if worker.rank:
+            if worker.rank and not isinstance(failure, Unfit):
                 reason = f"{failure.reason} (in another worker, on {platform.node()})"
                 failure = dataclasses.replace(failure, reason=reason)
             raise WorkerFailed(failure) from None

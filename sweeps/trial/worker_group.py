@@ -133,7 +133,6 @@ class WorkerGroup:
         """What a method of each worker returns, which all run at the same time.
 
         Raises:
-            WorkerUnfit: the PC of a worker can't train.
             WorkerFailed: a worker failed; the first one, and not one that only lost its connection to it.
         """
         calls = [getattr(worker, method).remote(*arguments) for worker in self._workers]

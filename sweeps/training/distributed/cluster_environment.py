@@ -17,8 +17,6 @@ from sweeps.common.errors import CannotTrain, first_line
 _distributed: Any = torch.distributed  # its stubs lack TCPStore, which its documentation has
 CONNECT_S = 30
 """Within which a worker must connect to the first worker's store."""
-JOIN_S = 300
-"""Within which all workers must join, once they are connected; PyTorch's own default."""
 INTERFACES = {"GLOO_SOCKET_IFNAME": "{}", "NCCL_SOCKET_IFNAME": "={}"}
 """Variables in which gloo and NCCL read their network interface (`=`: exactly that name)."""
 OF_NCCL = {
@@ -66,7 +64,7 @@ class WorkerGroupEnvironment(TorchElasticEnvironment):
                 f"{address}:{port} within {CONNECT_S} s: {first_line(error)}. Check that no firewall between "
                 "the PCs closes the ports that are free"
             ) from None
-        self._store.set_timeout(timedelta(seconds=JOIN_S))
+        self._store.set_timeout(timedelta(minutes=5))  # for all to join; PyTorch's own default
         self.variables = {
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port),

@@ -25,8 +25,6 @@ SKIPPED, WARM_UP, RECORDED = 3, 2, 8
 """Steps: the first ones allocate memory and choose algorithms; recording ends early at a validation."""
 MOST_EXPENSIVE = 10
 """Operations shown."""
-LOADER_LIMIT_S = 20.0
-"""Seconds that the loader is run alone, at most."""
 DRAWN = 200
 """Steps of the timeline, at most."""
 TIMELINE_FILE = "timeline.png"
@@ -154,11 +152,11 @@ def most_expensive(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
 
 
 def seconds_of_loader(loader: Iterable[Any], most: int) -> list[float]:
-    """Seconds after which each of the first batches is ready where the loader runs alone, a while at most."""
+    """Seconds after which each of the first batches is ready where the loader runs alone, for about 20 s."""
     start, found = time.perf_counter(), list[float]()
     for _ in itertools.islice(loader, most):
         found.append(time.perf_counter() - start)
-        if found[-1] > LOADER_LIMIT_S:
+        if found[-1] > 20:
             break
     return found
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sweeps.common.errors import CannotTrain, PCUnfit
+from sweeps.storage.protocol import StorageError
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.trial.messages import (
@@ -16,10 +17,8 @@ from sweeps.trial.messages import (
     OutOfMemory,
     Unfit,
     WorkerFailed,
-    WorkerUnfit,
     failure_of,
     remedied,
-    unfit,
 )
 from tests.faulty import hungry
 from tests.support.trainables import as_trainable
@@ -51,11 +50,17 @@ def test_a_mistake_of_the_users_is_said_in_its_own_words() -> None:
 
 def test_what_another_worker_found_is_told_as_it_told_it() -> None:
     found = Unfit(reason="no GPU", pc="pc2", node="id2")
-    error = WorkerUnfit(found)
-    assert isinstance(error, PCUnfit)
-    assert isinstance(error, WorkerFailed)
+    error = WorkerFailed(found)
     assert str(error) == "no GPU"
-    assert unfit(error) == found
+    assert failure_of(error) == found
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_a_pc_that_can_not_train_is_told_from_a_trial_that_fails() -> None:
+    for error in (PCUnfit("its disk is full"), StorageError("/store is missing")):
+        failure = failure_of(raised(error))
+        assert isinstance(failure, Unfit)
+        assert failure.reason == str(error)
 
 
 def test_an_error_that_says_that_memory_ran_out_is_known_by_its_type() -> None:

@@ -23,7 +23,6 @@ from sweeps.trial.messages import (
     Left,
     OutOfMemory,
     WorkerFailed,
-    WorkerUnfit,
     message_of,
     unfit,
 )
@@ -95,7 +94,7 @@ def fail_other_worker(failure: Failure, monkeypatch: pytest.MonkeyPatch) -> None
     """Let another worker of each group fail, on its own PC."""
 
     def start(group: WorkerGroup, job: Job) -> None:
-        raise (WorkerFailed if isinstance(failure, Failed) else WorkerUnfit)(failure)
+        raise WorkerFailed(failure)
 
     monkeypatch.setattr(WorkerGroup, "__init__", start)
 

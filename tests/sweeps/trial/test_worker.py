@@ -13,7 +13,7 @@ from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import cluster_environment
 from sweeps.trial.job import Job
-from sweeps.trial.messages import WorkerFailed, WorkerUnfit
+from sweeps.trial.messages import WorkerFailed
 from sweeps.trial.worker import Worker
 from tests.conftest import fill_up
 from tests.support.trainables import described
@@ -88,7 +88,7 @@ def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behi
 
 
 def test_a_worker_that_finds_another_checkpoint_trains_nothing(job: Job, port: int) -> None:
-    with pytest.raises(WorkerUnfit, match="it does not find the checkpoint of epoch 7"):
+    with pytest.raises(WorkerFailed, match="it does not find the checkpoint of epoch 7"):
         Worker(job, 1).begin(CONFIG, HERE, port, Path("/on/the/first/pc/epoch_0007"))
 
 
@@ -105,6 +105,6 @@ def test_a_disk_that_is_full_is_the_fault_of_its_pc(job: Job, small_disk: Path) 
     worker, folder = Worker(job, 0), small_disk / "of_the_first" / "epoch_0001"
     worker.check_room(folder, 1000)
     filled = fill_up(small_disk, leave=50_000)
-    with pytest.raises(WorkerUnfit, match="is full"):
+    with pytest.raises(WorkerFailed, match="is full"):
         worker.check_room(folder, 10**6)
     filled.unlink()
