@@ -111,13 +111,13 @@ class RecordSearcher(KeptHere, Searcher):
     slots: int = 1
     """Trials that may run at a time. Tune asks ahead of need; a proposal made too early would miss the
     results that come in meanwhile."""
-    waits: Waits | None = None
+    waits: Waits = staticmethod(lambda trial: False)
     """Whether a trial is paused by its scheduler: it leaves its slot."""
-    refusal: Callable[[Point], Ending | None] | None = None
-    """How a point ends that is never trained; it is a trial all the same. None: all are trained."""
-    is_to_end: Callable[[], bool] | None = None
+    refusal: Callable[[Point], Ending | None] = staticmethod(lambda point: None)
+    """How a point ends that is never trained; it is a trial all the same. None of one that is."""
+    is_to_end: Callable[[], bool] = staticmethod(lambda: False)
     """Whether the search must end. It is asked where nothing trains, while points are refused, and may take
-    up what else there is to do. None: it never must."""
+    up what else there is to do."""
 
     def __init__(
         self, record: Record, space: Space, propose: Callable[[int], Iterator[Point]], config: SweepConfig
@@ -163,10 +163,10 @@ class RecordSearcher(KeptHere, Searcher):
                 for _ in range(MOST_REFUSED):
                     if (begun := self._begin_next()) is None:
                         return None
-                    if self.refusal is None or (refused := self.refusal(begun.point)) is None:
+                    if (refused := self.refusal(begun.point)) is None:
                         return begun
                     self._record.end(begun.number, **refused._asdict())
-            if self._taken() or (self.is_to_end is not None and self.is_to_end()):
+            if self._taken() or self.is_to_end():
                 return None
 
     def _begin_next(self) -> TrialRow | None:
@@ -218,7 +218,7 @@ class RecordSearcher(KeptHere, Searcher):
 
     def _is_waiting(self, trial: TrialRow) -> bool:
         """One that the user stops waits for no other, though its weights may have to be trained again."""
-        return self.waits is not None and not self._record.is_to_stop(trial.number) and self.waits(trial)
+        return not self._record.is_to_stop(trial.number) and self.waits(trial)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
