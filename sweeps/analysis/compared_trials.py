@@ -152,7 +152,6 @@ class ComparedTrials:
                 value=self.scores[number],
                 params=params,
                 distributions={name: self.tried.ranges[name] for name in params},
-                user_attrs={"number": number},
             )
 
 

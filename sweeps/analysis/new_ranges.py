@@ -42,8 +42,6 @@ class Edge:
     side: Side
     at: int
     """Of the best trials, how many lie there."""
-    of: int
-    """How many best trials there are."""
     old: Range | None
     """None of choices, which only the user can add to."""
 
@@ -77,7 +75,7 @@ def learn(parents: Sequence[Record], name: str, prefix: str, keep: float = BEST_
     distributions = distributions_of(trials)
     good = [trial for part in seen for trial in part.good]
     best = [trial for part in seen if part.can_judge_ranges for trial in part.best(keep)]
-    at_edges = edges(best, trials, distributions) if best else []
+    at_edges = edges(best, trials, distributions)
     found = [without_influence(parent, name) for parent in parents]
     without = {each: max(one[each] for one in found) for each in set.intersection(*map(set, found))}
     return Learnt(seen, best, prefix, at_edges, dead_regions(trials, good, distributions), without)
@@ -168,7 +166,7 @@ def _new_range(
             wider = old.wider(side) if getattr(edge.old, side) == getattr(old, side) else old
             new = dataclasses.replace(new, **{side: getattr(wider, side)})
             end = "upper" if side == "high" else "lower"
-            whys.append(f"{edge.at} of the {edge.of} best lie at its {end} end")
+            whys.append(f"{edge.at} of the {len(learnt.best)} best lie at its {end} end")
     return (None, "") if new == old else (new, ", ".join(whys))
 
 
@@ -235,7 +233,7 @@ def edges(
         )
         for side in SIDES:
             if (at := _at_end(side, of_best, of_all, scale.count, level)) is not None:
-                found.append(Edge(hyperparameter, side, at, len(best), old))
+                found.append(Edge(hyperparameter, side, at, old))
     return found
 
 

@@ -54,6 +54,10 @@ def trials_table(record: Record) -> pa.Table:
     """
     trials = record.trials
     costs = [mean_costs((row.seconds, row.costs) for row in trial.epochs.values()) for trial in trials]
+    front: dict[str, pa.Array] = {}
+    if record.objectives.are_several:
+        on_front = set(record.front())
+        front["on_front"] = _column(pa.bool_(), (trial.number in on_front for trial in trials))
     several = {"trainable": _texts(trial.trainable for trial in trials)} if record.info.is_of_several else {}
     return pa.table(
         {
@@ -77,17 +81,9 @@ def trials_table(record: Record) -> pa.Table:
             "seed": _wholes(trial.seed for trial in trials),
             "confirms": _wholes(trial.confirms for trial in trials),
             "origin": _texts(trial.origin for trial in trials),
-            **_of_front(record),
+            **front,
         }
     )
-
-
-def _of_front(record: Record) -> dict[str, pa.Array]:
-    """With several objectives, whether a trial is on the front."""
-    if not record.objectives.are_several:
-        return {}
-    front = set(record.front())
-    return {"on_front": _column(pa.bool_(), (trial.number in front for trial in record.trials))}
 
 
 def _metric_columns(record: Record) -> dict[str, pa.Array]:

@@ -84,28 +84,25 @@ class _Follower(threading.Thread):
     def run(self) -> None:
         """Start it again and again, until it has written all of a sweep that has ended."""
         while True:
-            # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
+            process = None
             try:
+                # In a process group of its own: a Ctrl-C in the terminal is for the sweep.
                 self._process = process = subprocess.Popen(
                     self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                     process_group=0, env=environment(),
                 )  # fmt: skip
             except OSError as error:  # no memory, say
-                is_last = self._ends.is_set()
-                self._warn(f"its process does not start: {error.strerror or error}", is_last)
-                if is_last:
+                reason = f"its process does not start: {error.strerror or error}"
+            else:
+                if self._ends.is_set():
+                    self.tell_end()
+                reason = self._heard(process)
+                if self._is_given_up or (not reason and self._status(process) == 0):
                     return
-                self._ends.wait(self._intervals.retry_s)
-                continue
-            assert process.stdin is not None
-            if self._ends.is_set():
-                self.tell_end()
-            reason = self._heard(process)
-            if self._is_given_up or (not reason and self._status(process) == 0):
-                return
-            is_last = process.stdin.closed
+            is_last = self._ends.is_set()
             self._warn(reason or "its process has ended", is_last)
-            self._status(process)
+            if process is not None:
+                self._status(process)
             if is_last:
                 return
             self._ends.wait(self._intervals.retry_s)

@@ -43,28 +43,23 @@ def fronts(losses: Array) -> list[list[int]]:
     order = np.lexsort(losses.T[::-1])  # so no point dominates one before it
     points, places = losses[order], np.zeros(len(losses), int)
     for row, point in enumerate(points):
-        places[row] = places[:row][_dominate(points[:row], point)].max(initial=-1) + 1
+        others = points[:row]
+        dominate = np.all(others <= point, axis=1) & np.any(others < point, axis=1)
+        places[row] = places[:row][dominate].max(initial=-1) + 1
     return [np.sort(order[places == place]).tolist() for place in range(places.max(initial=-1) + 1)]
 
 
-def _dominate(others: Array, point: Array) -> npt.NDArray[np.bool_]:
-    """Which of the others, [points, objectives], are nowhere worse than a point and somewhere better."""
-    found: npt.NDArray[np.bool_] = np.all(others <= point, axis=1) & np.any(others < point, axis=1)
-    return found
-
-
-def knee(losses: Array) -> int:
-    """The position of the knee of a front: the point whose losses, each in units of its range on the front,
-    are least in sum. Where the front bends towards the best values, it is the point furthest from the plane
-    through its ends (Das, 1999, https://doi.org/10.1007/s001580050111). Of equals, the one with the best
-    first objective."""
-    sums = np.round(_scaled(losses).sum(axis=1), 9)
-    return int(np.lexsort((losses[:, 0], sums))[0])
-
-
 def _spread(losses: Array) -> list[int]:
-    """Positions of the points of a front: the knee, then an epsilon-net."""
-    scaled, order = _scaled(losses), [knee(losses)]
+    """Positions of the points of a front: the knee, then an epsilon-net.
+
+    The knee is the point whose losses, each in units of its range on the front, are least in sum. Where the
+    front bends towards the best values, it is the point furthest from the plane through its ends (Das, 1999,
+    https://doi.org/10.1007/s001580050111). Of equals, the one with the best first objective.
+    """
+    low, high = losses.min(axis=0), losses.max(axis=0)
+    scaled = (losses - low) / np.where(high > low, high - low, 1.0)
+    sums = np.round(scaled.sum(axis=1), 9)
+    order = [int(np.lexsort((losses[:, 0], sums))[0])]
     distances = np.full(len(losses), np.inf)
     while len(order) < len(losses):
         last = scaled[order[-1]]
@@ -72,13 +67,6 @@ def _spread(losses: Array) -> list[int]:
         distances[order[-1]] = -1.0  # equal points are at a distance of 0
         order.append(int(distances.argmax()))
     return order
-
-
-def _scaled(losses: Array) -> Array:
-    """Each objective from 0 to 1."""
-    low, high = losses.min(axis=0), losses.max(axis=0)
-    scaled: Array = (losses - low) / np.where(high > low, high - low, 1.0)
-    return scaled
 
 
 def priorities(losses: Sequence[Losses]) -> Array:

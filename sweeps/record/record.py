@@ -334,8 +334,7 @@ class Record(RankedTrials):
         """Write the winner's scores on the test rows, and each use of these rows."""
         content = {"trial": test.run, **test.scores}
         if test not in self.info.tests:
-            before = [{"trial": other.run, **other.scores} for other in self.info.tests]
-            self.note("tests", [*before, content])
+            self.note("tests", [*self.about.get("tests", []), content])
         if test != self.info.test:
             self.note("test", content)
 

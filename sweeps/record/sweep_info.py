@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from sweeps.common.objective import Objective, Objectives
 from sweeps.config import control_commands
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.space.point import Point
 
+T = TypeVar("T")
 Identity = Mapping[str, Mapping[str, Any]]
 """settings, data (as text), space (hyperparameter to domain, as text), code (file to checksum), versions."""
 _PARTS = ("settings", "data", "space", "code", "versions")
@@ -198,20 +199,16 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         "trainables": tuple(trainable) if several or not trainable else (trainable,),
         "is_of_several": several,
         "identity": {part: identity.get(part, {}) for part in _PARTS},
-        "parents": tuple(ParentInfo(**_of(parent, ParentInfo)) for parent in about.get("parents", [])),
-        "runs": tuple(Run(**_of(run, Run)) for run in about.get("runs", [])),
-        "steered": tuple(Steered(**_of(each, Steered)) for each in about.get("steered", [])),
-        "confirm": Confirmation(**_of(confirm, Confirmation)) if confirm else None,
-        "outcome": _outcome(about.get("outcome")),
+        "parents": tuple(_typed(ParentInfo, parent) for parent in about.get("parents", [])),
+        "runs": tuple(_typed(Run, run) for run in about.get("runs", [])),
+        "steered": tuple(_typed(Steered, each) for each in about.get("steered", [])),
+        "confirm": _typed(Confirmation, confirm) if confirm else None,
+        # A word of another version counts as none.
+        "outcome": next((each for each in Outcome if each == about.get("outcome")), Outcome.RUNNING),
         "test": _test(test) if test else None,
         "tests": tuple(map(_test, about.get("tests", ()))),
     }
-    return SweepInfo(**{**_of(about, SweepInfo), **typed})
-
-
-def _outcome(word: str | None) -> Outcome:
-    """That of a run; a word of another version counts as none."""
-    return next((each for each in Outcome if each == word), Outcome.RUNNING)
+    return _typed(SweepInfo, {**about, **typed})
 
 
 def _objectives(about: Mapping[str, Any]) -> Objectives:
@@ -222,10 +219,10 @@ def _objectives(about: Mapping[str, Any]) -> Objectives:
     return Objectives.parse([about.get("metric", "score")], about["mode"], constraints)
 
 
-def _of(content: Mapping[str, Any], kind: Any) -> dict[str, Any]:
-    """The fields of a dataclass in a mapping, which may have more."""
-    names = {field.name for field in dataclasses.fields(kind)}
-    return {name: value for name, value in content.items() if name in names}
+def _typed(kind: type[T], content: Mapping[str, Any]) -> T:
+    """A dataclass of what it has in a mapping, which may have more."""
+    names = {field.name for field in dataclasses.fields(cast(Any, kind))}
+    return kind(**{name: value for name, value in content.items() if name in names})
 
 
 def _test(content: Mapping[str, Any]) -> HeldOutScore:

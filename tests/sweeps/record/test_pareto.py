@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sweeps.record.pareto import Array, best_first, fronts, knee, priorities
+from sweeps.record.pareto import Array, best_first, fronts, priorities
 
 
 def dominates(one: Array, other: Array) -> bool:
@@ -24,6 +24,10 @@ def peeled(losses: Array) -> list[list[int]]:
 
 def with_violations(losses: Array, violations: object = 0.0) -> Array:
     return np.column_stack([np.broadcast_to(np.asarray(violations, float), len(losses)), losses])
+
+
+def knee(front: Array) -> int:
+    return best_first(with_violations(front))[0][0]
 
 
 @pytest.mark.parametrize("objectives", [1, 2, 3])
