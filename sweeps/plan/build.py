@@ -70,7 +70,7 @@ def _of_new_points(plan: Plan) -> Plan:
             f"--refine {' '.join(plan.config.parents)}: all {len(tried)} points of the search space were "
             "tried there; give wider --ranges"
         )
-    return dataclasses.replace(plan, config=plan.config.changed(num_trials=_at_most(plan.config, left)))
+    return dataclasses.replace(plan, config=plan.config.changed(num_trials=_num_trials(plan.config, left)))
 
 
 def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[PruningMethod]) -> Plan:
@@ -87,7 +87,7 @@ def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[Pru
         metric=config.metric if are_several else first.metric,
         mode=None if are_several else first.mode,
         precision=precision_of(config.fit.precision, found[0].trainable),  # a project is the only one
-        num_trials=max(_num_trials(config, space), len(tries)),
+        num_trials=max(_num_trials(config, space.size()), len(tries)),
         storage=check_setting(config.storage),
     )
     plan_models.check_static_metrics(config, found)
@@ -159,13 +159,9 @@ def _check_pair(name: str, searcher: type[SearchMethod], scheduler: str) -> None
     )
 
 
-def _num_trials(config: SweepConfig, space: Space) -> int:
+def _num_trials(config: SweepConfig, points: float) -> int:
+    """The trials that were asked for, as far as there are points for them."""
     if config.resume is not None and config.num_trials is not None:
         return config.num_trials  # the searcher finds out when a space has no more points
-    return _at_most(config, space.size())
-
-
-def _at_most(config: SweepConfig, points: float) -> int:
-    """The trials that were asked for, as far as there are points for them."""
     default = math.inf if config.searcher == "grid" else DEFAULT_TRIALS
     return int(min(default if config.num_trials is None else config.num_trials, points))
