@@ -17,11 +17,6 @@ from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 
-TEMPLATE_FOLDER = "template"
-"""Folder of the files to write, beside this one."""
-NAME_PLACEHOLDER = "PROJECT"
-"""Placeholder of the project's name in these files."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
@@ -60,10 +55,10 @@ def init(folder: Path) -> int:
             raise UserError(f"{shown_path(folder)} is not empty: give a new folder, or an empty one")
         folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
-        with resources.as_file(resources.files("sweeps") / TEMPLATE_FOLDER) as template:
+        with resources.as_file(resources.files("sweeps") / "template") as template:
             files = sorted(file for file in template.iterdir() if file.is_file())
             for file in files:
-                (folder / file.name).write_text(file.read_text().replace(NAME_PLACEHOLDER, name))
+                (folder / file.name).write_text(file.read_text().replace("PROJECT", name))
     except OSError as error:
         raise UserError(f"{shown_path(folder)} can't be written to: {error.strerror or error}") from None
     print(f"Created    {shown_path(folder.resolve())}: {', '.join(file.name for file in files)}")

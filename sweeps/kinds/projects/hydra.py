@@ -27,17 +27,11 @@ from sweeps.kinds.projects.configured_project import ConfiguredProject, ProjectS
 from sweeps.kinds.projects.project_program import Built
 from sweeps.kinds.trainer_options import FREE
 
-PACKAGE = "hydra"
 OVERRIDE = re.compile(r"~|\+{0,2}[\w./@-]+=")
 VARIABLE = re.compile(r"\$\{oc\.env:(\w+)")
 TARGET = "_target_"
 DATA = ("data", "datamodule", "data_module")
 """Names of the section of the data module, the first one that is there."""
-DEFAULT_NAMES = ("config", "train")
-NOT_RUN = "not run; where yours computes settings, give it: --hydra src/train.py"
-ADVICE = "If your program provides it, give the program: --hydra src/train.py"
-MISSING = "???"
-"""The value of a setting that has none."""
 
 
 def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
@@ -92,7 +86,8 @@ def _of_program(
         raise UserError(f"{flag}: {why}") from None
     before = dict(settings_tree.leaves(tree))
     after = settings_tree.leaves(hydra_program.plain(config))
-    computed = {path: value for path, value in after if before.get(path, MISSING) != value}
+    # Hydra's value of a setting that has none is "???".
+    computed = {path: value for path, value in after if before.get(path, "???") != value}
     return HydraProject(name, _settings(tree, program, computed), files)
 
 
@@ -151,7 +146,7 @@ def _find_settings(flag: str, given: str) -> tuple[Path, str]:
     path = _in_project(given)
     if path.is_dir():
         names = sorted(file.stem for file in path.glob("*.yaml"))
-        found = [name for name in DEFAULT_NAMES if name in names] or (names if len(names) == 1 else [])
+        found = [name for name in ("config", "train") if name in names] or (names if len(names) == 1 else [])
         if not found:
             listed = ", ".join(f"{given}/{name}" for name in names) or "none is there"
             raise UserError(f"{flag}: give the primary file too: {listed}")
@@ -252,7 +247,7 @@ class HydraProject(ConfiguredProject):
         """
         _, given, *parts = name.split(":")
         flag = f"--hydra {given}"
-        if importlib.util.find_spec(PACKAGE) is None:
+        if importlib.util.find_spec("hydra") is None:
             raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
         found = _found(name, flag, given, _overrides(parts))
         if faults := list(found.faults()):
@@ -301,12 +296,14 @@ class HydraProject(ConfiguredProject):
         paths += [f"trainer.{name}" for name in FREE if name in self.trainer]
         own = self.settings
         for path, why in hydra_program.unresolved(own.tree, own.computed, paths, bool(own.program)):
-            no_program = f"The program is {self._why_no_program}" if self._why_no_program else ADVICE
+            advice = "If your program provides it, give the program: --hydra src/train.py"
+            no_program = f"The program is {self._why_no_program}" if self._why_no_program else advice
             yield f"{path}: {why}. {no_program}"
 
     def notes(self) -> list[tuple[str, str]]:
+        not_run = "not run; where yours computes settings, give it: --hydra src/train.py"
         said = f"{self.settings.program}: run in each trial until it has built the model and its data"
-        said = said if self.settings.program else self._why_no_program or NOT_RUN
+        said = said if self.settings.program else self._why_no_program or not_run
         return [("program", said), *super().notes()]
 
     def why_not(self, path: str) -> str:

@@ -28,8 +28,6 @@ from sweeps.common import local_dirs
 from sweeps.common.errors import causes, first_line, innermost
 from sweeps.kinds.projects.project_program import ProgramRun
 
-SEED = "PL_GLOBAL_SEED"
-"""Lightning's variable of the seed of a run."""
 INSTANTIATE, REGISTER = hydra.utils.instantiate, OmegaConf.register_new_resolver
 SHORT_OF = "before it instantiates anything"
 
@@ -47,7 +45,7 @@ class HydraRun(ProgramRun):
         self._settings, self._sections = settings, sections
         self._config: Any = None
         self._built: dict[str, Any] = {}
-        self._seed = os.environ.get(SEED) if sections else None
+        self._seed = os.environ.get("PL_GLOBAL_SEED") if sections else None
 
     def start(self, task: Callable[[Any], Any], path: str | None, name: str | None) -> Any:
         """Call the function that is decorated with `hydra.main`."""

@@ -35,11 +35,7 @@ from sweeps.kinds.projects.project_program import Built, ProgramRun
 if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningCLI
 
-PACKAGE = "jsonargparse"
 FIT = "fit"
-SHORT_OF = "without a LightningCLI"
-LEFT_OUT = {"logger": False, "profiler": None, "plugins": None}
-"""Settings of the Trainer that would build something of no use to a trial."""
 
 
 class LightningCLIProject(ConfiguredProject):
@@ -80,8 +76,10 @@ class LightningCLIProject(ConfiguredProject):
         """
         _, module, *files = name.split(":")
         flag = f"--lightning-cli {module}"
-        if importlib.util.find_spec(PACKAGE) is None:
-            raise UserError(f"{flag}: {PACKAGE} is not installed: {pip_install('jsonargparse[signatures]')}")
+        if importlib.util.find_spec("jsonargparse") is None:
+            raise UserError(
+                f"{flag}: jsonargparse is not installed: {pip_install('jsonargparse[signatures]')}"
+            )
         if spec_of(module) is None:
             dotted = module.removesuffix(".py").strip("./").replace("/", ".")
             exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""
@@ -125,7 +123,8 @@ class LightningCLIProject(ConfiguredProject):
         kept = {name: value for name, value in of_trainer.items() if name not in trainer_options.OWNED}
         given = enumerate(kept.get("callbacks") or [])
         taken = [each for number, each in given if str(number) in self.taken_callbacks]
-        tree["trainer"] = {**kept, **LEFT_OUT, "callbacks": taken}
+        no_use = {"logger": False, "profiler": None, "plugins": None}  # else they would be built
+        tree["trainer"] = {**kept, **no_use, "callbacks": taken}
         built: Built = _run(self.settings.program, tree)
         return built
 
@@ -255,4 +254,4 @@ def _run(module: str, given: Sequence[str] | Mapping[str, Any]) -> Any:
     with warnings.catch_warnings():  # Lightning's own use of jsonargparse, which a user can't change
         warnings.filterwarnings("ignore", "(?s).*(deprecated|DEPRECATION).*", module="lightning.pytorch.cli")
         replaced = [(cls, "setup_parser", setup_parser), (cls, "parse_arguments", parse_arguments)]
-        return run.run(module, replaced, SHORT_OF)
+        return run.run(module, replaced, "without a LightningCLI")

@@ -26,9 +26,6 @@ from sweeps.training.data import raw_files, shards
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Manifest, NotPrepared
 
-CHECKSUMS_FILE = "checksums.json"
-"""Known checksums of raw files, in the folder of all prepared data."""
-
 
 class UndeclaredHyperparameter(UserError):
     """`prepare` or `raw_items` reads a hyperparameter that PREPARE_PARAMS does not name."""
@@ -175,7 +172,7 @@ def find_data_set(trainable: Trainable, params: Mapping[str, ParamValue]) -> Dat
     hyperparameters = {name: held(getattr(all_params, name), hints[name]) for name in names}
     readable = Declared(build_params(params_class, hyperparameters), tuple(hyperparameters), "raw_items")
     try:
-        items = raw_files.find(asked, preparation.raw_items, readable, root() / CHECKSUMS_FILE)
+        items = raw_files.find(asked, preparation.raw_items, readable, root() / "checksums.json")
     except UndeclaredHyperparameter as error:
         raise UserError(f"{asked}: {error}") from None
     return DataSet(trainable.description, hyperparameters, tuple(items), _code_of(trainable))

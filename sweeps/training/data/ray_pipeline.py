@@ -34,7 +34,6 @@ from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparam
 from sweeps.training.data.raw_files import Item
 from sweeps.training.data.shards import Column
 
-PROCESS_DIED = "its process died twice: native code crashed, or memory ran out"
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # This module reports each failed file once, by name.
@@ -106,7 +105,7 @@ def _next_of(blocks: Any) -> pa.Buffer | Fault | None:
     except StopIteration:
         return None
     except ray.exceptions.RayError:
-        return Fault(PROCESS_DIED)
+        return Fault("its process died twice: native code crashed, or memory ran out")
     return found
 
 

@@ -26,8 +26,6 @@ from sweeps.training.distributed import launch
 
 BEST = "best"
 """Folder of the best epoch's weights, in the folder of a finished run."""
-LOGS = "logs"
-"""Folder of the files that the model writes, as `self.logger.log_dir`; made on first use."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,10 +30,8 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.torch_trace import Trace
 from sweeps.training.single_run.run_folder import SNAPSHOT_FILE, RunFolder
-from sweeps.training.single_run.run_settings import LOGS, SingleRun
+from sweeps.training.single_run.run_settings import SingleRun
 
-PROFILE = "profile"
-"""Folder of what `--profile` writes."""
 OUT_OF_MEMORY_STATUS = 3
 """Exit status of a run that did not fit in memory."""
 TRY_TIMEOUT_S = 600
@@ -86,12 +84,12 @@ def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None)
                 folder.checkpoint,
                 prepared=prepared,
                 is_to_leave=leaving.is_asked,
-                log_dir=run.folder / LOGS,
+                log_dir=run.folder / "logs",
                 progress_bar=sys.stderr.isatty(),
             )
             training.callbacks.append(leaving)
             if run.profile and launch.is_first():
-                trace = Trace(training.meter.step_times, run.folder / PROFILE, tqdm.write)
+                trace = Trace(training.meter.step_times, run.folder / "profile", tqdm.write)
                 training.callbacks.append(trace)
             folder.begin(training)
             while (found := training.advance()) is not None and folder.note(found, training):
