@@ -158,12 +158,15 @@ class OtherData(LightningTrainable):
 
     Args:
         own: the trainable.
-        build: makes the data of params.
+        batch_rows: rows of a batch; None: its own.
+        raw_workers: loader workers that read raw data; None: its own data.
     """
 
-    def __init__(self, own: LightningTrainable, build: Callable[[Any], LightningDataModule]) -> None:
+    def __init__(
+        self, own: LightningTrainable, batch_rows: int | None, raw_workers: int | None = None
+    ) -> None:
         super().__init__(own.description, own.params_class, own.objective)
-        self._own, self._build = own, build
+        self._own, self._batch_rows, self._raw_workers = own, batch_rows, raw_workers
 
     def sources(self) -> Sequence[Source]:
         return self._own.sources()
@@ -172,4 +175,11 @@ class OtherData(LightningTrainable):
         return self._own.build_model(params)
 
     def build_data(self, params: Any, prepared: Path | None) -> LightningDataModule:
-        return self._build(params)
+        data: LightningDataModule
+        if self._raw_workers is not None and self._own.build_raw_data is not None:
+            data = self._own.build_raw_data(params, self._raw_workers)
+        else:
+            data = self._own.build_data(params, prepared)
+        if self._batch_rows is not None:
+            data.batch_size = self._batch_rows  # type: ignore[attr-defined]  # of the user's class
+        return data

@@ -10,7 +10,6 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -22,7 +21,7 @@ from sweeps.common.objective import Objective
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import LightningTrainable, OtherData
+from sweeps.kinds.trainable import OtherData
 from sweeps.training.data import preparation
 from sweeps.training.distributed import subprocess_run
 from sweeps.training.fit_loop import Fit
@@ -169,25 +168,10 @@ def train(name: str, params: dict[str, ParamValue], setup: Setup, seconds: float
     own = trainable.objective or Objective("", "max")  # no epoch ends
     config = dataclasses.replace(setup.fit, max_epochs=10**6, metric=own.metric, mode=own.mode)
     built = build_params(trainable.params_class, params)
-    training = Fit(_with_data_of(setup, trainable, prepared), built, config)
+    data = OtherData(trainable, setup.batch_rows, (setup.loader_workers or 0) if setup.is_raw else None)
+    training = Fit(data, built, config, prepared=prepared)
     training.callbacks.append(timed)
     while training.advance() is not None:
         pass
     assert timed.speed is not None, "the training has ended by itself"
     return timed.speed
-
-
-def _with_data_of(setup: Setup, trainable: LightningTrainable, prepared: Path | None) -> LightningTrainable:
-    """The trainable with the data of a setup."""
-
-    def build_data(params: Any) -> Any:
-        data: Any
-        if setup.is_raw and trainable.build_raw_data is not None:
-            data = trainable.build_raw_data(params, setup.loader_workers or 0)
-        else:
-            data = trainable.build_data(params, prepared)
-        if setup.batch_rows is not None:
-            data.batch_size = setup.batch_rows
-        return data
-
-    return OtherData(trainable, build_data)

@@ -172,14 +172,10 @@ def train_some_steps(run: SingleRun, rows: int) -> None:
     )
     prepared = preparation.prepare_for_run(trainable, run.params)
 
-    def build_large(params: Any) -> Any:
-        data: Any = trainable.build_data(params, prepared)
-        # Two micro-batches a step: the second is computed with the first one's gradients in memory.
-        data.batch_size = 2 * rows * config.workers
-        return data
-
     params = build_params(trainable.params_class, run.params)
-    training = Fit(OtherData(trainable, build_large), params, config)
+    # Two micro-batches a step: the second is computed with the first one's gradients in memory.
+    data = OtherData(trainable, 2 * rows * config.workers)
+    training = Fit(data, params, config, prepared=prepared)
     training.advance()
     training.close()
 
