@@ -231,9 +231,8 @@ class EpochEnd(Checkpoint):
         if (step := self._batches_here // trainer.accumulate_grad_batches) < self._asks_at_step:
             return False
         # A question is a collective operation; in it the first worker tells when the next one is due.
-        step_s = (time.monotonic() - self._epoch_began) / step
-        is_short = step_s * ASK_EVERY_STEPS < ASK_EVERY_S
-        next_step = step + (ASK_EVERY_STEPS if is_short else max(1, int(ASK_EVERY_S / step_s)))
+        step_s = max(1e-9, (time.monotonic() - self._epoch_began) / step)
+        next_step = step + max(1, min(ASK_EVERY_STEPS, int(ASK_EVERY_S / step_s)))
         leaves, self._asks_at_step = trainer.strategy.broadcast((self._is_asked_to_leave(), next_step))
         return bool(leaves)
 

@@ -108,15 +108,17 @@ def examine(path: str) -> tuple[str, int]:
     return words.decode(errors="replace"), oom_kills()
 
 
-def examine_on(node: str, path: str) -> tuple[str, int]:
-    """The same on the PC with this id of Ray's; ("", 0) where it does not answer."""
-    if node == broadcast.here():
-        return examine(path)
+def how_ended(process: Introduction) -> tuple[str, str]:
+    """What a process of any PC printed after its last result, and why it has ended."""
     try:
-        found: tuple[str, int] = ray.get(broadcast.begin_on(node, examine, path), timeout=10)
+        if process.node == broadcast.here():
+            words, now = examine(process.output_file)
+        else:
+            asked = broadcast.begin_on(process.node, examine, process.output_file)
+            words, now = ray.get(asked, timeout=10)
     except RayError:
-        return "", 0
-    return found
+        return "", "its PC does not answer"
+    return words, why_ended(words, is_oom=now > process.oom_kills)
 
 
 def why_ended(last_words: str, *, is_oom: bool) -> str:
@@ -124,8 +126,8 @@ def why_ended(last_words: str, *, is_oom: bool) -> str:
     for line in reversed(last_words.splitlines()):
         if line.startswith((FATAL, GIVEN_UP)):
             return line.removeprefix(GIVEN_UP)
-        if line.startswith(EXIT) and (status := line.removeprefix(EXIT)) != str(LOST):
-            return f"exit status {status}"
+        if line.startswith(EXIT) and not (line == f"{EXIT}{LOST}" and GIVEN_UP in last_words):
+            return f"exit status {line.removeprefix(EXIT)}"
     if is_oom:
         return "killed by the kernel: out of memory"
     return "it ended without a trace (most often signal 9, SIGKILL)"

@@ -167,10 +167,9 @@ class WorkerGroup:
         except RayError as error:
             why = first_line(error)
             for number, each in enumerate(self._introductions):
-                words, oom_kills = output.examine_on(each.node, each.output_file)
+                words, how = output.how_ended(each)
                 sys.stderr.write(output.marked(words, number))
-                if number == rank:
-                    why = output.why_ended(words, is_oom=oom_kills > each.oom_kills)
+                why = how if number == rank else why
             give_up(f"a worker is lost: {why}")
         return None
 

@@ -190,5 +190,5 @@ def loss_of(process: TrialActor | None) -> Loss:
         return Loss("it ended while it started")
     if all(node.id != process.own.node for node in nodes.living()):
         return Loss("its PC is lost", is_of_the_pc=True)
-    words, oom_kills = output.examine_on(process.own.node, process.own.output_file)
-    return Loss(output.why_ended(words, is_oom=oom_kills > process.own.oom_kills), words)
+    words, why = output.how_ended(process.own)
+    return Loss(why, words)

@@ -54,6 +54,7 @@ def test_a_process_that_never_answered_ended_while_it_started() -> None:
         ("step 1\n", False, "it ended without a trace (most often signal 9, SIGKILL)"),
         ("step 1\n", True, "killed by the kernel: out of memory"),
         (f"bye\n{EXIT}3\n", True, "exit status 3"),
+        (f"bye\n{EXIT}{LOST}\n", False, f"exit status {LOST}"),
         (f"{GIVEN_UP}{EARLIER_ERROR}\n{EXIT}{LOST}\n", False, EARLIER_ERROR),
         (
             f"{EXIT}3\n{GIVEN_UP}a worker is lost: exit status 3\n{EXIT}{LOST}\n",
