@@ -21,6 +21,7 @@ from tests.sweeps.plan.test_resume import Sweep
 HANGING = hanging_logger.__name__
 
 
+@pytest.mark.slow
 def test_a_sweep_is_followed_to_its_last_word(tmp_path: Path) -> None:
     of = Sweep(tmp_path, loggers="tensorboard")
     with _follower.following(of.plan.config.logger_names, of.plan.folder):
@@ -31,6 +32,7 @@ def test_a_sweep_is_followed_to_its_last_word(tmp_path: Path) -> None:
     assert "_hparams_/session_end_info" in of_file(files["trial_0000"])[2]
 
 
+@pytest.mark.slow
 def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -49,6 +51,7 @@ def test_a_logger_in_trouble_costs_a_line_and_is_tried_again(
     assert "score" in of_file(event_files(of.folder)["trial_0000"])[0]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

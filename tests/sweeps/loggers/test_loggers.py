@@ -104,6 +104,7 @@ def test_each_epoch_is_there_once_after_two_resumes(name: str, tmp_path: Path) -
     assert EPOCHS_IN[name](of.folder) == {0: [(1, 1.0), (2, 2.0)], 1: [(1, 1.0), (2, 3.0)], 2: [(1, 4.0)]}
 
 
+@pytest.mark.slow
 def test_a_resume_of_a_sweep_that_has_ended_writes_what_is_missing(name: str, tmp_path: Path) -> None:
     of = Sweep(tmp_path)
     of.trial(1.0, ended="finished")

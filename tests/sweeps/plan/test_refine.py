@@ -335,8 +335,13 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
     ],
 )
 def test_a_mistake_is_answered_before_anything_starts(
-    arguments: list[str], expected: str, place: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    expected: str,
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # this process has imported Ray
     searched(place, "wide", peak(0.03), num_trials=8)
     if "dead" in str(arguments):
         searched(place, "dead", lambda params: math.nan, num_trials=4)
