@@ -97,7 +97,7 @@ def table(records: Iterable[Record]) -> pa.Table:
 
 def _row(record: Record) -> dict[str, Any]:
     info, best = record.info, record.best()
-    confirmed = record.rerun_means().get(best.number) if best else None
+    confirmed = record.confirmed_with_score().get(best.number) if best else None
     front = record.front_values() if record.objectives.are_several else {}
     counts = Counter(trial.status for trial in record.searched)
     return {

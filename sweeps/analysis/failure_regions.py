@@ -37,7 +37,7 @@ class Cause:
     status: Status
     reason: str
     """What is the same in all of them; numbers that differ are N."""
-    trials: Sequence[TrialRow]
+    trials: tuple[TrialRow, ...]
     region: DeadRegion | None = None
     """Where half of them or more lie; None where there is no such region."""
     where: str = ""
@@ -128,7 +128,7 @@ def causes_of(trials: Iterable[TrialRow]) -> list[Cause]:
         reason = re.sub(r"(?<![A-Za-z_])[-+]?\d[\d.,]*(e[-+]?\d+)?", "N", trial.reason)
         alike[trial.status, reason].append(trial)
     return [
-        Cause(status, bad[0].reason if len({trial.reason for trial in bad}) == 1 else reason, bad)
+        Cause(status, bad[0].reason if len({trial.reason for trial in bad}) == 1 else reason, tuple(bad))
         for (status, reason), bad in alike.items()
     ]
 

@@ -155,7 +155,7 @@ class Sweep:
         if not (numbers := self.record.front()):
             return []
         runs = retention.runs_of_front(self.record, open_storage_of(self.folder))
-        confirmed = self.record.rerun_means()
+        confirmed = self.record.confirmed_with_score()
         return [
             _best(self.record, self.record.trials[number], run, confirmed.get(number))
             for number, run in zip(numbers, runs, strict=True)

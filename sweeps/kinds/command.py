@@ -40,7 +40,7 @@ class Typed:
     params: dict[str, ParamValue]
     """Hyperparameters of the command line and of `--params FILE`, checked; the command line has priority."""
     faults: list[str]
-    """Of others."""
+    """Of hyperparameters that were given and don't fit."""
     settings: dict[str, Any]
     """The command's own flags that were typed, or that files set."""
 

@@ -24,8 +24,7 @@ STATUSES = {
 DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # its errors are raised, too
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # s; with the tries it gives up before the sweep restarts it
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",  # s
 }
 """What the user may set otherwise."""
 

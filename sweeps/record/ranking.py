@@ -117,14 +117,14 @@ class RankedTrials:
         """Numbers of the best trials, whether they have ended or not: those that no other one dominates, the
         knee first; with one objective the best trial alone. Where the top is confirmed, by the means of the
         reruns."""
-        if means := self.rerun_means():
+        if means := self.confirmed_with_score():
             return order_of(means.values(), self.objectives).front()
         return self._with_live(1).front()
 
     def front_values(self) -> dict[int, tuple[float, ...]]:
         """Of each trial of the front the value of each objective, the means of its reruns where it is
         confirmed."""
-        means = self.rerun_means()
+        means = self.confirmed_with_score()
         values = {number: self.trials[number].values(self.objectives) or () for number in self.front()}
         return {n: means[n].means if n in means else found for n, found in values.items()}
 
@@ -151,7 +151,7 @@ class RankedTrials:
             return []
         return in_order(settled, self.objectives)
 
-    def rerun_means(self) -> dict[int, Confirmed]:
+    def confirmed_with_score(self) -> dict[int, Confirmed]:
         """The same by their numbers, without those of which no rerun has a score."""
         return {trial.number: trial for trial in self.confirmed() if trial.scores}
 

@@ -98,7 +98,7 @@ def best(record: Record) -> str:
     which = f"trial {leader.number}"
     if record.objectives.are_several:
         which += f", the knee of a front of {count(len(record.front()), 'trial')}"
-    if (confirmed := record.rerun_means().get(leader.number)) is not None:
+    if (confirmed := record.confirmed_with_score().get(leader.number)) is not None:
         means = f"mean of {count(len(confirmed.scores), 'rerun')}"
         return f"{in_words(record, confirmed.means)} ({which}, {means})"
     if not record.objectives.are_several:

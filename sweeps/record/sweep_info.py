@@ -150,7 +150,8 @@ class SweepInfo:
 
     @cached_property
     def settings(self) -> SweepConfig:
-        """What was asked for; settings that no result depends on have their defaults."""
+        """The settings that results depend on, as they were asked for. The others have their defaults here:
+        name, confirmation, earlier sweeps and the like are fields of this object."""
         known = SweepConfig.settings().keys() & self.identity["settings"].keys()
         return SweepConfig.from_settings(**{name: self.identity["settings"][name] for name in known})
 

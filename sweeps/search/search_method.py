@@ -31,6 +31,10 @@ MOST_REFUSED = 10
 """Points that are refused without a look at what else there is to do: results, commands, Ctrl-C."""
 
 
+ALL_OF_OPTUNA: frozenset[Form] = frozenset({"finite", "continuous", "conditional", "several"})
+"""The forms that Optuna has, for searchers that take them all."""
+
+
 class SearchMethod(ABC):
     """Proposes points of the space. A proposal depends on the seed, the number of the trial and the record
     alone: the same seed proposes the same trials.
@@ -41,7 +45,7 @@ class SearchMethod(ABC):
         record: what all trials have reported.
     """
 
-    TAKES: ClassVar[frozenset[Form]] = frozenset({"finite", "continuous", "conditional", "several"})
+    TAKES: ClassVar[frozenset[Form]] = frozenset({"finite", "continuous"})
     """The forms of domain that it can take."""
     SCHEDULERS: ClassVar[tuple[str, ...]] = ("halving", "asha", "hyperband", "none")
     """The schedulers that it works with, the default one first."""

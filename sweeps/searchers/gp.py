@@ -21,7 +21,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.search.gaussian_process import Array, RefittedGaussianProcess
 from sweeps.search.known_trials import Result
-from sweeps.search.search_method import SearchMethod
+from sweeps.search.search_method import ALL_OF_OPTUNA, SearchMethod
 from sweeps.space.point import InvalidPoint, Point, Space
 
 MIN_RESULTS_FOR_MODEL = 8
@@ -40,6 +40,7 @@ CANDIDATES = 200
 class Searcher(SearchMethod):
     """Proposes the candidate that may be the best at the end."""
 
+    TAKES = ALL_OF_OPTUNA
     PACKAGES = ("scikit-learn", "scipy")
 
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:

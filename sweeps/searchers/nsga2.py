@@ -16,7 +16,7 @@ import numpy as np
 
 from sweeps.record.pareto import BestFirst
 from sweeps.record.trials import BAD
-from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
+from sweeps.search.search_method import ALL_OF_OPTUNA, MODEL_ATTEMPTS, SearchMethod
 from sweeps.space.numeric_range import Array
 from sweeps.space.point import InvalidPoint, Point
 
@@ -31,6 +31,7 @@ CROSSOVER_SHARE = 0.9
 class Searcher(SearchMethod):
     """Proposes children of the best trials."""
 
+    TAKES = ALL_OF_OPTUNA
     TAKES_OBJECTIVES = True
 
     def propose(self, number: int) -> Iterator[Point]:

@@ -30,13 +30,14 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Objectives
 from sweeps.record.trials import TrialRow
-from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
+from sweeps.search.search_method import ALL_OF_OPTUNA, MODEL_ATTEMPTS, SearchMethod
 from sweeps.space.point import InvalidPoint, OptunaPoint, Point
 
 
 class Searcher(SearchMethod):
     """Proposes what Optuna's model proposes."""
 
+    TAKES = ALL_OF_OPTUNA
     TAKES_OBJECTIVES = True
 
     def propose(self, number: int) -> Iterator[Point]:

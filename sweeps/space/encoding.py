@@ -180,8 +180,12 @@ class _Answers(TrialProxy):
         self._generator = generator
 
     def _number(self, name: str, asked: Range) -> float:
-        axis, value = Axis(asked), self._values.get(name)
-        number = axis.value(axis.drawn(self._generator, 1)[0] if value is None else axis.coordinate(value))
+        axis = Axis(asked)
+        if (value := self._values.get(name)) is None:
+            position = axis.drawn(self._generator, 1)[0]
+        else:
+            position = axis.coordinate(min(max(value, asked.low), asked.high))
+        number = axis.value(position)
         return round(number) if asked.is_whole else float(number)
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:

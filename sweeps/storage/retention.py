@@ -22,7 +22,7 @@ def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
     """Numbers of the ended trials whose weights are kept: the best ones of the search, as many as
     --keep-checkpoints says or as fit in it, of several objectives the whole front; and the best rerun of the
     winner, or of each trial of the front (of each rerun trial, until all reruns have ended)."""
-    candidates = record.front() if record.rerun_means() else record.rerun_trials
+    candidates = record.front() if record.confirmed_with_score() else record.rerun_trials
     best = (best_rerun(record, storage, number) for number in candidates)
     return {*_leaders(config, record), *(rerun.number for rerun in best if rerun)}
 

@@ -51,7 +51,7 @@ def front(sweep: Sweep) -> go.Figure:
         "one objective and not worse in another. The knee is the best compromise on it. The axes show the "
         "front and what is near it: a double click shows all trials."
     )
-    if record.rerun_means():
+    if record.confirmed_with_score():
         caption += " The front is that of the means of the reruns."
     return style.finish(figure, title, caption, height=110 + 290 * len(pairs))
 

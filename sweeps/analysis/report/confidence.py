@@ -15,7 +15,7 @@ from sweeps.record.reruns import Confirmed
 
 def confidence(sweep: Sweep) -> list[str]:
     """Whether the lead of the best trial is more than the spread over seeds; none without a best trial."""
-    record, found = sweep.record, list(sweep.record.rerun_means().values())
+    record, found = sweep.record, list(sweep.record.confirmed_with_score().values())
     if record.best() is None:
         return []
     if record.objectives.are_several and found:

@@ -46,7 +46,7 @@ def result(sweep: Sweep) -> str:
     leads = f"is the best so far ({is_live})" if is_live else "is the best"
     score = f"{metric} {short(best.best_score(record.objective))}"
     epoch = f"in epoch {best.best_epoch(record.objective)} of {len(best.epochs)}"
-    if confirmed := record.rerun_means():
+    if confirmed := record.confirmed_with_score():
         over_seeds = f"{metric} {confidence.over_seeds(confirmed[best.number])}"
         best_trial = (
             f"Trial {best.number}{model} {leads}: {over_seeds}. In the search it had {score}, {epoch}."
@@ -75,7 +75,7 @@ def _front(record: Record) -> str:
     """How many trials are the best of several objectives, and which is the knee."""
     values = record.front_values()
     knee, of_knee = next(iter(values.items()))
-    again = ", by the means of their reruns" if record.rerun_means() else ""
+    again = ", by the means of their reruns" if record.confirmed_with_score() else ""
     names = " and ".join([", ".join(record.objectives.metrics[:-1]), record.objectives.metrics[-1]])
     return (
         f"The front of {names} has {count(len(values), 'trial')}{again}: no trial is better than one of them "
@@ -88,7 +88,7 @@ def _front(record: Record) -> str:
 def front(sweep: Sweep) -> Table:
     """The trials of the front; no rows with one objective."""
     record = sweep.record
-    values, confirmed = record.front_values(), record.rerun_means()
+    values, confirmed = record.front_values(), record.confirmed_with_score()
     names = list(dict.fromkeys(name for number in values for name in record.trials[number].params))
     reruns = ["reruns"] if confirmed else []
     columns = ["trial", *record.objectives.metrics, "in epoch", *reruns, *names]

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -91,9 +92,10 @@ class LightningCLIProject(ConfiguredProject):
         where = f"--cli-config {' '.join(files)}" if files else flag
         given: dict[str, Any] = {}
         try:
-            for path in paths:
-                given = settings_tree.merged(given, load_yaml(path.read_text()) or {})
-            parsed: ParsedCLI = _run(module, [str(path) for path in paths])
+            texts = tuple(path.read_text() for path in paths)
+            for text in texts:
+                given = settings_tree.merged(given, load_yaml(text) or {})
+            parsed = _parsed(module, tuple(map(str, paths)), texts)
         except CannotTrain as error:
             raise UserError(f"{flag}: {error}") from None
         except (Exception, SystemExit) as error:
@@ -212,6 +214,13 @@ def _fault_of(error: BaseException) -> str:
 def _arguments(tree: Mapping[str, Any], has_subcommands: bool) -> dict[str, Any]:
     """Settings as the main parser takes them."""
     return {"subcommand": FIT, FIT: dict(tree)} if has_subcommands else dict(tree)
+
+
+@cache
+def _parsed(module: str, paths: tuple[str, ...], texts: tuple[str, ...]) -> ParsedCLI:
+    """What the program has parsed of files with these texts. It runs once: it may register something."""
+    parsed: ParsedCLI = _run(module, paths)
+    return parsed
 
 
 def _run(module: str, given: Sequence[str] | Mapping[str, Any]) -> Any:

@@ -166,7 +166,7 @@ def write_shard(
         file: relative to it.
         rows: to write.
         columns: of the data set.
-        group_rows: rows of a row group; None: as many as are fast to read.
+        group_rows: rows of a row group, at most so many as are fast to read; None: as many.
 
     Raises:
         ValueError: the rows do not fit the columns.
@@ -174,7 +174,8 @@ def write_shard(
     path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
     table = to_table(rows, columns)
-    group_rows = group_rows or rows_of_group(columns)
+    most = rows_of_group(columns)
+    group_rows = min(group_rows or most, most)
     with atomic_io.atomic_write(path) as part:
         pq.write_table(
             table,

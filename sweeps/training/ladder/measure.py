@@ -84,6 +84,8 @@ class Timed(pl.Callback):
         self._meter = Meter(threads=1)
         self._rows: list[int] = []
         """Of each step of the warm-up, then of the measurement."""
+        self._most_rows = 0
+        """Of all steps: that of an epoch's end may be short."""
         self._is_warm, self._looks_at = False, 3
         self._ended_at = self._time_s = self._wait_s = 0.0
         self.speed: Speed | None = None
@@ -113,6 +115,7 @@ class Timed(pl.Callback):
             return
         self._meter.look()
         self._rows.append(extract_batch_size(batch))
+        self._most_rows = max(self._most_rows, self._rows[-1])
         is_look = len(self._rows) == self._looks_at
         if is_look and torch.cuda.is_available():
             torch.cuda.synchronize()
@@ -138,7 +141,7 @@ class Timed(pl.Callback):
             self._looks_at += to_go
             self._ended_at = time.perf_counter()
             return
-        batch_rows = max(self._rows) * trainer.world_size
+        batch_rows = self._most_rows * trainer.world_size
         self.speed = Speed(
             samples_s=sum(self._rows) * trainer.world_size / self._time_s,
             epoch_rows=batch_rows * int(trainer.num_training_batches),

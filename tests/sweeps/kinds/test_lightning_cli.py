@@ -170,6 +170,20 @@ def test_without_jsonargparse_it_says_what_to_install(monkeypatch: pytest.Monkey
     assert "jsonargparse is not installed: " in fault(*RUN, "--ranges", "model.lr=0.1..1")
 
 
+def test_a_program_that_can_run_only_once_is_found_again(here: Path) -> None:
+    """As one that registers a resolver of OmegaConf; a changed file of settings is read."""
+    program = here / "net_project" / "cli.py"
+    once = "import pathlib\nwith pathlib.Path('runs').open('a') as runs:\n    print('a run', file=runs)\n"
+    program.write_text(once + program.read_text())
+    name = "lightning-cli:net_project.cli:config.yaml"
+    assert registry.find(name).hyperparameters == registry.find(name).hyperparameters
+    assert (here / "runs").read_text() == "a run\n"
+    text = (here / "config.yaml").read_text()
+    (here / "config.yaml").write_text(text + "\n# changed\n")
+    registry.find(name)
+    assert (here / "runs").read_text() == 2 * "a run\n"
+
+
 def test_another_process_builds_and_trains_what_the_project_would() -> None:
     plan = planned(*RUN, "--ranges", "model.lr=1e-3..1:log")
     fit = trained(plan, **{"model.lr": 0.7, "model.hidden": 24})
