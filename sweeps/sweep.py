@@ -96,6 +96,5 @@ def _tell_end(context: RunContext, test_scores: dict[str, float]) -> int:
 def _last_words(context: RunContext) -> None:
     """End a run whose Ray has ended, while a call of Ray's that never returns holds it."""
     context.end.stop(Outcome.LOST, context.cluster.watch.lost)
-    context.end.has_begun = True  # or was about to: the notice tells of it
     _tell_end(context, {})
-    notify.send_notice(context.plan, context.record, context.end)
+    notify.send_notice(context.plan, context.record, context.end.outcome, context.end.status)

@@ -22,21 +22,21 @@ from sweeps.record.sweep_info import Outcome
 
 @contextlib.contextmanager
 def at_the_end(plan: Plan, record: Record, end: RunEnd) -> Iterator[None]:
-    """Send the notice when the run has ended, also by an exception."""
+    """Send the notice when a run that has begun has ended, also by an exception."""
     try:
         yield
     except BaseException as error:
-        end.has_begun = end.has_begun or isinstance(error, RayLost)
-        end.outcome, end.status = _of(error)
+        if end.has_begun or isinstance(error, RayLost):
+            send_notice(plan, record, *_of(error))
         raise
-    finally:
-        send_notice(plan, record, end)
+    if end.has_begun:
+        send_notice(plan, record, end.outcome, end.status)
 
 
-def send_notice(plan: Plan, record: Record, end: RunEnd) -> None:
-    """Run the command, if there is one and the run has begun."""
-    if end.has_begun and plan.config.notify_command:
-        send(plan.config.notify_command, facts(plan, record, end))
+def send_notice(plan: Plan, record: Record, outcome: Outcome, status: int) -> None:
+    """Run the command, if there is one."""
+    if plan.config.notify_command:
+        send(plan.config.notify_command, facts(plan, record, outcome, status))
 
 
 def _of(error: BaseException) -> tuple[Outcome, int]:
@@ -50,7 +50,7 @@ def _of(error: BaseException) -> tuple[Outcome, int]:
     return (Outcome.ERROR, 2) if isinstance(error, UserError) else (Outcome.CRASHED, 1)
 
 
-def facts(plan: Plan, record: Record, end: RunEnd) -> dict[str, str]:
+def facts(plan: Plan, record: Record, outcome: Outcome, exit_status: int) -> dict[str, str]:
     """The environment variables of the command; "" for those of the best trial where there is none."""
     best, score, leader = record.best(), None, status.best(record)
     if best is not None:
@@ -60,13 +60,13 @@ def facts(plan: Plan, record: Record, end: RunEnd) -> dict[str, str]:
         leader = f"best {leader}"
     return {
         "SWEEP_NAME": str(plan.config.name),
-        "SWEEP_OUTCOME": str(end.outcome),
-        "SWEEP_STATUS": str(end.status),
+        "SWEEP_OUTCOME": str(outcome),
+        "SWEEP_STATUS": str(exit_status),
         "SWEEP_METRIC": plan.config.objective.metric,
         "SWEEP_BEST": "" if score is None else str(score),
         "SWEEP_TRIAL": "" if best is None else str(best.number),
         "SWEEP_FOLDER": str(plan.folder),
-        "SWEEP_TEXT": f"{plan.config.name}: {end.outcome}; {leader}",
+        "SWEEP_TEXT": f"{plan.config.name}: {outcome}; {leader}",
     }
 
 

@@ -63,16 +63,17 @@ def test_the_command_is_told_how_the_run_ended(tmp_path: Path) -> None:
 def test_a_run_that_an_exception_ends_is_told_and_the_exception_goes_on(
     error: BaseException, outcome: str, status: str, tmp_path: Path
 ) -> None:
-    of = sweep(tmp_path)
+    of, end = sweep(tmp_path), RunEnd(has_begun=True)
 
     def run() -> None:
-        with notify.at_the_end(of.plan, of.record, RunEnd(has_begun=True)):
+        with notify.at_the_end(of.plan, of.record, end):
             raise error
 
     with pytest.raises(type(error)) as raised:
         run()
     assert raised.value is error
     assert (told(tmp_path)["SWEEP_OUTCOME"], told(tmp_path)["SWEEP_STATUS"]) == (outcome, status)
+    assert (end.outcome, end.status) == (Outcome.RUNNING, 1), "to tell of it changes nothing"
 
 
 def test_a_run_that_has_not_begun_tells_nobody(tmp_path: Path) -> None:
