@@ -119,6 +119,8 @@ class TrialActors(DriverCallback):
             name = uuid.uuid4().hex
             introduction = handle.introduce.remote(self.mailbox, name)
             process = self._of[handle] = TrialActor(handle, introduction, trial, name)
+        elif process.ended_for:  # for a trial that has ended by itself meanwhile
+            process.ended_for = ""
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
 
     def all(self) -> list[TrialActor]:

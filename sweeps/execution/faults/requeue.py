@@ -42,7 +42,7 @@ class Loss:
     last_words: str = ""
     """What it printed after its last result."""
     is_of_the_pc: bool = False
-    """Whether the PC was lost with it."""
+    """Whether its PC was lost with it, or that of another worker."""
 
 
 class Requeue:
@@ -188,7 +188,8 @@ def loss_of(process: TrialActor | None) -> Loss:
     want of memory, and by whether the PC is still there."""
     if process is None or not process.locate():
         return Loss("it ended while it started")
-    if all(node.id != process.own.node for node in nodes.living()):
+    living = {node.id for node in nodes.living()}
+    if process.own.node not in living:
         return Loss("its PC is lost", is_of_the_pc=True)
     words, why = output.how_ended(process.own)
-    return Loss(why, words)
+    return Loss(why, words, is_of_the_pc=not process.nodes <= living)

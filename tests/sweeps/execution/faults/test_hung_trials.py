@@ -112,6 +112,14 @@ def test_the_silence_of_a_trial_begins_after_the_preflight(tmp_path: Path) -> No
     assert sweep.searcher.suggest("again")["number"] == 1
 
 
+def test_a_trial_does_not_fail_for_another_one_that_reported_as_its_process_was_ended(tmp_path: Path) -> None:
+    sweep = Silent(tmp_path, preflight=False)
+    sweep.pass_by(TIMEOUT_S + MOST_BETWEEN_TURNS_S)
+    assert sweep.process.is_gone
+    assert sweep.lost(sweep.begin(1)) == ""
+    assert sweep.searcher.suggest("again")["number"] == 1
+
+
 @pytest.mark.parametrize("is_to_stop", [False, True])
 def test_a_stopped_trial_that_hangs_before_it_has_caught_up_is_ended(
     is_to_stop: bool, tmp_path: Path

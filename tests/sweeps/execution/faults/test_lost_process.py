@@ -43,6 +43,14 @@ def test_what_the_kernel_has_killed_is_told(here: Node, tmp_path: Path) -> None:
     assert loss_of(process).why == "killed by the kernel: out of memory"
 
 
+def test_the_loss_of_the_pc_of_another_worker_is_one_of_a_pc(here: Node) -> None:
+    nothing: Any = None
+    for nodes_of, is_of_a_pc in (({here.id}, False), ({here.id, "gone"}, True)):
+        own = Introduction(here.id)
+        process = TrialActor(None, None, nothing, "name", own=own, nodes=frozenset(nodes_of))
+        assert loss_of(process).is_of_the_pc is is_of_a_pc
+
+
 def test_a_process_that_never_answered_ended_while_it_started() -> None:
     loss = loss_of(None)
     assert (loss.why, loss.last_words, loss.is_of_the_pc) == ("it ended while it started", "", False)
