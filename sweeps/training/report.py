@@ -26,7 +26,7 @@ class Report:
     seconds: float
     """Wall time of the epoch, training and validation."""
     costs: Mapping[str, float] = field(default_factory=dict)
-    """Some of `time_breakdown.COSTS`."""
+    """Some of `time_breakdown.COSTS`; of first steps also `epoch_s`, the seconds of a whole epoch."""
     notice: str = ""
     """A warning for the user; mostly empty."""
 

@@ -32,9 +32,6 @@ NORMS = (
     "; its batch normalization sees fewer rows at a time, so its result differs from that of whole batches"
 )
 
-EPOCH_S = "sweeps/epoch_s"
-"""A metric of a point's first steps: the seconds of a whole epoch with its validation."""
-
 
 @dataclass(frozen=True)
 class Finished:

@@ -18,11 +18,11 @@ from sweeps.kinds.trainable import LightningTrainable
 from sweeps.storage.data_source import Say
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.report import Position, Report
 from sweeps.training.trainer import Trainer
 from sweeps.trial import leave_request
 from sweeps.trial.job import Job
-from sweeps.trial.messages import EPOCH_S
 
 
 class Run(Protocol):
@@ -107,14 +107,16 @@ def build_fit(
     )
     fit.callbacks.append(Listening())
     if "steps" in config:
-        fit.callbacks.append(FirstSteps())
+        fit.callbacks.append(FirstSteps(fit.meter))
     return fit
 
 
 class FirstSteps(pl.Callback):
-    """Times the last training batch and the last validation batch, and logs what a whole epoch takes."""
+    """Times the last training batch and the last validation batch, and adds what a whole epoch takes to the
+    costs, as `epoch_s`."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
         self._step_s = self._val_batch_s = self._began = 0.0
         self._batches: int | None = None
         self._val_batches: int | None = 0  # a model need not be validated
@@ -138,9 +140,9 @@ class FirstSteps(pl.Callback):
     def on_validation_batch_end(self, *_: Any) -> None:
         self._val_batch_s, self._began = _now() - self._began, _now()
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_end(self, *_: Any) -> None:
         if self.epoch_s is not None:
-            pl_module.log(EPOCH_S, self.epoch_s)
+            self._meter.further["epoch_s"] = self.epoch_s
 
     def _length(self, trainer: pl.Trainer, part: str) -> int | None:
         """Batches of all loaders of a whole epoch; None where they are not known."""

@@ -12,7 +12,7 @@ from ray import tune
 from sweeps.common import imports
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
-from sweeps.trial.messages import EPOCH_S, SAVED, Finding, Left, Message, Unfit, unfit
+from sweeps.trial.messages import SAVED, Finding, Left, Message, Unfit, unfit
 
 if TYPE_CHECKING:
     from sweeps.trial.runner import TrialRunner
@@ -149,5 +149,5 @@ def _finding(runner: TrialRunner, config: Mapping[str, Any]) -> Finding | None:
         checkpoint_bytes=checkpoint_bytes,
         is_last=runner.is_broken,
         end=message.end,
-        epoch_s=report.metrics.get(EPOCH_S) if report is not None else None,
+        epoch_s=costs.get("epoch_s"),
     )

@@ -75,6 +75,8 @@ class Meter:
         self._has_gpu, self._looks_at = torch.cuda.is_available(), 0.0
         self._gpu_util_pcts: list[float] = []
         self._began = self._cpu_s = self._seconds_before = 0.0
+        self.further: dict[str, float] = {}
+        """Costs that others measure."""
 
     def begin(self, seconds_before: float = 0.0) -> None:
         """Begin an epoch, or continue one that has taken some seconds before."""
@@ -91,7 +93,7 @@ class Meter:
             self._note_utilization()
 
     def end(self) -> tuple[float, dict[str, float]]:
-        """The epoch's seconds, and some of `COSTS`."""
+        """The epoch's seconds, and some of `COSTS` with the further ones."""
         seconds = time.perf_counter() - self._began
         parts = self.step_times.take()
         costs = {f"{part}_pct": 100 * spent / seconds for part, spent in parts.items()}
@@ -104,7 +106,8 @@ class Meter:
             self._note_utilization()
         if self._gpu_util_pcts:
             costs["gpu_util_pct"] = statistics.mean(self._gpu_util_pcts)
-        return self._seconds_before + seconds, {name: round(value, 3) for name, value in costs.items()}
+        costs = {name: round(value, 3) for name, value in costs.items()} | self.further
+        return self._seconds_before + seconds, costs
 
     def _note_utilization(self) -> None:
         with contextlib.suppress(Exception):  # no NVML: a container without it, an old driver

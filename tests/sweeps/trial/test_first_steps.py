@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
+from sweeps.training.profiling.step_profiler import Meter
 from sweeps.trial.run import FirstSteps
 from sweeps.trial.trainable import STEPS
 from tests.support.trainables import as_trainable, run_through
@@ -58,11 +59,17 @@ class Endless(IterableDataset[torch.Tensor]):
 
 
 def trained(data: Any) -> tuple[Slow, FirstSteps]:
-    model, steps = Slow(), FirstSteps()
+    model = Slow()
     trainable: Any = SimpleNamespace(build_model=lambda params: model, build_data=lambda params: data)
     config = FitConfig(max_epochs=1, steps_per_epoch=STEPS, metric="score", mode="max")
-    run_through(Fit(as_trainable(trainable), None, config), callbacks=[steps])
-    return model, steps
+    return model, first_steps(trainable, config)
+
+
+def first_steps(trainable: Any, config: FitConfig) -> FirstSteps:
+    fit = Fit(as_trainable(trainable), None, config)
+    steps = FirstSteps(fit.meter)
+    run_through(fit, callbacks=[steps])
+    return steps
 
 
 def test_all_batches_count_though_only_the_first_are_trained() -> None:
@@ -76,11 +83,10 @@ def test_all_batches_count_though_only_the_first_are_trained() -> None:
 
 def test_a_run_without_validation_has_a_time() -> None:
     rows = TensorDataset(torch.ones(BATCHES, 1))
-    steps = FirstSteps()
     data = pl.LightningDataModule.from_datasets(rows, batch_size=1)
     trainable: Any = SimpleNamespace(build_model=lambda params: Unvalidated(), build_data=lambda params: data)
     config = FitConfig(max_epochs=1, steps_per_epoch=STEPS, metric="score", mode="max")
-    run_through(Fit(as_trainable(trainable), None, config), callbacks=[steps])
+    steps = first_steps(trainable, config)
     assert steps.epoch_s is not None
     assert BATCHES * STEP_S <= steps.epoch_s < BATCHES * 10 * STEP_S
 
@@ -95,4 +101,4 @@ def test_data_without_a_length_has_no_time() -> None:
 
     _, steps = trained(Data())
     assert steps.epoch_s is None
-    assert FirstSteps().epoch_s is None
+    assert FirstSteps(Meter(1)).epoch_s is None

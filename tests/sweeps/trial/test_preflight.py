@@ -124,6 +124,7 @@ def test_a_user_s_mistake_is_known_as_such(tmp_path: Path) -> None:
     one = the_one(found_of(TrialRunner(job_of("tests.faulty.early", "score", tmp_path)), fault="mute"))
     assert isinstance(one.end, Failed)
     assert one.end.is_user_error
+    assert one.end.reason == "metric 'score' was not logged; logged: other"
 
 
 def test_the_trial_s_own_point_is_tried_where_one_is_broken(tmp_path: Path) -> None:
