@@ -23,6 +23,7 @@ from sweeps.analysis.compared_trials import (
     trainables,
 )
 from sweeps.analysis.tried_values import distributions_of
+from sweeps.common.errors import without_worker
 from sweeps.common.param_types import shown
 from sweeps.record.record import Record
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow
@@ -125,7 +126,7 @@ def causes_of(trials: Iterable[TrialRow]) -> list[Cause]:
     """Why trials failed or diverged."""
     alike: dict[tuple[Status, str], list[TrialRow]] = defaultdict(list)
     for trial in filter(is_bad, trials):
-        reason = re.sub(r"(?<![A-Za-z_])[-+]?\d[\d.,]*(e[-+]?\d+)?", "N", trial.reason)
+        reason = re.sub(r"(?<![A-Za-z_])[-+]?\d[\d.,]*(e[-+]?\d+)?", "N", without_worker(trial.reason))
         alike[trial.status, reason].append(trial)
     return [
         Cause(status, bad[0].reason if len({trial.reason for trial in bad}) == 1 else reason, tuple(bad))

@@ -132,6 +132,20 @@ def _raised_in(lines: Sequence[str]) -> str:
     return ""
 
 
+_IN_ANOTHER = " (in another worker, on "
+
+
+def in_another_worker(pc: str) -> str:
+    """What a reason says of the worker that is not the first one."""
+    return f"{_IN_ANOTHER}{pc})"
+
+
+def without_worker(reason: str) -> str:
+    """A reason without what it says of its worker."""
+    before, _, after = reason.partition(_IN_ANOTHER)
+    return before + after.partition(")")[2]
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an exception's text; its type where it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

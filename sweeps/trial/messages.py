@@ -195,12 +195,18 @@ class WorkerFailed(Exception):
         return self.failure.reason
 
 
-def failure_of(error: BaseException, fit: Fit | None = None) -> Failure:
+class LeftEarly(Exception):
+    """A worker of several was sent SIGTERM while its training began. (Lightning's own error is a SystemExit,
+    with which Ray would end the worker.)"""
+
+
+def failure_of(error: BaseException, fit: Fit | None = None, worker: str = "") -> Failure:
     """How a trial failed that raised an error; of a fault of the PC or the storage it is not to blame.
 
     Args:
         error: that was raised.
         fit: the training; None where it could not be built.
+        worker: `in_another_worker`; "" in the first one.
     """
     if isinstance(error, WorkerFailed):
         return error.failure
@@ -208,10 +214,10 @@ def failure_of(error: BaseException, fit: Fit | None = None) -> Failure:
         return unfit(error)
     text = "".join(traceback.format_exception(error))
     if isinstance(error, CannotTrain):
-        return Failed(reason=str(error), traceback=text, is_user_error=True)
+        return Failed(reason=f"{error}{worker}", traceback=text, is_user_error=True)
     if is_out_of_memory(error):
-        return remedied(OutOfMemory(reason=reason_of(error), traceback=text), fit)
-    return Failed(reason=reason_of(error), traceback=text)
+        return remedied(OutOfMemory(reason=reason_of(error), traceback=text), fit, worker)
+    return Failed(reason=f"{reason_of(error)}{worker}", traceback=text)
 
 
 def unfit(error: Exception) -> Unfit:
@@ -219,22 +225,24 @@ def unfit(error: Exception) -> Unfit:
     return Unfit(reason=str(error), pc=platform.node(), node=broadcast.here())
 
 
-def remedied(failure: OutOfMemory, fit: Fit | None) -> OutOfMemory:
+def remedied(failure: OutOfMemory, fit: Fit | None, worker: str = "") -> OutOfMemory:
     """How a trial that ran out of memory goes on, or why it can't.
 
     Args:
         failure: as it was raised.
         fit: the training; None where it could not be built.
+        worker: as in `failure_of`.
     """
+    what = f"out of memory{worker}"
     if fit is None:
-        return replace(failure, reason="out of memory: the model and its data can't be built")
+        return replace(failure, reason=f"{what}: the model and its data can't be built")
     try:
         found = fit.smaller_batch()
     except CannotTrain as error:
-        return replace(failure, reason=f"out of memory: {error}")
+        return replace(failure, reason=f"{what}: {error}")
     rows, whole = count(found.rows, "row"), found.share * fit.config.workers
     reason = (
-        f"out of memory: it goes on with micro-batches of {rows}, {found.accumulation} for each "
+        f"{what}: it goes on with micro-batches of {rows}, {found.accumulation} for each "
         f"step, so that its batch is {count(whole, 'row')} as before"
     )
     caution = NORMS if fit.depends_on_batch else ""

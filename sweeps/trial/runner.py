@@ -32,6 +32,7 @@ from sweeps.trial.messages import (
     Failure,
     Finished,
     Left,
+    LeftEarly,
     Message,
     NotSaved,
     Saved,
@@ -97,7 +98,7 @@ class TrialRunner:
             self._pace.cost(time.perf_counter() - self._save_began)
             self._save_began = None
         while True:
-            failure: Failure | None = None
+            failure: Failure | Left | None = None
             try:
                 if (unsaved := self._save_error) is not None:
                     self._save_error = None
@@ -107,8 +108,8 @@ class TrialRunner:
                 self._unusable.append(str(error))
             except KeyboardInterrupt:
                 raise
-            except SIGTERMException:  # Lightning's: SIGTERM came while the training began; it took one step
-                return self._message(end=Left(""))
+            except (SIGTERMException, LeftEarly):  # SIGTERM came while the training began; it took one step
+                failure = Left("")
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 failure = failure_of(error, self._run if isinstance(self._run, Fit) else None)
                 self._failures += isinstance(failure, Failed) and not failure.is_user_error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import platform
@@ -16,7 +15,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from threadpoolctl import threadpool_limits
 
 from sweeps.common import atomic_io
-from sweeps.common.errors import PCUnfit
+from sweeps.common.errors import PCUnfit, in_another_worker
 from sweeps.kinds import registry
 from sweeps.storage import scratch
 from sweeps.storage.folder_copy import File
@@ -27,7 +26,7 @@ from sweeps.training.fit_loop import Fit
 from sweeps.training.report import CheckpointUnusable, Position, Report
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
-from sweeps.trial.messages import Unfit, WorkerFailed, failure_of
+from sweeps.trial.messages import LeftEarly, WorkerFailed, failure_of
 from sweeps.trial.run import Host, build_fit
 
 _Arguments = ParamSpec("_Arguments")
@@ -43,14 +42,13 @@ def _failing_as_worker(
     def call(worker: Worker, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Value:
         try:
             return method(worker, *arguments, **named)
-        except (KeyboardInterrupt, SIGTERMException, CheckpointUnusable):
+        except (KeyboardInterrupt, CheckpointUnusable):
             raise
+        except SIGTERMException:
+            raise LeftEarly from None
         except BaseException as error:  # sys.exit and worse
-            failure = failure_of(error, worker.fit)
-            if worker.rank and not isinstance(failure, Unfit):
-                reason = f"{failure.reason} (in another worker, on {platform.node()})"
-                failure = dataclasses.replace(failure, reason=reason)
-            raise WorkerFailed(failure) from None
+            place = in_another_worker(platform.node()) if worker.rank else ""
+            raise WorkerFailed(failure_of(error, worker.fit, place)) from None
 
     return call
 
@@ -65,11 +63,15 @@ class Worker:
         self._made: list[tuple[Path, int]] = []
         """Folders for the first worker, each with the descriptor of its lock: no process removes it."""
 
+    @_failing_as_worker
     def introduce(self) -> tuple[output.Introduction, Host]:
         """Leave the run when that is asked, also where the system sends a signal to all processes, and keep
         what is printed."""
         leave_request.listen()
-        introduction = output.introduce()
+        try:
+            introduction = output.introduce()
+        except OSError as error:
+            raise PCUnfit(f"what it prints can't be kept: {error}") from error
         self._output_file = introduction.output_file
         return introduction, Host.here()
 

@@ -13,7 +13,7 @@ from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
-from sweeps.common.errors import reason_of
+from sweeps.common.errors import reason_of, without_worker
 from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.requeue import Requeue
@@ -280,5 +280,5 @@ def why_first_failures_stop(context: RunContext) -> str:
 
 
 def _kind(reason: str) -> str:
-    """An error without its numbers: sizes, addresses and steps differ from trial to trial."""
-    return re.sub(r"0x[0-9a-f]+|\d[\d.,]*", "#", reason)
+    """An error without its worker and its numbers: sizes, addresses and steps differ from trial to trial."""
+    return re.sub(r"0x[0-9a-f]+|\d[\d.,]*", "#", without_worker(reason))

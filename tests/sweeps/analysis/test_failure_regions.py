@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from optuna.distributions import FloatDistribution
 
-from sweeps.analysis.failure_regions import dead_regions
+from sweeps.analysis.failure_regions import causes_of, dead_regions
 from sweeps.analysis.tried_values import distributions_of
 from sweeps.record.trials import Status, TrialRow
 from sweeps.space.point import OptunaPoint
@@ -33,3 +33,10 @@ def test_of_many_hyperparameters_none_is_cut_by_chance(reasons: Sequence[str]) -
         good = [trial for trial in trials if trial.status == "finished"][:50]
         found += bool(dead_regions(trials, good, distributions_of(trials)))
     assert found <= 5, "of a hundred"
+
+
+def test_an_error_is_one_cause_in_whatever_worker_it_shows_first() -> None:
+    reasons = ("OSError: no file", "OSError: no file (in another worker, on pc2)")
+    trials = [TrialRow(n, {}, 0, 0.0, status="failed", reason=each) for n, each in enumerate(reasons)]
+    (cause,) = causes_of(trials)
+    assert (cause.reason, cause.trials) == ("OSError: no file", trials)

@@ -35,6 +35,11 @@ def test_the_same_error_of_the_first_trials_is_the_end(tmp_path: Path) -> None:
     assert found == f"the first 3 trials all failed: {SAME[2]}. Add --keep-going to train on"
 
 
+def test_it_is_the_same_error_in_whatever_worker_it_shows_first(tmp_path: Path) -> None:
+    reasons = (SAME[0], f"{SAME[1]} (in another worker, on pc2)", f"{SAME[2]} (in another worker, on spare)")
+    assert why(tmp_path, failed(*reasons)).startswith("the first 3 trials all failed: ")
+
+
 def test_those_that_do_not_fit_say_nothing_of_the_others(tmp_path: Path) -> None:
     infeasible: list[tuple[Any, str]] = [("infeasible", "out of memory")] * 3
     (tmp_path / "alone").mkdir()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweeps.common.errors import CannotTrain, PCUnfit
+from sweeps.common.errors import CannotTrain, PCUnfit, in_another_worker, without_worker
 from sweeps.storage.protocol import StorageError
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
@@ -53,6 +53,16 @@ def test_what_another_worker_found_is_told_as_it_told_it() -> None:
     error = WorkerFailed(found)
     assert str(error) == "no GPU"
     assert failure_of(error) == found
+
+
+def test_another_worker_is_named_in_the_reason_and_not_in_the_remedy() -> None:
+    worker = in_another_worker("pc2")
+    failure = failure_of(raised(MemoryError()), None, worker)
+    why = "out of memory (in another worker, on pc2): the model and its data can't be built"
+    assert (failure.reason, without_worker(failure.reason)) == (why, why.replace(worker, ""))
+    of_bug = failure_of(raised(ValueError("no")), None, worker)
+    assert of_bug.reason == "ValueError: no (in another worker, on pc2)"
+    assert without_worker("ValueError: no") == "ValueError: no"
 
 
 @pytest.mark.usefixtures("ray_session")

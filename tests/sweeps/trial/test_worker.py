@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import cluster_environment
 from sweeps.trial.job import Job
-from sweeps.trial.messages import WorkerFailed
+from sweeps.trial.messages import Unfit, WorkerFailed
 from sweeps.trial.worker import Worker
 from tests.conftest import fill_up
 from tests.support.trainables import described
@@ -99,6 +100,16 @@ def test_a_worker_that_fails_says_why(job: Job, port: int) -> None:
     with pytest.raises(WorkerFailed, match="nothing") as failed:
         Worker(job, 0).begin(config, HERE, port)
     assert "another worker" not in str(failed.value), "of the first one it is not said"
+
+
+@pytest.mark.usefixtures("handlers_as_before")
+def test_a_pc_that_keeps_no_output_can_not_train(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nothing"))
+    with pytest.raises(WorkerFailed, match="what it prints can't be kept: ") as failed:
+        Worker(job, 1).introduce()
+    assert isinstance(failed.value.failure, Unfit)
 
 
 def test_a_disk_that_is_full_is_the_fault_of_its_pc(job: Job, small_disk: Path) -> None:
