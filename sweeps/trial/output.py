@@ -22,7 +22,7 @@ from sweeps.ray_cluster import broadcast
 from sweeps.storage import scratch
 
 MOST_BYTES = 64 * 1024
-"""Of one result; of more the middle is left out."""
+"""Of one process for one result; of more the middle is left out."""
 LEFT_S = 600.0
 """For which the file of a process that was killed is left alone: it may still be read."""
 EXIT = "This process ends itself, with exit status "
@@ -33,6 +33,7 @@ LOST = 70
 """Exit status of a process that gave up its trial."""
 _PREFIX, _SUFFIX = "sweeps-trial-", ".out"
 _file: int | None = None
+_added: list[str] = []
 
 
 class Introduction(NamedTuple):
@@ -74,13 +75,20 @@ def start() -> str:
 
 
 def take() -> str:
-    """What was printed since the last call; "" where nothing was, or where `start` was not called."""
-    if _file is None:
-        return ""
-    _flush()
-    if content := _content(_file):
-        os.ftruncate(_file, 0)
-    return content.decode(errors="replace")
+    """What was printed since the last call, if `start` was called, and what was added."""
+    texts = [*_added]
+    _added.clear()
+    if _file is not None:
+        _flush()
+        if content := _content(_file):
+            os.ftruncate(_file, 0)
+        texts.insert(0, content.decode(errors="replace"))
+    return "".join(texts)
+
+
+def add(text: str) -> None:
+    """Let `take` return a text of another process, too."""
+    _added.append(text)
 
 
 def marked(text: str, worker: int) -> str:
@@ -135,7 +143,11 @@ def why_ended(last_words: str, *, is_oom: bool) -> str:
 
 def give_up(why: str) -> NoReturn:
     """End this process. The trial is requeued, and Ray ends the rest of its worker group."""
-    print(f"{GIVEN_UP}{why}", file=sys.stderr, flush=True)
+    _flush()
+    added = "".join(_added)
+    line = "" if added.endswith("\n") or not added else "\n"
+    with contextlib.suppress(OSError):  # no space
+        os.write(2, f"{added}{line}{GIVEN_UP}{why}\n".encode())
     os._exit(LOST)
 
 

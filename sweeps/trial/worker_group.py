@@ -19,7 +19,6 @@ import functools
 import math
 import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -99,7 +98,7 @@ class WorkerGroup:
             WorkerFailed: a worker failed.
         """
         found: Report | Position | None = self._call("advance")[0]
-        self._print("printed")
+        self._take("printed")
         return found
 
     def save(self, folder: Path) -> None:
@@ -117,14 +116,14 @@ class WorkerGroup:
         self.can_go_on = True
 
     def close(self) -> None:
-        """Let Lightning end the training in order on all workers, then end their processes."""
-        if self._workers:
+        """Let Lightning end the training in order on all workers, if all go on, then end their processes."""
+        if self._workers and self.can_go_on:
             self._call("close")
         self.release()
 
     def release(self) -> None:
         """End the processes of the workers."""
-        self._print("end")
+        self._take("end")
         for worker in self._workers:
             ray.kill(worker)
         self._workers, self._introductions, self._store = [], [], None
@@ -148,7 +147,7 @@ class WorkerGroup:
             if leave_request.is_asked() and self._introductions:
                 leave_request.send(self._introductions[0].pid)
             # It may never be complete again after the loss of a PC.
-            if ray.util.placement_group_table(self._group).get("state") == "RESCHEDULING":
+            if waiting and ray.util.placement_group_table(self._group).get("state") == "RESCHEDULING":
                 give_up("a PC of its workers is lost")
         if not failures:
             return list(ray.get(calls))
@@ -168,18 +167,18 @@ class WorkerGroup:
             why = first_line(error)
             for number, each in enumerate(self._introductions):
                 words, how = output.how_ended(each)
-                sys.stderr.write(output.marked(words, number))
+                output.add(output.marked(words, number))
                 why = how if number == rank else why
             give_up(f"a worker is lost: {why}")
         return None
 
-    def _print(self, method: str) -> None:
-        """Print the texts that a method of the workers returns, marked."""
+    def _take(self, method: str) -> None:
+        """Add the texts that a method of the workers returns, marked, to what this process has printed."""
         calls = [getattr(worker, method).remote() for worker in self._workers]
         known = ray.wait(calls, num_returns=len(calls), timeout=END_S)[0] if calls else []  # one may be stuck
         for rank, ref in enumerate(calls):
             with contextlib.suppress(RayError):  # of one that was killed
-                sys.stdout.write(output.marked(ray.get(ref) if ref in known else "", rank))
+                output.add(output.marked(ray.get(ref) if ref in known else "", rank))
 
 
 def _causes(failures: Mapping[int, WorkerFailed]) -> list[WorkerFailed]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from trainables._shared.classifier import Classifier
 from trainables._shared.digits import Digits
@@ -29,7 +30,8 @@ class Params:
 
     fault: str = "none"
     """none, flaky (the last worker raises once), raises (always), killed (the last worker's process, once),
-    killed_first (the first one's, once)."""
+    killed_first (the first one's, once), terminated (the last worker, as its training begins), unsaved (the
+    last worker raises as it saves), chatty (each prints much)."""
     lr: float = 0.01
     """Step size of Adam, > 0."""
     batch_size: int = 1200
@@ -44,7 +46,7 @@ class Pair(Classifier):
     def __init__(self, params: Params) -> None:
         hidden = torch.nn.Linear(64, 16), torch.nn.ReLU()
         super().__init__(torch.nn.Sequential(*hidden, torch.nn.Linear(16, 10)))
-        self.params = params
+        self.params, self.saves = params, 0
 
     def configure_optimizers(self) -> Any:
         return torch.optim.Adam(self.parameters(), lr=self.params.lr)
@@ -54,6 +56,10 @@ class Pair(Classifier):
         fault, rank = self.params.fault, self.global_rank
         print(f"epoch {self.current_epoch + 1} of {rank}", flush=True)
         _note(f"{fault}-{rank}", f"{self.current_epoch + 1} {os.getpid()}")
+        if fault == "terminated" and rank == LAST_WORKER:
+            raise SIGTERMException
+        if fault == "chatty":
+            os.write(1, b"first \xff of %d\n%slast of %d\n" % (rank, 4000 * b"between them\n", rank))
         if self.current_epoch != 2:
             return
         is_first_time = len(begun(_folder(), fault, rank)) == 3
@@ -66,6 +72,11 @@ class Pair(Classifier):
             os.kill(os.getpid(), signal.SIGKILL)
         if fault == "killed_first" and rank == 0 and is_first_time:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.saves += 1  # the first one is that of the best weights
+        if self.params.fault == "unsaved" and self.saves > 1 and self.global_rank == LAST_WORKER:
+            raise RuntimeError("the last worker can't save")
 
 
 def build_model(params: Params) -> Pair:

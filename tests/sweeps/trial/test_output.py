@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.trial import output
-from sweeps.trial.output import EXIT, LEFT_S, MOST_BYTES
+from sweeps.trial.output import EXIT, GIVEN_UP, LEFT_S, LOST, MOST_BYTES
 
 PRINTS = """
 import os, subprocess, sys
@@ -53,6 +53,27 @@ def test_of_very_much_the_middle_is_left_out(tmp_path: Path) -> None:
 
 def test_nothing_is_taken_where_nothing_is_kept() -> None:
     assert output.take() == ""
+
+
+def test_what_another_process_printed_is_taken_with_the_rest() -> None:
+    output.add("[worker 1] a\n")
+    output.add("[worker 2] b\n")
+    assert (output.take(), output.take()) == ("[worker 1] a\n[worker 2] b\n", "")
+
+
+GIVES_UP = """
+import sys
+from sweeps.trial import output
+output.add(sys.argv[1])
+output.give_up("a worker is lost")
+"""
+
+
+@pytest.mark.parametrize("words", ["", "step 5", "step 5\n"])
+def test_a_process_that_gives_up_says_why_in_a_line_of_its_own(words: str) -> None:
+    done = subprocess.run([sys.executable, "-c", GIVES_UP, words], capture_output=True, text=True)
+    assert done.stderr == "".join([words and "step 5\n", f"{GIVEN_UP}a worker is lost\n"])
+    assert done.returncode == LOST
 
 
 def test_each_line_names_the_worker_that_printed_it() -> None:
