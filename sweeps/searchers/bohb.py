@@ -1,61 +1,71 @@
 """BOHB's model: kernel densities of the good and the bad trials at the highest rung with enough trials.
 
-Falkner et al., 2018, https://arxiv.org/abs/1807.01774, by the authors' own hpbandster, which Ray's
-TuneBOHB wraps too (a test compares the models). TuneBOHB loses its results with the driver; here they are
-read from the record. Other differences from TuneBOHB:
+Falkner et al., 2018, https://arxiv.org/abs/1807.01774. The model is that of the authors' hpbandster, which
+Ray's TuneBOHB wraps (a test compares them); the package itself needs a compiler, and is not maintained.
+TuneBOHB loses its results with the driver; here they are read from the record. Other differences from both:
 
 - quantized ranges keep their steps, and choices their own types (TuneBOHB drops the first with a
   warning, and returns numpy's strings for the second);
 - a hyperparameter never collapses to one value: hpbandster's least bandwidth, 0.001 of the range, can't
   leave a whole number on which all good trials agree by chance, so here each hyperparameter's bandwidth
   reaches its neighbours;
-- a choice that no good trial has does not count as a perfect one (statsmodels counts the choices in the
-  data, and divides by one less: automl/HpBandSter#100).
+- a choice that no good trial has does not count as a perfect one (statsmodels, which hpbandster uses, counts
+  the choices in the data, and divides by one less: automl/HpBandSter#100).
 """
 
 from __future__ import annotations
 
-import logging
+import itertools
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from optuna.trial import FixedTrial
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.record.record import Record
 from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
 from sweeps.space.domain import Domain
-from sweeps.space.flat import FlatSpace, seeded_globals
+from sweeps.space.flat import FlatSpace
+from sweeps.space.numeric_range import Array
 from sweeps.space.point import Point
 
-if TYPE_CHECKING:
-    from ConfigSpace import ConfigurationSpace
+# The defaults of hpbandster.
+GOOD_SHARE = 0.15
+RANDOM_SHARE = 1 / 3
+CANDIDATES = 64
+BANDWIDTH_FACTOR = 3
+"""Candidates spread so many times as far as the density of the good trials does."""
+LEAST_DENSITY = 1e-32
 
-Array = npt.NDArray[np.float64]
+LEAST_BANDWIDTH = 0.01
+"""Of a range, whose length is 1 in the model."""
+LEAST_SHARE = 0.1
+"""Share of candidates with any choice instead of that of a good trial."""
 
 
 class Searcher(SearchMethod):
-    """Proposes what hpbandster's model proposes."""
+    """Proposes the most promising of 64 points near good trials, and every third time a random one."""
 
     TAKES = frozenset({"finite", "continuous"})
     SCHEDULERS = ("bohb",)
-    PACKAGES = ("hpbandster", "ConfigSpace", "statsmodels", "scipy")
+    PACKAGES = ("scipy",)
 
     def propose(self, number: int) -> Iterator[Point]:
         assert isinstance(self.space, FlatSpace), "the plan refuses other spaces by TAKES"
-        translation = Translation(self.space.domains)
-        if (fidelity := self.known.fidelity(translation.enough)) is not None:
-            seed, results = self.model_seed(number) // 2, results_at(self.record, fidelity)
-            for proposed in _model_points(translation, results, fidelity, seed):
-                yield self.space.suggest(FixedTrial(proposed))
-        yield from self.random_points(number)
+        columns = Columns.from_domains(self.space.domains)
+        randoms, model = self.random_points(number), None
+        if (fidelity := self.known.fidelity(2 * columns.least_good)) is not None:
+            model = Model.fit(columns, results_at(self.record, fidelity))
+        generator = self.generator(number, 4)
+        for _ in range(MODEL_ATTEMPTS if model is not None else 0):
+            if model is None or generator.random() < RANDOM_SHARE:
+                yield from itertools.islice(randoms, 1)
+            else:
+                yield self.space.suggest(FixedTrial(columns.params(model.best_candidate(generator))))
+        yield from randoms
 
 
 def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamValue], float]]:
@@ -71,120 +81,122 @@ def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamVa
 
 
 @dataclass(frozen=True)
-class Translation:
-    """A space for ConfigSpace: ranges, and choices by their position."""
+class Columns:
+    """The hyperparameters of a space as numbers: a range as 0 to 1, choices by their position."""
 
     domains: Mapping[str, Domain]
+    varying: tuple[str, ...]
+    """Hyperparameters with more than one value, which the model has."""
+    choices: Array
+    """[varying], number of choices; 0 of a range."""
+    least_bandwidths: Array
+    """[varying]."""
 
-    @cached_property
-    def varying(self) -> list[str]:
-        """Hyperparameters with more than one value, which the model has."""
-        return [name for name, domain in self.domains.items() if domain.size() > 1]
+    @classmethod
+    def from_domains(cls, domains: Mapping[str, Domain]) -> Columns:
+        varying = {name: domain for name, domain in domains.items() if domain.size() > 1}
+        choices = np.array([len(domain.choices or ()) for domain in varying.values()], np.float64)
+        return cls(domains, tuple(varying), choices, np.array([*map(_least_bandwidth, varying.values())]))
 
     @property
-    def enough(self) -> int:
-        """Trials that the model needs: more good ones than hyperparameters, and as many bad."""
-        return 2 * (len(self.varying) + 1)
+    def least_good(self) -> int:
+        """Good trials that the model needs, and as many bad ones: more than hyperparameters."""
+        return len(self.varying) + 1
 
-    def least_bandwidth(self, name: str) -> float:
-        """In units of the range; of a choice, the share of proposals with any instead of a good trial's."""
-        if self.domains[name].choices is not None:
-            return 0.1
-        # Proposals spread three bandwidths (`bandwidth_factor`): a third of a step reaches the next value.
-        return max(0.01, 1 / (3 * max(1, self.domains[name].size() - 1)))
-
-    def space(self, seed: int) -> ConfigurationSpace:
-        """A new ConfigSpace, for one proposal: it holds the state of its random generator."""
-        import ConfigSpace as cs
-
-        space = cs.ConfigurationSpace(seed=seed)
-        for name in self.varying:
-            choices, found = self.domains[name].choices, self.domains[name].range
-            if found is None:
-                space.add(cs.CategoricalHyperparameter(name, list(range(len(choices or [])))))
-                continue
-            kind = cs.UniformIntegerHyperparameter if found.is_whole else cs.UniformFloatHyperparameter
-            space.add(kind(name, found.low, found.high, log=found.is_log))
-        return space
-
-    def to_model(self, params: Mapping[str, ParamValue]) -> dict[str, Any] | None:
+    def row(self, params: Mapping[str, ParamValue]) -> list[float] | None:
         """A trial's params; None when they are not of this space, which was changed with --force."""
-        found: dict[str, Any] = {}
+        found: list[float] = []
         for name in self.varying:
             value, choices, range_ = params.get(name), self.domains[name].choices, self.domains[name].range
             if choices is not None and value in choices:
-                found[name] = choices.index(value)
+                found.append(choices.index(value))
             elif range_ and isinstance(value, int | float) and range_.low <= value <= range_.high:
-                found[name] = value
+                found.append(float(range_.share(value)))
             else:
                 return None
         return found
 
-    def from_model(self, proposed: Mapping[str, Any]) -> dict[str, Any]:
+    def params(self, row: Array) -> dict[str, Any]:
         """A trial's params, with choices and steps."""
-        found = {}
-        for name, domain in self.domains.items():
-            if name not in self.varying:
-                found[name] = (domain.values() or [])[0]
-            elif domain.choices is not None:
-                found[name] = domain.choices[int(proposed[name])]
+        found = {name: (domain.values() or [None])[0] for name, domain in self.domains.items()}
+        for name, number in zip(self.varying, row, strict=True):
+            domain = self.domains[name]
+            if domain.choices is not None:
+                found[name] = domain.choices[int(number)]
             elif domain.range is not None:
-                found[name] = domain.range.nearest(proposed[name])
+                found[name] = domain.range.nearest(float(domain.range.at(number)))
         return found
 
 
+def _least_bandwidth(domain: Domain) -> float:
+    if domain.choices is not None:
+        return LEAST_SHARE
+    # A third of a step: the spread of three bandwidths is one.
+    return max(LEAST_BANDWIDTH, 1 / (3 * max(1, domain.size() - 1)))
+
+
+@dataclass(frozen=True)
 class Density:
-    """A product of kernels, as statsmodels' KDEMultivariate: Gaussian, and Aitchison-Aitken for choices.
+    """A product of kernels: Gaussian, and Aitchison-Aitken for choices."""
 
-    Args:
-        data: [trials, hyperparameters], ranges as 0 to 1 and choices as their position.
-        bandwidths: [hyperparameters]; of a choice, the probability of all others together.
-        levels: [hyperparameters], number of choices; 0 of a range.
-    """
+    rows: Array
+    """[trials, hyperparameters]."""
+    bandwidths: Array
+    """[hyperparameters]; of a choice, the probability of all others together."""
+    choices: Array
+    """[hyperparameters], number of choices; 0 of a range."""
 
-    def __init__(self, data: Array, bandwidths: Array, levels: Array) -> None:
-        self.data = data
-        most = np.where(levels > 0, (levels - 1) / np.maximum(levels, 1), np.inf)
-        self.bw = np.minimum(bandwidths, most)  # at the most, all choices are equally likely
-        self._levels = levels
+    @classmethod
+    def fit(cls, rows: Array, columns: Columns) -> Density:
+        """With bandwidths by the normal reference rule of thumb, as statsmodels has it."""
+        count, dimensions = rows.shape
+        bandwidths = 1.06 * rows.std(axis=0) * count ** (-1 / (4 + dimensions))
+        bandwidths = np.maximum(bandwidths, columns.least_bandwidths)
+        choices = columns.choices
+        most = np.where(choices > 0, (choices - 1) / np.maximum(choices, 1), np.inf)
+        return cls(rows, np.minimum(bandwidths, most), choices)  # at the most, all choices are equally likely
 
-    def pdf(self, point: Sequence[float]) -> float:
-        gaps, widths = self.data - np.asarray(point), self.bw
+    def at(self, points: Array) -> Array:
+        """[points] of [points, hyperparameters]."""
+        gaps, widths = points[:, None] - self.rows, self.bandwidths
         gaussian = np.exp(-((gaps / widths) ** 2) / 2) / (math.sqrt(2 * math.pi) * widths)
-        others = widths / np.maximum(self._levels - 1, 1)
-        choice = np.where(gaps == 0, 1 - widths, others)
-        return float(np.where(self._levels > 0, choice, gaussian).prod(axis=1).mean())
+        choice = np.where(gaps == 0, 1 - widths, widths / np.maximum(self.choices - 1, 1))
+        density: Array = np.where(self.choices > 0, choice, gaussian).prod(axis=2).mean(axis=1)
+        return density
 
 
-def _model_points(
-    translation: Translation, results: list[tuple[Mapping[str, ParamValue], float]], fidelity: int, seed: int
-) -> Iterator[dict[str, Any]]:
-    """Candidates, best first, from hpbandster's own generator."""
-    generator = None
-    for attempt in range(MODEL_ATTEMPTS):
-        with warnings.catch_warnings(), seeded_globals(seed + attempt):
-            warnings.simplefilter("ignore")  # hpbandster uses ConfigSpace by its old names
-            generator = generator or model(translation, results, fidelity, seed)
-            if not generator.kde_models:
-                return
-            proposed, _ = generator.get_config(fidelity)
-        yield translation.from_model(proposed)
+@dataclass(frozen=True)
+class Model:
+    """The densities of the good trials and of the bad ones."""
 
+    good: Density
+    bad: Density
 
-def model(
-    translation: Translation, results: list[tuple[Mapping[str, ParamValue], float]], fidelity: int, seed: int
-) -> Any:
-    """hpbandster's generator with the results of one fidelity."""
-    from hpbandster.optimizers.config_generators.bohb import BOHB
+    @classmethod
+    def fit(cls, columns: Columns, results: Sequence[tuple[Mapping[str, ParamValue], float]]) -> Model | None:
+        """Of params and losses; None where too few of them are of this space."""
+        known = [(row, loss) for params, loss in results if (row := columns.row(params)) is not None]
+        if len(known) < 2 * columns.least_good:
+            return None
+        known.sort(key=lambda each: each[1])
+        rows = np.array([row for row, _ in known], np.float64)
+        good = max(columns.least_good, int(GOOD_SHARE * len(rows)))
+        return cls(Density.fit(rows[:good], columns), Density.fit(rows[good:], columns))
 
-    logging.getLogger("hpbandster").setLevel(logging.CRITICAL)  # it logs each random proposal
-    generator = BOHB(translation.space(seed))
-    known = [(point, loss) for params, loss in results if (point := translation.to_model(params)) is not None]
-    for number, (point, loss) in enumerate(known, start=1):
-        job = {"result": {"loss": loss}, "kwargs": {"budget": fidelity, "config": point}, "exception": None}
-        generator.new_result(SimpleNamespace(**job), update_model=number == len(known))
-    floors = [translation.least_bandwidth(name) for name in generator.configspace]  # which sorts them
-    for kind, found in generator.kde_models.get(fidelity, {}).items():
-        bandwidths = np.maximum(found.bw, floors)
-        generator.kde_models[fidelity][kind] = Density(found.data, bandwidths, generator.vartypes)
-    return generator
+    def best_candidate(self, generator: np.random.Generator) -> Array:
+        """[hyperparameters], the most likely one to be good of 64 near the good trials."""
+        from scipy.special import ndtr, ndtri  # half a second of imports
+
+        rows, choices, widths = self.good.rows, self.good.choices, self.good.bandwidths
+        near = rows[generator.integers(len(rows), size=CANDIDATES)]
+        # Of a range, from the part of a normal distribution between 0 and 1.
+        spread = BANDWIDTH_FACTOR * widths
+        low, high = ndtr(-near / spread), ndtr((1 - near) / spread)
+        shares = low + generator.random(near.shape) * (high - low)
+        inside = np.clip(near + spread * ndtri(shares), 0, 1)
+        others = np.floor(generator.random(near.shape) * choices)
+        chosen = np.where(generator.random(near.shape) < 1 - widths, near, others)
+        candidates = np.where(choices > 0, chosen, inside)
+        good, bad = (np.maximum(each.at(candidates), LEAST_DENSITY) for each in (self.good, self.bad))
+        best: Array = candidates[np.argmax(good / bad)]
+        return best

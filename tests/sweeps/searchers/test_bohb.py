@@ -20,11 +20,10 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.searchers import bohb
-from sweeps.searchers.bohb import Translation, model, results_at
+from sweeps.searchers.bohb import Columns, Model, results_at
 from sweeps.space.domain import converted
 from sweeps.space.flat import check, seeded_globals
 from tests.conftest import propose as suggest_trial
-from tests.support.versions import relied_on
 
 EPOCHS = 9
 
@@ -79,8 +78,9 @@ def good_when(params: Mapping[str, Any]) -> float:
 def test_the_model_is_that_of_tune_bohb(tmp_path: Path) -> None:
     """The same trials are good and bad ones, with the same bandwidths but for the least; where every
     choice was made, also the same density."""
+    pytest.importorskip("hpbandster", reason="needs the package hpbandster, as `make` installs it")
     logging.getLogger("ray.tune.search.bohb").setLevel(logging.ERROR)
-    tried = points(SPACE, 30)
+    tried = points(SPACE, 40)
     record = new_record(tmp_path)
     try_out(record, tried, good_when)
     with warnings.catch_warnings(), seeded_globals(0):
@@ -93,22 +93,25 @@ def test_the_model_is_that_of_tune_bohb(tmp_path: Path) -> None:
                     str(number), {"score": good_when(params), "hyperband_info": {"budget": EPOCHS}}
                 )
             )
-        translation = Translation(DOMAINS)
-        ours = model(translation, results_at(record, EPOCHS), EPOCHS, 0)
-    mine, theirs = ours.kde_models[EPOCHS], rays.bohber.kde_models[EPOCHS]
+    columns = Columns.from_domains(DOMAINS)
+    found = Model.fit(columns, results_at(record, EPOCHS))
+    assert found is not None
     names = list(rays.bohber.configspace.keys())
-    order = [list(ours.configspace.keys()).index(name) for name in names]
-    for kind in ("good", "bad"):
-        assert np.allclose(mine[kind].data[:, order], theirs[kind].data)
-        floors = [translation.least_bandwidth(name) for name in names]
-        assert np.allclose(mine[kind].bw[order], np.maximum(theirs[kind].bw, floors))
-        theirs[kind].bw = mine[kind].bw[order]
+    order = [columns.varying.index(name) for name in names]
+    for ours, theirs in (
+        (found.good, rays.bohber.kde_models[EPOCHS]["good"]),
+        (found.bad, rays.bohber.kde_models[EPOCHS]["bad"]),
+    ):
+        assert np.allclose(ours.rows[:, order], theirs.data)
+        assert np.allclose(
+            ours.bandwidths, np.maximum(theirs.bw, columns.least_bandwidths[order])[np.argsort(order)]
+        )
+        theirs.bw = ours.bandwidths[order]
         # Of a choice that was not made, statsmodels says nothing that can be meant.
-        made = {point[0] for point in theirs[kind].data}
-        assert len(made) == 3 or kind == "good"
-        for point in theirs["bad"].data if len(made) == 3 else []:
-            in_my_order = [dict(zip(names, point, strict=True))[name] for name in ours.configspace]
-            assert mine[kind].pdf(in_my_order) == pytest.approx(theirs[kind].pdf(point))
+        made = {point[names.index("activation")] for point in theirs.data}
+        if len(made) == 3:
+            expected = [theirs.pdf(row[order]) for row in ours.rows]
+            assert np.allclose(ours.at(ours.rows), expected)
 
 
 @pytest.mark.slow
@@ -123,26 +126,11 @@ def test_it_proposes_what_was_good(mode: str, tmp_path: Path) -> None:
     assert sum(params["activation"] == "gelu" for params in proposed) > 18
 
 
-class OfHpbandster(Translation):
-    def least_bandwidth(self, name: str) -> float:
-        return 1e-3
-
-
 def test_a_hyperparameter_on_which_all_good_trials_agree_is_still_varied(tmp_path: Path) -> None:
-    """Without more noise than hpbandster's own, hardly one that the model proposes leaves their value."""
     tried = [{**params, "width": 4} for params in points(SPACE, 40)]
     record = new_record(tmp_path)
     try_out(record, tried, good_when)
-    widths = {}
-    for name, translation in (("ours", Translation(DOMAINS)), ("theirs", OfHpbandster(DOMAINS))):
-        with warnings.catch_warnings(), seeded_globals(0):
-            warnings.simplefilter("ignore")
-            generator = model(translation, results_at(record, EPOCHS), EPOCHS, 0)
-            drawn = [generator.get_config(EPOCHS) for _ in range(40)]
-        widths[name] = [int(point["width"]) for point, about in drawn if about.get("model_based_pick")]
-    assert len(widths["theirs"]) > 15
-    assert set(widths["theirs"]) == {4}
-    assert len(set(widths["ours"])) >= 3
+    assert len({params["width"] for params in propose(record, SPACE, 40)}) >= 3
 
 
 def test_steps_types_and_single_values_are_kept(tmp_path: Path) -> None:
@@ -194,12 +182,12 @@ def test_a_trial_that_diverged_or_does_not_fit_is_a_bad_one_and_one_that_failed_
 
 
 def test_what_was_tried_in_another_space_is_left_out() -> None:
-    translation = Translation(DOMAINS)
-    inside: dict[str, ParamValue] = {"lr": 0.1, "width": 3, "activation": "gelu"}
-    assert translation.to_model(inside) == {"lr": 0.1, "width": 3, "activation": 1}
+    columns = Columns.from_domains(DOMAINS)
+    inside: dict[str, ParamValue] = {"lr": 0.1, "width": 8, "activation": "gelu"}
+    assert columns.row(inside) == pytest.approx([2 / 3, 1.0, 1])
     for outside in ({"lr": 2.0}, {"width": 9}, {"activation": "elu"}, {"width": "3"}):
-        assert translation.to_model({**inside, **outside}) is None
-    assert translation.to_model({"lr": 0.1, "width": 3}) is None
+        assert columns.row({**inside, **outside}) is None
+    assert columns.row({"lr": 0.1, "width": 3}) is None
 
 
 def test_a_proposal_follows_from_the_record_alone(tmp_path: Path) -> None:
@@ -218,15 +206,3 @@ def test_a_proposal_follows_from_the_record_alone(tmp_path: Path) -> None:
     assert next_trials(seed=0) == first
     assert (np.random.get_state()[1] == state).all(), "the user's own random numbers are left alone"
     assert next_trials(seed=1) != first
-
-
-def test_what_is_taken_of_hpbandster_is_there() -> None:
-    results = [
-        ({"lr": 0.1, "width": 1 + number % 8, "activation": "relu"}, float(number)) for number in range(20)
-    ]
-    with relied_on("hpbandster"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = model(Translation(DOMAINS), results, EPOCHS, 0)
-        assert set(found.kde_models[EPOCHS]) == {"good", "bad"}
-        assert len(found.vartypes) == len(found.configspace) == 3
-        assert set(found.get_config(EPOCHS)[0]) == set(SPACE)
