@@ -116,8 +116,8 @@ projects: $(PROJECTS)
 # torch first and pinned: a range would fetch gigabytes of CUDA packages where a CPU build is meant.
 # The rest with --no-deps from the lock, so that no package that needs a compiler slips in.
 $(DONE): requirements.lock
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 12) else \
-	  f"error: Python 3.11 or 3.12 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 14) else \
+	  f"error: Python 3.11 to 3.14 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12")'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo "error: $(PYTHON) has no venv module: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv

@@ -6,12 +6,16 @@ Exit status: that of the subcommand; 2, there is no such subcommand.
 from __future__ import annotations
 
 import importlib
+import platform
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 
 from sweeps.common.cli.dispatch import dispatch
+from sweeps.common.imports import DISTRIBUTION
 
 COMMANDS = {
+    "demo": "see a sweep of a small example in half a minute",
     "init": "start a project from a small example that runs",
     "run": "run a sweep: train many trials of a model, and prune the poor ones",
     "fit": "train one trial by itself, without a sweep",
@@ -28,7 +32,21 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    return dispatch("", COMMANDS, _call, arguments)
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    if tokens == ["--version"]:
+        print(version())
+        return 0
+    return dispatch("", COMMANDS, _call, tokens or ["--help"])
+
+
+def version() -> str:
+    """That of this program, of Python, and of what a sweep stands on."""
+    import torch
+
+    parts = {"sweeps": metadata.version(DISTRIBUTION), "Python": platform.python_version()}
+    parts |= {"PyTorch": torch.__version__, "Lightning": metadata.version("lightning")}
+    parts |= {"Ray": metadata.version("ray"), "CUDA": torch.version.cuda or "none"}
+    return ", ".join(f"{name} {number}" for name, number in parts.items())
 
 
 def _call(name: str, arguments: list[str]) -> int:

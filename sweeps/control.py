@@ -17,7 +17,7 @@ from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.config import control_commands
-from sweeps.config.sweep_folder import no_sweep, resume_command
+from sweeps.config.sweep_folder import SWEEP_HELP, no_sweep, resume_command, sweep_named
 from sweeps.record import control_requests
 
 KEPT = "It keeps the command, and will take it up; its screen says what it did."
@@ -38,12 +38,12 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...],
     """
     parser = cli_parser.Parser(
         prog="sweeps control",
-        usage="%(prog)s results/NAME COMMAND [--address HOST:PORT]",
+        usage="%(prog)s NAME COMMAND [--address HOST:PORT]",
         description="Steer a running sweep. It answers at once what will happen.\n\ncommands:\n"
         + "\n".join(f"  {words:<21} {does}" for words, does in control_commands.COMMANDS.items()),
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("folder", nargs="?", metavar="results/NAME", help="The sweep.")
+    parser.add_argument("folder", nargs="?", metavar="NAME", help=SWEEP_HELP)
     parser.add_argument("words", nargs="*", metavar="COMMAND", help="One of the commands above.")
     reach = "Head of the cluster to which the sweep was submitted, as for --submit; the folder is there"
     reach += " (default: the sweep is on this PC)"
@@ -70,7 +70,7 @@ def _control(typed: str, words: Sequence[str], address: str | None) -> int:
 
         return submit.control(address, typed, words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped Ray job gets it: Ctrl-C elsewhere
-    folder = Path(typed).expanduser()
+    folder = sweep_named(typed)
     if (fault := no_sweep(folder)) is not None:
         raise UserError(fault)
     try:

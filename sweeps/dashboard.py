@@ -14,8 +14,8 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
-from sweeps.config.sweep_folder import no_sweep
-from sweeps.execution.output.dashboard_server import COUNTED, PORT, THIS_PC, listen
+from sweeps.config.sweep_folder import NEWEST_HELP, newest_sweep, no_sweep, sweep_named
+from sweeps.execution.output.dashboard_server import COUNTED, PORT, THIS_PC, check_package, listen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,19 +31,22 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
     """
     parser = cli_parser.Parser(
         prog="sweeps dashboard",
-        usage="%(prog)s results/NAME [--port N] [--host HOST]",
+        usage="%(prog)s [NAME] [--port N] [--host HOST]",
         description="Show the trials of a sweep in the browser, while it runs or after.",
     )
-    parser.add_argument("folder", nargs="?", metavar="results/NAME", help="The sweep.")
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        metavar="NAME",
+        help=NEWEST_HELP,
+    )
     cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; any other if that is in use).", None)
     reach = "Name or address to listen at. Everyone who can reach it can see the dashboard."
     cli_parser.add(parser, "host", str, reach, THIS_PC[0], "HOST")
     values = parser.values_of(arguments, "; give one sweep, as results/NAME")
-    if values.folder is None:
-        raise UserError("give the folder of a sweep, as results/NAME")
     if values.port is not None and not 0 <= values.port <= 65535:
         raise UserError(f"--port {values.port}: must be from 0 (any that is free) to 65535")
-    folder = Path(values.folder).expanduser()
+    folder = newest_sweep() if values.folder is None else sweep_named(values.folder)
     if (why := no_sweep(folder)) is not None:
         raise UserError(why)
     return folder.resolve(), values.host, values.port
@@ -55,6 +58,7 @@ def dashboard(folder: Path, host: str, port: int | None) -> int:
     Raises:
         UserError: the record can't be read, or the port not be had.
     """
+    check_package()
     print(f"Reading {shown_path(folder)}", end="", flush=True)
     from sweeps.record import status
     from sweeps.record.journal import RecordUnreadable

@@ -43,7 +43,15 @@ def parse(arguments: Sequence[str] | None = None) -> Path:
 
 
 def init(folder: Path) -> int:
-    """Write the project; the exit status.
+    """Write the project, and say what to type next; the exit status."""
+    files = write(folder)
+    print(f"Created    {shown_path(folder.resolve())}: {', '.join(files)}")
+    print(f"Next       {_next(folder)}")
+    return 0
+
+
+def write(folder: Path) -> list[str]:
+    """Write the project; the names of its files.
 
     Raises:
         UserError: the folder is not empty, or can't be written to.
@@ -61,9 +69,7 @@ def init(folder: Path) -> int:
                 (folder / file.name).write_text(file.read_text().replace("PROJECT", name))
     except OSError as error:
         raise UserError(f"{shown_path(folder)} can't be written to: {error.strerror or error}") from None
-    print(f"Created    {shown_path(folder.resolve())}: {', '.join(file.name for file in files)}")
-    print(f"Next       {_next(folder)}")
-    return 0
+    return [file.name for file in files]
 
 
 def _next(folder: Path) -> str:

@@ -12,9 +12,7 @@ from pathlib import Path
 
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
-from sweeps.common.errors import UserError
-from sweeps.common.formatting import command
-from sweeps.config.sweep_folder import REPORT_FILE
+from sweeps.config.sweep_folder import NEWEST_HELP, REPORT_FILE, newest_sweep, sweep_named
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,22 +24,26 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
     """The sweep's folder, and the file to write, if one was given.
 
     Raises:
-        UserError: there is no such flag, or no folder was given.
+        UserError: there is no such flag, or no sweep.
         SystemExit: after `--help` (status 0).
     """
     parser = cli_parser.Parser(
         prog="sweeps report",
-        usage="%(prog)s results/NAME [flags]",
+        usage="%(prog)s [NAME] [flags]",
         description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
     )
-    parser.add_argument("folder", nargs="?", metavar="FOLDER", help="Folder of the sweep, as results/NAME.")
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        metavar="NAME",
+        help=NEWEST_HELP,
+    )
     help_ = f"File to write (default: {REPORT_FILE} in that folder)."
     cli_parser.add(parser, "output", str | None, help_, None, metavar="FILE")
     values = parser.values_of(arguments, "; a report is of one sweep")
-    if values.folder is None:
-        raise UserError(f"give the folder of a sweep first: {command('report')} results/NAME")
+    folder = newest_sweep() if values.folder is None else sweep_named(values.folder)
     output = None if values.output is None else Path(values.output).expanduser()
-    return Path(values.folder).expanduser(), output
+    return folder, output
 
 
 def _report(folder: Path, output: Path | None) -> int:

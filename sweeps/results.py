@@ -23,7 +23,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
-from sweeps.config.sweep_folder import RESULTS, no_sweep, sweeps_in
+from sweeps.config.sweep_folder import RESULTS, no_sweep, sweep_named, sweeps_in
 
 if TYPE_CHECKING:  # `--help` answers at once
     import pyarrow as pa
@@ -68,7 +68,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
     )
     parser.add_argument("--json", action="store_true", help="Print a JSON list, with more columns.")
     asked = parser.values_of(arguments)
-    given = [Path(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
+    given = [sweep_named(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
     folders = [each for folder in given for each in _sweeps_of(folder)]
     if not folders:
         raise UserError(f"no sweep in {RESULTS}/ here: give folders, as in {command('results')} results/*")

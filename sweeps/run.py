@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from sweeps.common import imports, project
 from sweeps.common.cli.dispatch import status_of
+from sweeps.common.errors import UserError
+from sweeps.common.imports import missing
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import ray_environment
@@ -31,6 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(config: SweepConfig) -> int:
     """Run the sweep here, or submit it to the head of a cluster."""
     if config.submit:
+        if fault := missing("aiohttp_cors", "dashboard"):
+            raise UserError(f"--submit: {fault}")
         ray_environment.prepare_to_submit(str(config.address))
         from sweeps.ray_cluster import submit
 

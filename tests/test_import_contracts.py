@@ -43,7 +43,6 @@ BREAKS: dict[str, list[dict[str, str]]] = {
     ],
     "analysis": [{"sweeps/plan/build.py": "from sweeps.analysis import tables"}],
     "ray": [{"sweeps/record/trials.py": "import ray"}],
-    "hpbandster": [{"sweeps/searchers/tpe.py": "import hpbandster"}],
     "optuna": [{"sweeps/common/errors.py": "import optuna"}],
 }
 """Contract to ways of breaking it: what is added at the end of which files."""

@@ -17,7 +17,7 @@ from sweeps.common import param_types, project
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import shown_path
 from sweeps.common.yaml_values import ParamValue
-from sweeps.config.sweep_folder import BEST_FOLDER, no_sweep
+from sweeps.config.sweep_folder import BEST_FOLDER, no_sweep, sweep_named
 from sweeps.kinds import registry
 from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.record.record import Record
@@ -184,15 +184,15 @@ def _best(record: Record, trial: TrialRow, run: TrialRow, confirmed: Confirmed |
 
 
 def load(folder: str | Path) -> Sweep:
-    """The sweep in a results folder, from its record, as far as it has come.
+    """The sweep of a folder, or of a name in results/, from its record, as far as it has come.
 
     Raises:
         FileNotFoundError: the folder holds no sweep.
         RecordUnreadable: its record is damaged, or of a newer version.
     """
-    if (why := no_sweep(Path(folder))) is not None:
+    if (why := no_sweep(there := sweep_named(str(folder)))) is not None:
         raise FileNotFoundError(why)
-    return Sweep(Record.read(Path(folder)))
+    return Sweep(Record.read(there))
 
 
 def compare(sweeps: Iterable[Sweep | str | Path]) -> pa.Table:

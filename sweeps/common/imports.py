@@ -1,7 +1,8 @@
-"""Imports large libraries in three quarters of the time, and Lightning by all its names as one."""
+"""Packages of extras; large ones, in three quarters of the time; Lightning, by all its names as one."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -13,8 +14,19 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from sweeps.common.formatting import pip_install
+
+DISTRIBUTION = "raysweeps"
+"""The name of this program for pip."""
 OTHER_NAMES = {"pytorch_lightning": "lightning.pytorch", "lightning_fabric": "lightning.fabric"}
 """Packages that hold the same code as a part of Lightning, a second time."""
+
+
+def missing(package: str, extra: str) -> str:
+    """What to type where a package of an extra is not installed; empty where it is."""
+    if importlib.util.find_spec(package) is not None:
+        return ""
+    return f"{package} is not installed: {pip_install(f'{DISTRIBUTION}[{extra}]')}"
 
 
 @contextlib.contextmanager
@@ -26,12 +38,19 @@ def fast() -> Iterator[None]:
     """
     was_enabled = gc.isenabled()
     gc.disable()
+    atexit.register(_free_triton)
     try:
         yield
     finally:
         gc.freeze()
         if was_enabled:
             gc.enable()
+
+
+def _free_triton() -> None:
+    """Let Python collect what Triton has made by nanobind, which else prints at the exit that it leaks."""
+    if "triton" in sys.modules:
+        gc.unfreeze()
 
 
 def unite_lightning() -> None:

@@ -15,7 +15,7 @@ from sweeps.common.formatting import shown_path
 from sweeps.common.settings import typed
 from sweeps.common.yaml_values import nearest, read_lines
 from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
-from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep
+from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep, sweep_named
 from sweeps.config.validation import check, refuse_other
 
 PAIRS = ("params", "ranges")
@@ -35,6 +35,8 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     """
     values = _parser().values_of(arguments)
     flags = {name: value for name, value in vars(values).items() if name in SweepConfig.settings()}
+    if values.trainables:
+        flags |= {"trainable": _given_by_position(values.trainables, flags)}
     contents = _contents(flags, values.config)
     given: dict[str, Any] = {}
     for content in [*contents, flags]:
@@ -49,7 +51,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     )
     if config.resume is not None and contents:
         refuse_other(config.flat(), contents[0])
-        folder = Path(config.resume).expanduser().resolve()  # it may have been moved
+        folder = sweep_named(config.resume).resolve()  # it may have been moved
         config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
     refuse(check(config, flags))
     if values.print_config:
@@ -58,12 +60,22 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     return config
 
 
+def _given_by_position(words: Sequence[str], flags: Mapping[str, Any]) -> list[str]:
+    """The trainables of the words that belong to no flag."""
+    if pairs := [word for word in words if "=" in word]:
+        raise UserError(f"{pairs[0]}: not a flag. A fixed hyperparameter is --params {pairs[0]}")
+    if "trainable" in flags:
+        raise UserError(f"{' '.join(words)}: --trainable names what is trained already")
+    return [*words]
+
+
 def _parser() -> cli_parser.Parser:
     parser = cli_parser.Parser(
         prog="sweeps run",
-        usage="%(prog)s [--config sweep.yaml] [flags]",
+        usage="%(prog)s [TRAINABLE ...] [flags]",
         description="Train many trials of one or several models, prune the poor ones, and record them all.",
     )
+    parser.add_argument("trainables", nargs="*", metavar="TRAINABLE", help="The same as --trainable.")
     parser.add_argument(
         "--config",
         action="append",
@@ -134,7 +146,7 @@ def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str,
 
 def _settings_of_sweep(sweep: str, flag: str) -> str:
     """The sweep.yaml of a sweep to resume or to refine."""
-    folder = Path(sweep).expanduser()
+    folder = sweep_named(sweep)
     settings, is_recorded = folder / SWEEP_FILE, (folder / JOURNAL).is_file()
     if settings.is_file() and is_recorded:
         return str(settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,7 @@ from typing import Any
 
 from sweeps.common import plugins, project
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import pip_install
+from sweeps.common.imports import missing
 from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import SEARCH_SPACES
 from sweeps.config.sweep_config import SweepConfig, listed, one_or_several
@@ -122,9 +121,8 @@ def _check_space(asked: str, module: ModuleType) -> None:
 
 
 def _check_logger(asked: str, module: ModuleType) -> None:
-    package, name = module.Logger.NEEDS
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f"{asked}: {package} is not installed: {pip_install(name)}")
+    if fault := missing(*module.Logger.NEEDS):
+        raise UserError(f"{asked}: {fault}")
 
 
 SPACES = ("SPACE", "suggest")

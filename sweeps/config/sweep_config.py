@@ -153,7 +153,7 @@ class SweepConfig(Settings):
     dashboard: bool = False
     """Show the sweep's trials in the browser while it runs (afterwards: sweeps dashboard)."""
     ray_dashboard: bool = True
-    """Start Ray's dashboard, a page of nodes and logs."""
+    """Start Ray's dashboard, a page of nodes and logs (needs the extra `dashboard`)."""
     loggers: str | list[str] | None = None
     """Further loggers of epochs: tensorboard, mlflow, wandb, a dotted path, or several (default: none)."""
     notify_command: str | None = setting(None, metavar="COMMAND")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sweeps.common import local_dirs
+from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.project import FIT_FILE
 from sweeps.common.project import JOURNAL as JOURNAL
@@ -12,6 +13,8 @@ from sweeps.common.yaml_values import closest
 from sweeps.kinds import params_file
 
 RESULTS = "results"
+SWEEP_HELP = f"Name of a sweep in {RESULTS}/, or its folder."
+NEWEST_HELP = f"{SWEEP_HELP[:-1]} (default: the newest)."
 REPORT_FILE = "report.html"
 SWEEP_FILE = "sweep.yaml"
 """The settings of a sweep."""
@@ -20,6 +23,27 @@ LOGS_FOLDER = "logs"
 PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
 FRONT_FOLDER = "trial_{:04d}"
 """In `best/`, with several objectives: the folder of a trial of the front other than the knee."""
+
+
+def sweep_named(given: str) -> Path:
+    """The folder that was given by its path, or by the name of a sweep in results/."""
+    folder = Path(given).expanduser()
+    if folder.exists() or not folder.name or Path(RESULTS, folder.name) == folder:
+        return folder
+    named = Path(RESULTS, given)
+    return named if no_sweep(named) is None else folder
+
+
+def newest_sweep() -> Path:
+    """The sweep in results/ that has changed last.
+
+    Raises:
+        UserError: there is none.
+    """
+    found = [Path(folder) for folder in sweeps_in(Path(RESULTS))]
+    if not found:
+        raise UserError(f"no sweep in {RESULTS}/ here: give the folder of a sweep")
+    return max(found, key=lambda folder: (folder / JOURNAL).stat().st_mtime)
 
 
 def no_sweep(folder: Path) -> str | None:

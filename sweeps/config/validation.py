@@ -10,6 +10,7 @@ from typing import Any
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import bytes_of, short
+from sweeps.common.imports import missing
 from sweeps.common.objective import MODES, MOST_OBJECTIVES, RELATIONS, Constraint, split
 from sweeps.common.yaml_values import nearest
 from sweeps.config.sweep_config import SweepConfig, flag
@@ -44,6 +45,7 @@ def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
         *config.out_of_bounds(),
         *_faults_of_trials(config, typed),
         *_faults_of_address(config),
+        *_faults_of_packages(config),
         *_faults_of_names(config),
         *_faults_of_objectives(config, typed),
         *_faults_of_constraints(config),
@@ -117,6 +119,13 @@ def _faults_of_address(config: SweepConfig) -> Iterator[str]:
     for name, text in why.items():
         if getattr(config, name):
             yield f"{flag(name)} can't be combined with {text}"
+
+
+def _faults_of_packages(config: SweepConfig) -> Iterator[str]:
+    """Of those that this PC lacks; another cluster may have them."""
+    is_needed = config.fit.strategy.startswith("deepspeed") and config.address is None
+    if is_needed and (fault := missing("deepspeed", "deepspeed")):
+        yield f"--strategy {config.fit.strategy}: {fault}"
 
 
 def _faults_of_names(config: SweepConfig) -> Iterator[str]:

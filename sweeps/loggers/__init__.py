@@ -19,7 +19,7 @@ class RunWriter(ABC):
     built for the next attempt."""
 
     NEEDS: ClassVar[tuple[str, str]]
-    """The package that it imports, and its name for pip."""
+    """The package that it imports, and the extra that installs it."""
 
     @classmethod  # noqa: B027 (most have nothing to look at)
     def check(cls) -> None:

@@ -32,7 +32,7 @@ DEFAULTS = {
 class Logger(RunWriter):
     """The runs of a sweep."""
 
-    NEEDS: ClassVar[tuple[str, str]] = ("mlflow", "mlflow-skinny")
+    NEEDS: ClassVar[tuple[str, str]] = ("mlflow", "mlflow")
 
     @classmethod
     def build(cls, folder: Path, about: Mapping[str, Any]) -> Logger:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sweeps.common.cli.parser import Parser, add
 from sweeps.common.errors import UserError
-from sweeps.config.sweep_folder import no_sweep
+from sweeps.config.sweep_folder import no_sweep, sweep_named
 from sweeps.pcs import cluster_file
 
 DRAIN_S = 40.0
@@ -32,12 +32,12 @@ def check(words: Sequence[str]) -> dict[str, Any]:
 def status(words: Sequence[str]) -> dict[str, Any]:
     """The address of the cluster; the folder of a sweep, or None."""
     summary = "Show what runs on each PC of the running cluster, and why a trial waits."
-    parser = _parser("status", "[results/NAME] [--address HOST:6379]", summary)
+    parser = _parser("status", "[NAME] [--address HOST:6379]", summary)
     help_ = "A sweep: its processes are shown by their trials."
-    parser.add_argument("folder", nargs="?", metavar="results/NAME", help=help_)
+    parser.add_argument("folder", nargs="?", metavar="NAME", help=help_)
     _add_address(parser)
     values = parser.values_of(words, "; give one sweep, as results/NAME")
-    folder = None if values.folder is None else Path(values.folder).expanduser()
+    folder = None if values.folder is None else sweep_named(values.folder)
     if folder is not None and (why := no_sweep(folder)) is not None:
         raise UserError(why)
     return {"address": values.address, "folder": folder}

@@ -11,6 +11,7 @@ from pathlib import Path
 import ray
 
 from sweeps.common import project
+from sweeps.common.imports import missing
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import gpus as cluster_gpus
 from sweeps.ray_cluster import nodes, placement, ray_watch
@@ -39,7 +40,8 @@ def connect(config: SweepConfig, code: Sequence[Path], python: str | None) -> It
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     with project.behind():  # Ray imports more of itself
         if config.address is None:
-            context = ray_connection.start(ray, dashboard=config.ray_dashboard, python=python)
+            has_dashboard = config.ray_dashboard and not missing("aiohttp_cors", "dashboard")
+            context = ray_connection.start(ray, dashboard=has_dashboard, python=python)
         else:
             context = ray_connection.join(ray, config.address, code, ENVIRONMENT)
     try:

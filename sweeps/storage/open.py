@@ -16,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
+from sweeps.common.imports import missing
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.storage.protocol import DISK_IS_FULL, Fill, Params, Storage, StorageError, new_name, numbers_in
@@ -174,7 +175,7 @@ def _check_url(setting: str) -> None:
         fault = f"the path is missing. Give {FORMS}"
     elif url.path.startswith("/~"):
         fault = "give the whole path. ~ works in a shell only"
-    if fault:
+    if fault := fault or (missing("sshfs", "storage") if scheme == "sftp" else ""):
         raise UserError(f"--storage {setting}: {fault}")
 
 

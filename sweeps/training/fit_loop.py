@@ -33,6 +33,7 @@ from sweeps.training.data import loader_workers
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside
+from sweeps.training.lightning_internals import WHOLE_CHECKPOINT
 from sweeps.training.micro_batches import MicroBatch, MicroBatches
 from sweeps.training.profiling import memory
 from sweeps.training.report import Notices, Position, Report
@@ -218,7 +219,7 @@ class Fit:
         resume = None if self._checkpoint is None else self._checkpoint / RESUME_FILE
         # Written by `save`: it holds the state of optimizer and loop, so not weights only.
         with contextlib.suppress(LeftInside):
-            self._trainer.fit(self._model, self._data, ckpt_path=resume, weights_only=False)
+            self._trainer.fit(self._model, self._data, ckpt_path=resume, **WHOLE_CHECKPOINT)
         if self._trainer.num_training_batches == 0:
             raise CannotTrain(NO_BATCH.format("training"))
 

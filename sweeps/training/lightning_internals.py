@@ -5,9 +5,11 @@ A test of each names Lightning's version where it has changed.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any
 
+import lightning.pytorch as pl
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
@@ -24,6 +26,18 @@ _PARTS = {
 }
 _COUNTED = ("[Strategy]", "[_TrainingEpochLoop]", "save_checkpoint")
 """Prefixes of actions that count; a module's own hook of the same name lies inside, and would count twice."""
+
+
+def _if_known(function: Any, **options: Any) -> dict[str, Any]:
+    """Those of the options that this release has."""
+    known = inspect.signature(function).parameters
+    return {name: value for name, value in options.items() if name in known}
+
+
+WHOLE_CHECKPOINT = _if_known(pl.Trainer.fit, weights_only=False)
+"""Of `fit` and `test`: read a checkpoint with its loops and optimizers. Before 2.6 there was no other way."""
+NO_AUTOLOG = _if_known(pl.Trainer.__init__, enable_autolog_hparams=False)
+"""Of a Trainer: log no hyperparameters, which the record has. Before 2.6 it had no such option."""
 
 
 def is_called_by_lightning() -> bool:

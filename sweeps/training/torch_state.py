@@ -13,7 +13,9 @@ from torch.backends import cudnn
 
 
 def _set_default_device(device: torch.device) -> None:
-    torch.set_default_device(None if device.type == "cpu" else device)
+    # Not to None: up to PyTorch 2.8 no one can ask for it afterwards. Each setting makes tensors slower.
+    if torch.get_default_device() != device:
+        torch.set_default_device(device)
 
 
 _READ_AND_WRITE: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (

@@ -21,7 +21,7 @@ from sweeps.common.errors import CannotTrain
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FitConfig
-from sweeps.training.lightning_internals import is_called_by_lightning
+from sweeps.training.lightning_internals import NO_AUTOLOG, is_called_by_lightning
 from sweeps.training.torch_state import random_states, restore_random_states, seed_again, seed_epoch
 
 HOOKS_OF_A_RUN = (
@@ -108,7 +108,7 @@ def lean(devices: int) -> dict[str, Any]:
         "accelerator": "gpu" if torch.cuda.is_available() else "cpu",
         "devices": devices,
         "logger": False,
-        "enable_autolog_hparams": False,  # the record has them
+        **NO_AUTOLOG,
         "enable_progress_bar": False,
         "enable_model_summary": False,
         "num_sanity_val_steps": 0,

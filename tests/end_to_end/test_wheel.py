@@ -42,8 +42,12 @@ def test_a_wheel_holds_all_of_the_package_and_nothing_else(installed: Path) -> N
     ours |= {path.relative_to(ROOT) for path in (ROOT / "sweeps" / "template").iterdir() if path.is_file()}
     there = {path.relative_to(installed) for path in (installed / "sweeps").rglob("*") if path.is_file()}
     assert ours <= there
-    packages = [path.name for path in installed.iterdir() if path.suffix != ".dist-info"]
-    assert sorted(packages) == ["bin", "sweeps"]
+    packages = [
+        path.name
+        for path in installed.iterdir()
+        if path.suffix != ".dist-info" and path.name != "__pycache__"
+    ]
+    assert sorted(packages) == ["bin", "raysweeps.py", "sweeps"]
 
 
 @pytest.mark.long

@@ -48,7 +48,7 @@ def install(folder: Path) -> Path:
     source, target = folder / "source", folder / "site-packages"
     for package in ("sweeps", "trainables", "search_spaces"):  # all that the checkout has
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "README.md", "LICENSE"):
+    for file in ("pyproject.toml", "README.md", "LICENSE", "raysweeps.py"):
         shutil.copy(ROOT / file, source)
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     offline = ["--no-deps", "--no-build-isolation", "--no-index"]

@@ -18,6 +18,8 @@ from sweeps.common.param_types import literals, members
 from sweeps.common.settings import Setting, flag, grouped, typed
 from sweeps.common.yaml_values import hyperparameter, nearest
 
+SHORT = {"num_trials": "-n", "max_concurrent": "-j"}
+"""Flags that are typed most, by setting."""
 PAIRS_EXAMPLES = {
     "--params": "rows=0 width=16",
     "--ranges": "lr=1e-4..1e-1:log width=16,32",
@@ -73,7 +75,9 @@ class Parser(argparse.ArgumentParser):
         try:
             values, strays = self.parse_known_intermixed_args(words)
         except argparse.ArgumentError as error:
-            raise UserError(f"{str(error.argument_name).partition('/')[0]}: {error.message}") from None
+            flags = str(error.argument_name).split("/")  # -n/--num-trials, --compile/--no-compile
+            name = next((each for each in flags if each.startswith("--")), flags[0])
+            raise UserError(f"{name}: {error.message}") from None
         refuse([*(f"{stray}: not a flag{hint}" for stray in strays), *self.faults])
         return values
 
@@ -150,9 +154,12 @@ def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str =
     metavar = metavar or _metavar(kind)
     if len(metavar) > 50:  # a long list of choices follows the help
         text, metavar = f"{text} One of {metavar.strip('{}').replace(',', ', ')}.", "NAME"
+    short = SHORT.get(name)
     added: argparse.Action = group.add_argument(
+        *([short] if short else []),
         flag(name),
         action=_Value,
+        dest=name,
         kind=kind,
         default=default,
         metavar=metavar,

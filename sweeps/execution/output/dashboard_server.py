@@ -16,6 +16,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from sweeps.common.errors import UserError
+from sweeps.common.imports import missing
 from sweeps.config.sweep_folder import JOURNAL
 
 PORT = 8080
@@ -34,6 +35,7 @@ def beside(folder: Path, is_wanted: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if is_wanted:
             try:
+                check_package()
                 with listen(THIS_PC[0], None) as server:
                     child = stack.enter_context(_child(folder, server.socket))
                     print(f"dashboard  {server.url} ({COUNTED})", flush=True)
@@ -102,6 +104,12 @@ class _Handler(WSGIRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
+
+
+def check_package() -> None:
+    """Refuse where optuna-dashboard is not installed."""
+    if fault := missing("optuna_dashboard", "dashboard"):
+        raise UserError(fault)
 
 
 def listen(host: str, port: int | None) -> Server:

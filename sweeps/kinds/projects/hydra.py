@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import importlib.util
 import io
 import json
 import os
@@ -20,7 +19,7 @@ from typing import Any
 
 from sweeps.common import project
 from sweeps.common.errors import CannotTrain, UserError, reason_of
-from sweeps.common.formatting import pip_install
+from sweeps.common.imports import missing
 from sweeps.common.yaml_values import nearest
 from sweeps.kinds.projects import settings_tree
 from sweeps.kinds.projects.configured_project import ConfiguredProject, ProjectSettings
@@ -247,8 +246,8 @@ class HydraProject(ConfiguredProject):
         """
         _, given, *parts = name.split(":")
         flag = f"--hydra {given}"
-        if importlib.util.find_spec("hydra") is None:
-            raise UserError(f"{flag}: hydra is not installed: {pip_install('hydra-core')}")
+        if fault := missing("hydra", "projects"):
+            raise UserError(f"{flag}: {fault}")
         found = _found(name, flag, given, _overrides(parts))
         if faults := list(found.faults()):
             raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))

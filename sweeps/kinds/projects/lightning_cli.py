@@ -9,7 +9,6 @@ https://lightning.ai/docs/pytorch/stable/api/lightning.pytorch.cli.LightningCLI.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import CannotTrain, UserError, first_line, innermost
-from sweeps.common.formatting import pip_install
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.kinds import trainer_options
 from sweeps.kinds.projects import settings_tree
@@ -77,10 +75,8 @@ class LightningCLIProject(ConfiguredProject):
         """
         _, module, *files = name.split(":")
         flag = f"--lightning-cli {module}"
-        if importlib.util.find_spec("jsonargparse") is None:
-            raise UserError(
-                f"{flag}: jsonargparse is not installed: {pip_install('jsonargparse[signatures]')}"
-            )
+        if fault := imports.missing("jsonargparse", "projects"):
+            raise UserError(f"{flag}: {fault}")
         if spec_of(module) is None:
             dotted = module.removesuffix(".py").strip("./").replace("/", ".")
             exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""

@@ -24,6 +24,7 @@ from sweeps.training import trainer
 from sweeps.training.checkpoints.weights import ModelState
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
+from sweeps.training.lightning_internals import WHOLE_CHECKPOINT
 from sweeps.training.torch_state import random_states, restore_random_states
 from sweeps.training.trial_logger import TrialLogger
 
@@ -51,7 +52,7 @@ def score_test_rows(
     precision = strategy.choose_precision(config.precision, strategy.Device.here())[0]
     options = {**trainer_options_for(trainable, params), "precision": precision}
     with _loading(ModelState.read(weights).checkpoint(), config, options) as (tester, file, logger):
-        tester.test(model, data, file, verbose=False, weights_only=False)
+        tester.test(model, data, file, verbose=False, **WHOLE_CHECKPOINT)
         found: dict[str, Any] = {**logger.new_scalars(), **tester.callback_metrics}
     return {name: shortest(float(value)) for name, value in found.items()}
 
@@ -81,7 +82,7 @@ def load_model(
             checkpoint["callbacks"] = {}  # else Lightning asks no callback
             options = {"accelerator": "cpu", "callbacks": [_Loaded()]}
             with _loading(checkpoint, config, options) as (loader, file, _), suppress(_WeightsLoaded):
-                loader.fit(model, data, ckpt_path=file, weights_only=False)
+                loader.fit(model, data, ckpt_path=file, **WHOLE_CHECKPOINT)
             model.trainer = None
         else:
             model.on_load_checkpoint(checkpoint)

@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
+from sweeps.common.imports import missing
 from sweeps.kinds.trainable import IN_LIGHTNING
 from sweeps.training import torch_internals
 from sweeps.training.config import FitConfig
@@ -114,16 +115,24 @@ def _strategy(config: FitConfig, trained_weights: int, device: Device) -> tuple[
     asked, workers = config.strategy, config.workers
     if asked == "single" and workers > 1:
         raise CannotTrain(f"strategy single: takes one worker, not {workers}; give ddp or deepspeed_stage_2")
+    lacks_deepspeed = missing("deepspeed", "deepspeed")
+    if asked.startswith("deepspeed") and lacks_deepspeed:
+        raise CannotTrain(f"strategy {asked}: {lacks_deepspeed}")
     if asked != "auto":
         return asked, "as asked"
     if workers > 1:
+        if lacks_deepspeed:
+            return "ddp", lacks_deepspeed
         return "deepspeed_stage_2", f"{workers} workers shard the optimizer's state and the gradients"
     needed = trained_weights * STATE_BYTES
     if device.memory_bytes is not None and needed > FITS * device.memory_bytes:
-        return "deepspeed_stage_2_offload", (
+        why = (
             f"weights, gradients and Adam's state take {needed / 1e9:.3g} GB, "
             f"the GPU has {device.memory_bytes / 1e9:.3g} GB"
         )
+        if lacks_deepspeed:
+            return "single", f"{why}; to keep that state in the PC's memory, {lacks_deepspeed}"
+        return "deepspeed_stage_2_offload", why
     return "single", "one device, and the model fits"
 
 

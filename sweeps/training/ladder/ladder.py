@@ -17,13 +17,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import torch
-from matplotlib.figure import Figure
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
+from sweeps.common.imports import missing
 from sweeps.common.param_types import build_params, hints_of
 from sweeps.training import micro_batches
 from sweeps.training.data import preparation
@@ -32,6 +33,11 @@ from sweeps.training.ladder.measure import Speed
 from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
 from sweeps.training.profiling.time_breakdown import bound
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PACKAGES = ("torch", "lightning", "deepspeed")
+"""Those whose versions are kept with the figures."""
 _TITLES = ("rung", "samples/s", "s/epoch", "data wait", "busy", "speed-up")
 _WIDTHS = (22, 9, 8, 9, 5, 9)
 HEAD = "  ".join(title.ljust(width) for title, width in zip(_TITLES, _WIDTHS, strict=True))
@@ -213,16 +219,20 @@ def write_results(config: LadderConfig, results: Sequence[Result]) -> None:
         "date": today,
         "machine": machine(),
         "doubt": doubt(results),
-        "versions": {name: version(name) for name in ("torch", "lightning", "deepspeed")},
+        "versions": {name: version(name) for name in PACKAGES if not missing(name, name)},
         "rungs": [dataclasses.asdict(result) for result in results],
     }
     atomic_io.write(folder / "ladder.json", json.dumps(content, indent=1))
-    if is_measured:
+    if is_measured and (fault := missing("matplotlib", "plots")):
+        print(f"No ladder.png: {fault}")
+    elif is_measured:
         chart(config.trainable.name, results).savefig(folder / "ladder.png", dpi=110)
 
 
 def chart(trainable: str, results: Sequence[Result]) -> Figure:
     """A bar for each rung that was measured."""
+    from matplotlib.figure import Figure  # of an extra
+
     figure = Figure(figsize=(9, 0.5 * len(results) + 1.4), layout="constrained")
     axes = figure.subplots()
     across = axes.get_yaxis_transform()  # x in shares of the width

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweeps.common.imports import missing
 from sweeps.common.settings import Settings, setting
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.trainable import LightningTrainable
@@ -119,6 +120,8 @@ def _on_all_devices(strategy: Strategy) -> Change:
             return f"this PC has one {'GPU' if has.gpus else 'core'}"
         if has.batch_rows is None:
             return NO_BATCH_SIZE
+        if strategy.startswith("deepspeed") and (fault := missing("deepspeed", "deepspeed")):
+            return fault
         return setup.with_fit(strategy=strategy, devices=devices, threads=max(1, has.cores // devices))
 
     return change

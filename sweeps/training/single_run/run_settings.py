@@ -15,6 +15,7 @@ import yaml
 from sweeps.common import atomic_io, local_dirs, param_types, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
+from sweeps.common.imports import missing
 from sweeps.common.project import FIT_FILE as FIT_FILE
 from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
@@ -172,6 +173,10 @@ def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable]:
 
 def _faults(run: SingleRun) -> list[str]:
     faults, started = run.out_of_bounds(), launch.find_launch()
+    if run.profile and (fault := missing("matplotlib", "plots")):
+        faults.append(f"--profile: {fault}")
+    if run.fit.strategy.startswith("deepspeed") and (fault := missing("deepspeed", "deepspeed")):
+        faults.append(f"--strategy {run.fit.strategy}: {fault}")
     if launch.is_first() and (fault := atomic_io.place_fault(run.folder)):
         faults.append(f"--results-dir {run.results_dir}: {fault}")
     elif launch.is_first() and run.folder.exists():

@@ -166,7 +166,8 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--resume="], "--resume: give the folder of a sweep, as in --resume results/NAME"),
         (["--force"], "--force needs --resume"),
         (["--config"], "--config: expected one argument"),
-        (["stray"], "stray: not a flag"),
+        (["lr=0.1"], "lr=0.1: not a flag. A fixed hyperparameter is --params lr=0.1"),
+        (["cnn", "--trainable", "vit"], "cnn: --trainable names what is trained already"),
         (["--max-epochs", "0", "--grace-epochs", "0"], "--max-epochs 0: must be at least 1"),
     ],
 )
@@ -231,6 +232,14 @@ def test_help_names_every_flag_and_the_default_of_each(capsys: pytest.CaptureFix
     assert [name for name in SweepConfig.settings() if flag(name) not in shown] == []
     assert "(default: 27)" in shown
     assert "(default: on)" in shown
+
+
+def test_what_is_typed_most_is_short() -> None:
+    config = parse(["digits_mlp", "-n", "5", "-j", "2"])
+    assert (config.trainables, config.num_trials, config.max_concurrent) == (["digits_mlp"], 5, 2)
+    several = parse(["-n", "5", "digits_mlp", "fashion_cnn"])
+    assert several.trainables == ["digits_mlp", "fashion_cnn"]
+    assert run.main(["-n", "many"]) == 2
 
 
 def test_a_mistake_ends_the_program_with_status_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:

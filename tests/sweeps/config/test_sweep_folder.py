@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from sweeps.common.errors import UserError
+from sweeps.config.sweep_folder import JOURNAL, newest_sweep, sweep_named
 from tests.sweeps.config.typed import faults, sweep_in
 
 
@@ -19,13 +22,28 @@ def test_a_folder_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path)
     assert fault.endswith(f"Existing sweeps: {tmp_path}/digits-1, {tmp_path}/fashion-7")
 
 
-def test_a_name_without_its_results_folder_is_answered_with_the_sweeps_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_name_of_a_sweep_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep_in(tmp_path / "results", "fashion-7")
     monkeypatch.chdir(tmp_path)
-    (fault,) = faults("--resume", "fashion-7")
-    assert fault == "--resume fashion-7: no such folder. Did you mean 'results/fashion-7'?"
+    for given in ("fashion-7", "results/fashion-7", str(tmp_path / "results" / "fashion-7")):
+        assert sweep_named(given).resolve() == tmp_path / "results" / "fashion-7"
+    (fault,) = faults("--resume", "fasion-7")
+    assert fault == "--resume fasion-7: no such folder. Did you mean 'results/fashion-7'?"
+    (tmp_path / "fashion-7").mkdir()
+    assert sweep_named("fashion-7") == Path("fashion-7"), "what was typed is there"
+
+
+def test_the_newest_sweep_is_the_one_that_changed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="no sweep in results/ here"):
+        newest_sweep()
+    for name in ("a", "c", "b"):
+        sweep_in(tmp_path / "results", name)
+    for age, name in enumerate(("b", "c", "a")):
+        os.utime(tmp_path / "results" / name / JOURNAL, (1e9 - age, 1e9 - age))
+    assert newest_sweep() == Path("results/b")
 
 
 def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:

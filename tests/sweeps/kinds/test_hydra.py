@@ -148,7 +148,9 @@ def test_what_can_not_be_swept_is_told_before_anything_starts(
 
 def test_without_hydra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hydra", None)  # as if it were not there
-    with pytest.raises(UserError, match=r"hydra is not installed: \S+ -m pip install hydra-core"):
+    with pytest.raises(
+        UserError, match=r"hydra is not installed: \S+ -m pip install 'raysweeps\[projects\]'"
+    ):
         planned(*RUN, "--ranges", "model.lr=0.1..1")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +36,8 @@ def test_a_mistake_is_a_line(names: list[str], message: str) -> None:
 
 
 def test_one_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.loggers.mlflow.Logger.NEEDS", ("not_there", "mlflow-skinny"))
-    with pytest.raises(UserError, match=r"not_there is not installed: \S+ -m pip install mlflow-skinny"):
+    monkeypatch.setitem(sys.modules, "mlflow", None)  # as if it were not there
+    with pytest.raises(UserError, match=r"mlflow is not installed: \S+ -m pip install 'raysweeps\[mlflow\]'"):
         plugins.find("logger", "mlflow")
 
 
