@@ -31,7 +31,7 @@ PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -
 # A test of over 2 s fails where it has no mark, and is run once more before.
 QUICK := -m "not slow and not long" $(PARALLEL) -p tests.support.slow_tests --reruns 1 --only-rerun TooSlow
 
-.PHONY: sweep test check test-all test-extras test-gpu test-slurm bench lint docs data faces mlflow wandb projects clean
+.PHONY: sweep test check test-all test-extras test-gpu test-matrix test-slurm bench lint docs data faces mlflow wandb projects clean
 
 sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 	$(BIN)/python -m sweeps run $(MODEL) $(ON_GPU) $(ARGS)
@@ -56,6 +56,12 @@ test-extras: data faces mlflow wandb projects $(DOCS)
 # What only a GPU shows, in a few minutes; without one each test is skipped with the reason.
 test-gpu: data
 	$(BIN)/python -m pytest -m gpu -rs --timeout 240
+
+# Other releases of Python, PyTorch, Lightning, Ray and Optuna, each in an environment of its own: about 20 minutes,
+# and gigabytes of downloads. ARGS=corners: the oldest and the newest alone.
+test-matrix: $(SWEEPS)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -m tests.support.matrix $(ARGS)
 
 # A real Slurm of three nodes on this PC, as root: apt-get install slurm-wlm munge iproute2 openssh-server.
 test-slurm: $(DONE)

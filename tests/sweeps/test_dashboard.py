@@ -56,7 +56,10 @@ def test_the_command_says_its_url_serves_and_ends_with_ctrl_c(tmp_path: Path) ->
         (["SWEEPS/s", "b"], "b: not a flag; give one sweep"),
     ],
 )
-def test_a_mistake_is_a_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_a_mistake_is_a_line(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where there is no folder of results
     (tmp_path / "s").mkdir()
     sweep(tmp_path / "s")
     with pytest.raises(UserError, match=message):

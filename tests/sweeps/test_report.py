@@ -40,8 +40,14 @@ def test_the_command_writes_into_the_folder_and_says_where(
     ],
 )
 def test_a_mistake_is_answered_in_a_line(
-    arguments: list[str], words: str, folders: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: str,
+    folders: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where there is no folder of results
     place = str(folders["pruned"].parent)
     assert report.main([word.format(kinds=place) for word in arguments]) == 2
     said = capsys.readouterr().err

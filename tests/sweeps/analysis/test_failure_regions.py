@@ -37,6 +37,6 @@ def test_of_many_hyperparameters_none_is_cut_by_chance(reasons: Sequence[str]) -
 
 def test_an_error_is_one_cause_in_whatever_worker_it_shows_first() -> None:
     reasons = ("OSError: no file", "OSError: no file (in another worker, on pc2)")
-    trials = [TrialRow(n, {}, 0, 0.0, status="failed", reason=each) for n, each in enumerate(reasons)]
+    trials = tuple(TrialRow(n, {}, 0, 0.0, status="failed", reason=each) for n, each in enumerate(reasons))
     (cause,) = causes_of(trials)
     assert (cause.reason, cause.trials) == ("OSError: no file", trials)

@@ -86,6 +86,7 @@ def test_one_that_hangs_at_the_end_is_one_line(tmp_path: Path, capsys: pytest.Ca
     assert lines == [f"--loggers {HANGING}: some results were not written in 0.5 s."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [1, 1000])
 def test_a_process_that_can_not_start_is_told_and_tried_again(
     fails: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

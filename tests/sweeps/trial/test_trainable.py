@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import inspect
 import random
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 import ray
 import torch
+from ray.tune import logger as ray_logger
 
 from sweeps.storage.open import Folder, backend_of
 from sweeps.storage.remote import Remote
@@ -98,7 +100,11 @@ def _train(trial: SweepTrial, epochs: int = EPOCHS) -> list[Any]:
 
 def _then(trial: SweepTrial, params: dict[str, Any], number: int = 1, **more: Any) -> SweepTrial:
     config = {"number": number, "trainable": NAME, "params": params, "fixed": {}, "seed": SEED}
-    assert trial.reset({**config, **more})
+    # Until Ray 2.5x a trial has a logger, which Tune gives it.
+    takes_logger = "logger_creator" in inspect.signature(trial.reset).parameters
+    log: Any = ray_logger
+    logger = {"logger_creator": lambda it: log.NoopLogger(it, trial.logdir)} if takes_logger else {}
+    assert trial.reset({**config, **more}, **logger)
     return trial
 
 

@@ -43,6 +43,7 @@ def test_what_the_kernel_has_killed_is_told(here: Node, tmp_path: Path) -> None:
     assert loss_of(process).why == "killed by the kernel: out of memory"
 
 
+@pytest.mark.slow
 def test_the_loss_of_the_pc_of_another_worker_is_one_of_a_pc(here: Node) -> None:
     nothing: Any = None
     for nodes_of, is_of_a_pc in (({here.id}, False), ({here.id, "gone"}, True)):

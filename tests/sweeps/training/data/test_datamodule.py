@@ -18,6 +18,7 @@ from sweeps.training.data.datamodule import Columns, ParquetDataModule, seed_of_
 from sweeps.training.data.sampler import Batches, Slice
 from sweeps.training.data.shards import NotPrepared
 from sweeps.training.fit_loop import Fit
+from sweeps.training.lightning_internals import WHOLE_CHECKPOINT
 from sweeps.training.report import Report
 from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.data.numbered import data_set, numbers_of, reader
@@ -215,7 +216,7 @@ def read_in(
             model,
             OnlyTraining(folder, 10, seed=5, loader_workers=loader_workers),
             ckpt_path=resume,
-            weights_only=False,
+            **WHOLE_CHECKPOINT,
         )
     return model.read
 

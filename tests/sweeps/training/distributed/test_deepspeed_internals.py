@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sweeps.training.distributed import deepspeed_internals
 from tests.support.versions import relied_on
+
+pytest.importorskip("deepspeed", reason="deepspeed is not installed")
 
 
 def test_an_all_reduce_of_its_own_is_not_compiled() -> None:

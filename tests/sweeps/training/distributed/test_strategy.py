@@ -13,6 +13,8 @@ from sweeps.training.config import FitConfig, Strategy
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.strategy import Choice, Device
 
+pytest.importorskip("deepspeed", reason="deepspeed is not installed")
+
 CPU = Device(memory_bytes=None, has_bf16=True)
 RTX_2080_TI = Device(memory_bytes=11 * 10**9, has_bf16=False)
 H200 = Device(memory_bytes=140 * 10**9, has_bf16=True)

@@ -25,6 +25,8 @@ from tests.conftest import ROOT
 from tests.docs.examples import block_with
 from tests.sweeps.training.ladder.measured import fake
 
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
 
 @pytest.fixture
 def speeds(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from tests.support.trainables import as_trainable
 from tests.sweeps.training.ladder.measured import fake
 from trainables import digits_mlp
 
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
 
 def rung(name: str, speed: Speed, *, is_kept: bool = True) -> Result:
     return Result(name, speed, 1.0, "", is_kept)

@@ -7,6 +7,8 @@ import pytest
 from sweeps.training.ladder import rungs
 from sweeps.training.ladder.rungs import RUNGS, Capabilities, Setup
 
+pytest.importorskip("deepspeed", reason="deepspeed is not installed")
+
 CPU = Capabilities(
     gpus=0, cores=4, batch_rows=64, has_raw=True, has_prepared=True, has_loader_hyperparameter=True
 )

@@ -24,6 +24,8 @@ from sweeps.training.profiling.torch_trace import (
     most_expensive,
 )
 
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
 PNG = b"\x89PNG"
 
 
