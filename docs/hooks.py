@@ -28,7 +28,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def help_of(command: str) -> str:
     """The help of a subcommand on a terminal of 100 columns."""
-    words = [sys.executable, "-m", f"sweeps.{command.split()[0]}", *command.split()[1:], "--help"]
+    name, *more = command.split()
+    words = [sys.executable, "-m", f"sweeps.{name}", *more, "--help-all" if name == "run" else "--help"]
     done = subprocess.run(
         words, cwd=ROOT, env={**os.environ, "COLUMNS": "100"}, capture_output=True, text=True, check=True
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,18 @@ from typing import Any
 from sweeps.common import local_dirs, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
-from sweeps.common.formatting import shown_path
+from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import typed
 from sweeps.common.yaml_values import nearest, read_lines
 from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
 from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep, sweep_named
 from sweeps.config.validation import check, refuse_other
 
+MOST_USED = (
+    *("help", "help_all", "trainables", "params", "ranges", "metric", "max_epochs"),
+    *("num_trials", "max_concurrent", "time_budget_hours", "resume", "refine", "dry_run"),
+)
+"""The flags of the short help, by setting."""
 PAIRS = ("params", "ranges")
 """Settings with a `name: value` line for each hyperparameter."""
 POINTS = ("tries",)
@@ -33,7 +40,8 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         UserError: every fault, one a line.
         SystemExit: after `--help` and `--print-config` (status 0).
     """
-    values = _parser().values_of(arguments)
+    tokens = sys.argv[1:] if arguments is None else arguments
+    values = _parser("--help-all" in tokens).values_of(tokens)
     flags = {name: value for name, value in vars(values).items() if name in SweepConfig.settings()}
     if values.trainables:
         flags |= {"trainable": _given_by_position(values.trainables, flags)}
@@ -69,13 +77,23 @@ def _given_by_position(words: Sequence[str], flags: Mapping[str, Any]) -> list[s
     return [*words]
 
 
-def _parser() -> cli_parser.Parser:
+def _parser(shows_all: bool) -> cli_parser.Parser:
     parser = cli_parser.Parser(
         prog="sweeps run",
         usage="%(prog)s [TRAINABLE ...] [flags]",
-        description="Train many trials of one or several models, prune the poor ones, and record them all.",
+        description="Train many trials of one or several models, prune the poor ones, and record them all.\n\n"
+        + f"  {command('run', 'digits', '-n', '24')}\n"
+        + f"  {command('run', 'digits', '--ranges', 'lr=1e-4..1e-1:log', 'width=16,32')}\n"
+        + f"  {command('run', '--resume', 'NAME')}",
     )
-    parser.add_argument("trainables", nargs="*", metavar="TRAINABLE", help="The same as --trainable.")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--help-all", action="help", help="Show all flags and exit.")
+    parser.add_argument(
+        "trainables",
+        nargs="*",
+        metavar="TRAINABLE",
+        help="Model to train: a name in the project, the path of a .py file, or a dotted path (--trainable).",
+    )
     parser.add_argument(
         "--config",
         action="append",
@@ -86,6 +104,8 @@ def _parser() -> cli_parser.Parser:
     parser.add_argument("--print-config", action="store_true", help="Print all settings as YAML and stop.")
     cli_parser.add_settings(parser, SweepConfig.settings().values())
     cli_parser.add_machine(parser)
+    if not shows_all:
+        parser.show_only(MOST_USED)
     return parser
 
 

@@ -51,6 +51,12 @@ class Parser(argparse.ArgumentParser):
         """All flags by now."""
         return set(self._option_string_actions)
 
+    def show_only(self, settings: Container[str]) -> None:
+        """Leave the flags of other settings out of the help."""
+        for action in self._actions:
+            if action.dest not in settings:
+                action.help = argparse.SUPPRESS
+
     def values_of(self, arguments: Sequence[str] | None = None, hint: str = "") -> argparse.Namespace:
         """The values of all flags.
 
@@ -66,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         known = self._option_string_actions
         names = [token.partition("=")[0] for token in tokens if token.startswith("--")]
         if faults := [f"{name}: no such flag.{nearest(name, known)}" for name in names if name not in known]:
-            refuse([*faults, f"All flags: {self.prog} --help"])
+            refuse([*faults, f"All flags: {self.prog} {'--help-all' if '--help-all' in known else '--help'}"])
         words = []
         for token in tokens:
             name, equals, value = token.partition("=")

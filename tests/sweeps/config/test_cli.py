@@ -226,12 +226,23 @@ def test_print_config_prints_yaml_that_reads_back(tmp_path: Path, capsys: pytest
 
 def test_help_names_every_flag_and_the_default_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        parse(["--help"])
+        parse(["--help-all"])
     assert ended.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert [name for name in SweepConfig.settings() if flag(name) not in shown] == []
     assert "(default: 27)" in shown
     assert "(default: on)" in shown
+
+
+def test_the_short_help_begins_with_examples_and_fits_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(["--help"])
+    assert ended.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 55
+    (first,) = (line for line in lines if line.endswith("run digits -n 24"))
+    assert lines.index(first) < 6
+    assert "--help-all" in " ".join(lines)
 
 
 def test_what_is_typed_most_is_short() -> None:
