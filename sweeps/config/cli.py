@@ -81,7 +81,7 @@ def _parser(shows_all: bool) -> cli_parser.Parser:
     parser = cli_parser.Parser(
         prog="sweeps run",
         usage="%(prog)s [TRAINABLE ...] [flags]",
-        description="Train many trials of one or several models, prune the poor ones, and record them all.\n\n"
+        description="Train many trials of one or several models, prune the poor ones, record all.\n\n"
         + f"  {command('run', 'digits', '-n', '24')}\n"
         + f"  {command('run', 'digits', '--ranges', 'lr=1e-4..1e-1:log', 'width=16,32')}\n"
         + f"  {command('run', '--resume', 'NAME')}",
