@@ -280,7 +280,7 @@ def flags() -> set[str]:
     helps = re.findall(r"^<!-- help: ([\w ]+) -->$", BY_NAME["command-reference"].text, flags=re.M)
     helps += ["fit fashion_cnn", "fit fashion_vit", "fit faces"]
     found = " ".join(examples.hooks().help_of(command) for command in helps)
-    return set(re.findall(r"--[a-z][\w-]*", found))
+    return {"--version", *re.findall(r"--[a-z][\w-]*", found)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
