@@ -95,7 +95,7 @@ def test_a_sweep_of_the_docs_makes_a_plan(
     if "--config" in tokens:
         (tmp_path / "sweep.yaml").write_text("trainable: digits_mlp\nnum_trials: 3\n")
         tokens[tokens.index("--config") + 1] = str(tmp_path / "sweep.yaml")
-    if {"--help", "--print-config"} & set(tokens):
+    if {"--help", "--help-all", "--print-config"} & set(tokens):
         with pytest.raises(SystemExit) as end:
             cli.parse(tokens)
         assert not end.value.code

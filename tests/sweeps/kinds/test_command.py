@@ -158,7 +158,7 @@ def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\n"
         "from sweeps.run import main\n"
-        "try:\n    main(['--help'])\n"
+        "try:\n    main(['--help-all'])\n"
         "except SystemExit as end:\n    assert not end.code\n"
         "heavy = {'torch', 'ray', 'lightning', 'optuna', 'numpy', 'pandas'} & sys.modules.keys()\n"
         "assert not heavy, heavy\n"
