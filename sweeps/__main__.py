@@ -43,10 +43,17 @@ def version() -> str:
     """That of this program, of Python, and of what a sweep stands on."""
     import torch
 
-    parts = {"sweeps": metadata.version(DISTRIBUTION), "Python": platform.python_version()}
-    parts |= {"PyTorch": torch.__version__, "Lightning": metadata.version("lightning")}
-    parts |= {"Ray": metadata.version("ray"), "CUDA": torch.version.cuda or "none"}
+    parts = {"sweeps": _installed(DISTRIBUTION), "Python": platform.python_version()}
+    parts |= {"PyTorch": torch.__version__, "Lightning": _installed("lightning")}
+    parts |= {"Ray": _installed("ray"), "CUDA": torch.version.cuda or "none"}
     return ", ".join(f"{name} {number}" for name, number in parts.items())
+
+
+def _installed(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # files that pip has not installed, as on a PC of a cluster
+        return "of a checkout"
 
 
 def _call(name: str, arguments: list[str]) -> int:
