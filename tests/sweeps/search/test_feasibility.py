@@ -49,7 +49,7 @@ def first(record: Record, *widths: int, numbers: int = 20) -> list[int]:
 
     feasibility, points = Feasibility(0, KnownTrials(SweepConfig(), SPACE, record)), points_of(widths)
     proposed = (next(feasibility.likely_first(number, iter(points))) for number in range(numbers))
-    return [int(point.params["width"]) for point in proposed]  # type: ignore[arg-type]
+    return [int(str(point.params["width"])) for point in proposed]
 
 
 def test_what_fits_comes_before_what_does_not(tmp_path: Path) -> None:
