@@ -174,7 +174,12 @@ class Page:
         self.wait_for(f"!!({found})")
         self.value(f"({found}).click()")
 
-    def screenshot(self, path: Path) -> None:
-        """What it shows now, as PNG."""
-        picture = self._browser.call("Page.captureScreenshot", self._session, format="png")["data"]
+    def screenshot(self, path: Path, size: tuple[float, float] | None = None) -> None:
+        """What it shows now, as PNG; with a size only so much of it, from its left upper corner."""
+        part = (
+            {}
+            if size is None
+            else {"clip": {"x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1}}
+        )
+        picture = self._browser.call("Page.captureScreenshot", self._session, format="png", **part)["data"]
         path.write_bytes(base64.b64decode(picture))
