@@ -1,4 +1,4 @@
-"""Steer a running sweep, from another terminal: `sweeps control results/NAME stop 7`
+"""Steer a running sweep, from another terminal: `sweeps control stop 7`, or `sweeps control NAME stop 7`
 
 Exit status: 0, the sweep has answered what will happen, or keeps the command until it can; 2, it is refused;
 1, the cluster does not answer; 130, Ctrl-C, which withdraws a command that was not taken up yet.
@@ -6,7 +6,6 @@ Exit status: 0, the sweep has answered what will happen, or keeps the command un
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,8 +16,16 @@ from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 from sweeps.config import control_commands
-from sweeps.config.sweep_folder import SWEEP_HELP, no_sweep, resume_command, sweep_named
-from sweeps.record import control_requests
+from sweeps.config.sweep_folder import (
+    RESULTS,
+    SWEEP_HELP,
+    newest_sweep,
+    no_sweep,
+    resume_command,
+    sweep_named,
+    sweeps_in,
+)
+from sweeps.record import control_requests, lock
 
 KEPT = "It keeps the command, and will take it up; its screen says what it did."
 
@@ -29,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...], str | None]:
-    """The folder of the sweep (on the head of the cluster, where an address is given), the words of the
-    command, and the address.
+    """The name or the folder of the sweep (on the head of the cluster, where an address is given; "" for the
+    one that runs here), the words of the command, and the address.
 
     Raises:
         UserError: there is no such flag or command, or its words do not fit.
@@ -38,27 +45,29 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...],
     """
     parser = cli_parser.Parser(
         prog="sweeps control",
-        usage="%(prog)s NAME COMMAND [--address HOST:PORT]",
-        description="Steer a running sweep. It answers at once what will happen.\n\ncommands:\n"
-        + "\n".join(f"  {words:<21} {does}" for words, does in control_commands.COMMANDS.items()),
+        usage="%(prog)s [NAME] COMMAND [--address HOST:PORT]",
+        description="Steer a running sweep. It answers at once what will happen.",
+        examples=["stop 7", "first try lr=0.1 batch_size=64", "set num-trials=48"],
     )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("folder", nargs="?", metavar="NAME", help=SWEEP_HELP)
-    parser.add_argument("words", nargs="*", metavar="COMMAND", help="One of the commands above.")
+    name = f"{SWEEP_HELP[:-1]} (default: the one that runs)."
+    parser.add_argument("words", nargs="*", metavar="[NAME] COMMAND", help=f"{name} The commands are below.")
+    parser.epilog = f"commands:\n{cli_parser.listed(control_commands.COMMANDS)}"
     reach = "Head of the cluster to which the sweep was submitted, as for --submit; the folder is there"
     reach += " (default: the sweep is on this PC)"
     cli_parser.add(parser, "address", str | None, reach, None, metavar="HOST:PORT")
     values = parser.values_of(arguments)
-    if values.folder in control_commands.NAMES:
-        raise UserError(f"{values.folder}: give the folder first, as in {_example(values.folder)}")
-    if values.folder is None:
-        raise UserError(f"give the folder of a sweep and a command, as in {_example('pause')}")
-    control_commands.parse(values.words)
-    return values.folder, tuple(values.words), values.address
+    first, *rest = values.words or [""]
+    # A sweep may have the name of a command.
+    has_name = bool(first) and (first not in control_commands.NAMES or rest[:1] in _ALONE)
+    words = rest if has_name else values.words
+    control_commands.parse(words)
+    if values.address is not None and not has_name:
+        example = command("control", f"{RESULTS}/NAME", *words, "--address", values.address)
+        raise UserError(f"--address: give the folder of the sweep on the head, as in {example}")
+    return first if has_name else "", tuple(words), values.address
 
 
-def _example(name: str) -> str:
-    return command("control", "results/NAME", name)
+_ALONE = [[name] for name in control_commands.NAMES]
 
 
 def _control(typed: str, words: Sequence[str], address: str | None) -> int:
@@ -70,7 +79,7 @@ def _control(typed: str, words: Sequence[str], address: str | None) -> int:
 
         return submit.control(address, typed, words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped Ray job gets it: Ctrl-C elsewhere
-    folder = sweep_named(typed)
+    folder = sweep_named(typed) if typed else _running()
     if (fault := no_sweep(folder)) is not None:
         raise UserError(fault)
     try:
@@ -90,6 +99,22 @@ def _control(typed: str, words: Sequence[str], address: str | None) -> int:
         raise UserError(answer.text)
     print(answer.text)
     return 0
+
+
+def _running() -> Path:
+    """The sweep in results/ that runs.
+
+    Raises:
+        UserError: there is none, or there are several.
+    """
+    running = [Path(folder) for folder in sweeps_in(Path(RESULTS)) if lock.is_held(Path(folder))]
+    if len(running) == 1:
+        return running[0]
+    if running:
+        names = ", ".join(folder.name for folder in running)
+        raise UserError(f"several sweeps run here: give the name of one first. Names: {names}")
+    newest = newest_sweep()
+    raise UserError(_why_not_running(newest) or f"{shown_path(newest)} has just begun: type it again")
 
 
 def _ask(folder: Path, words: Sequence[str]) -> control_requests.Answer | None:
@@ -115,9 +140,12 @@ def _why_not_running(folder: Path) -> str:
     shown, how = shown_path(folder), status.status(record)
     if status.can_go_on(record):
         again = resume_command(folder, *status.flags_of_resume(record))
-        return f"{shown}: no process runs this sweep; it is {how}. Resume it: {again}"
-    more = resume_command(folder, "--num-trials", str(2 * len(record.searched)))
-    return f"{shown}: the sweep is {how}. For more trials: {more}"
+        why = f"{shown}: no process runs this sweep; it is {how}. Resume it: {again}"
+    else:
+        more = resume_command(folder, "--num-trials", str(2 * len(record.searched)))
+        why = f"{shown}: the sweep is {how}. For more trials: {more}"
+    # A process that has begun meanwhile has made the one or the other untrue.
+    return "" if lock.is_held(folder) else why
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Show a sweep in the browser, while it runs or after: `sweeps dashboard results/NAME`
+"""Show a sweep in the browser, while it runs or after: `sweeps dashboard NAME`
 
 optuna-dashboard over the record, which it can't write. Exit status: 2, a mistake in what was asked; 130,
 Ctrl-C, which is how it ends.
@@ -33,6 +33,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
         prog="sweeps dashboard",
         usage="%(prog)s [NAME] [--port N] [--host HOST]",
         description="Show the trials of a sweep in the browser, while it runs or after.",
+        examples=["", "first --port 8081"],
     )
     parser.add_argument(
         "folder",
@@ -43,7 +44,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None
     cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; any other if that is in use).", None)
     reach = "Name or address to listen at. Everyone who can reach it can see the dashboard."
     cli_parser.add(parser, "host", str, reach, THIS_PC[0], "HOST")
-    values = parser.values_of(arguments, "; give one sweep, as results/NAME")
+    values = parser.values_of(arguments, "; give one sweep, by its name")
     if values.port is not None and not 0 <= values.port <= 65535:
         raise UserError(f"--port {values.port}: must be from 0 (any that is free) to 65535")
     folder = newest_sweep() if values.folder is None else sweep_named(values.folder)

@@ -34,6 +34,7 @@ def parse(arguments: Sequence[str] | None = None) -> Path:
         prog="sweeps demo",
         usage="%(prog)s [FOLDER]",
         description="Sweep a small network that reads handwritten digits: about half a minute, no network.",
+        examples=[""],
     )
     help_ = "A folder to write the example into (default: sweeps-demo); one that has it is swept again."
     parser.add_argument("folder", nargs="?", metavar="FOLDER", help=help_)

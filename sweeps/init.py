@@ -17,6 +17,9 @@ from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
 
+IGNORED = "__pycache__/\nresults/\n"
+"""For Git: what this program and Python write beside the project."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
@@ -34,6 +37,7 @@ def parse(arguments: Sequence[str] | None = None) -> Path:
         prog="sweeps init",
         usage="%(prog)s FOLDER",
         description="Write a small project that runs: a model with its search space, its data and its test.",
+        examples=["my-project"],
     )
     parser.add_argument("folder", nargs="?", metavar="FOLDER", help="A new or empty folder.")
     values = parser.values_of(arguments, "; give one folder")
@@ -64,22 +68,26 @@ def write(folder: Path) -> list[str]:
         folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
         with resources.as_file(resources.files("sweeps") / "template") as template:
-            files = sorted(file for file in template.iterdir() if file.is_file())
-            for file in files:
-                (folder / file.name).write_text(file.read_text().replace("PROJECT", name))
+            files = {file.name: file.read_text() for file in template.iterdir() if file.is_file()}
+            files[".gitignore"] = IGNORED
+            for file, text in files.items():
+                (folder / file).write_text(text.replace("PROJECT", name))
     except OSError as error:
         raise UserError(f"{shown_path(folder)} can't be written to: {error.strerror or error}") from None
-    return [file.name for file in files]
+    return sorted(files)
 
 
 def _next(folder: Path) -> str:
-    words = ("run", "--num-trials", "12")
-    if folder.resolve() == Path.cwd():
-        return command(*words)
-    # A relative path of Python is not valid in that folder.
+    words = ("run", "-n", "12")
     typed = command(*words)
-    again = typed if typed.startswith("sweeps ") else shlex.join([sys.executable, "-m", "sweeps", *words])
-    return f"{shlex.join(['cd', shown_path(folder.resolve())])} && {again}"
+    if folder.resolve() == Path.cwd():
+        return typed
+    if not typed.startswith("sweeps "):  # a relative path is not valid in that folder
+        program = str(Path(sys.executable).with_name("sweeps"))
+        typed = shlex.join(
+            [*([program] if Path(program).is_file() else [sys.executable, "-m", "sweeps"]), *words]
+        )
+    return f"{shlex.join(['cd', shown_path(folder.resolve())])} && {typed}"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from sweeps.training.ladder.rungs import LadderConfig
 COMMAND = Command(
     name="ladder",
     does="Measure what makes training faster: one change after another, each on top of those that helped.",
+    examples=("", "--seconds 30"),
     settings={n: each for n, each in LadderConfig.settings().items() if n not in ("trainable", "params")},
     fit_settings=FIT_SETTINGS,
 )

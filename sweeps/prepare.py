@@ -40,6 +40,7 @@ class PrepareConfig(Settings):
 COMMAND = Command(
     name="prepare",
     does="Prepare raw data once, for all trials that train on it.",
+    examples=("", "--check"),
     settings={n: PrepareConfig.settings()[n] for n in ("max_bad_pct", "address", "check")},
     fit_settings=FIT_SETTINGS,
     is_of_raw_data=True,

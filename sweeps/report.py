@@ -1,4 +1,4 @@
-"""The report of a sweep: `sweeps report results/NAME` writes one HTML file, `report.html`, into it.
+"""The report of a sweep: `sweeps report NAME` writes one HTML file, `report.html`, into it.
 
 The file needs no network and no other file. The sweep may be running or interrupted. Exit status: 0; 2, there
 is no sweep to read, or no place to write to.
@@ -31,6 +31,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
         prog="sweeps report",
         usage="%(prog)s [NAME] [flags]",
         description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
+        examples=["", "first", "first --output first.html"],
     )
     parser.add_argument(
         "folder",

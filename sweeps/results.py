@@ -23,7 +23,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
-from sweeps.config.sweep_folder import RESULTS, no_sweep, sweep_named, sweeps_in
+from sweeps.config.sweep_folder import RESULTS, no_sweep, single_run, sweep_named, sweeps_in
 
 if TYPE_CHECKING:  # `--help` answers at once
     import pyarrow as pa
@@ -59,17 +59,19 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool]:
     """
     parser = cli_parser.Parser(
         prog="sweeps results",
-        usage="%(prog)s [FOLDER ...] [--json]",
+        usage="%(prog)s [NAME ...] [--json]",
         description="Compare sweeps, oldest first: name, date, trainable, status, trials, best score, hours "
         "(of the sweep, by the clock), parent (the sweeps that it refines).",
+        examples=["", "first second", "--json"],
     )
-    parser.add_argument(
-        "folders", nargs="*", metavar="FOLDER", help=f"Of a sweep, or of sweeps (default: {RESULTS}/*)."
-    )
+    help_ = f"A sweep by its name in {RESULTS}/, or the folder of one or of several (default: {RESULTS}/*)."
+    parser.add_argument("folders", nargs="*", metavar="NAME", help=help_)
     parser.add_argument("--json", action="store_true", help="Print a JSON list, with more columns.")
     asked = parser.values_of(arguments)
-    given = [sweep_named(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*"))
-    folders = [each for folder in given for each in _sweeps_of(folder)]
+    given = [sweep_named(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*/"))
+    found = [each for folder in given for each in _sweeps_of(folder)]
+    # Those that are no sweep by intention: `results/*` names them, too.
+    folders = [folder for folder in found if not single_run(folder)] or (found if asked.folders else [])
     if not folders:
         raise UserError(f"no sweep in {RESULTS}/ here: give folders, as in {command('results')} results/*")
     return folders, bool(asked.json)

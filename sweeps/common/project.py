@@ -22,10 +22,14 @@ from sweeps.common.formatting import shown_path
 from sweeps.common.yaml_values import load_yaml
 
 TRAINABLES, SEARCH_SPACES = "trainables", "search_spaces"
+RESULTS = "results"
+"""Folder of the folders of sweeps and of single runs, unless another one is given."""
 JOURNAL = "record.journal"
 """The record, in the folder of a sweep."""
 FIT_FILE = "fit.yaml"
 """The settings, in the folder of a single run."""
+LADDER_FILE = "ladder.json"
+"""The figures, in the folder of a ladder."""
 KEY = "project"
 """Key of the project's folder in a record and in the settings of a single run."""
 RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -134,6 +138,20 @@ def noted_in(results: Path) -> str | None:
             head = [json.loads(line).get("user_attr", {}) for line in itertools.islice(journal, 32)]
         return next((str(each[KEY]) for each in head if KEY in each), None)
     return None
+
+
+def in_results(given: str, file: str) -> Path:
+    """The folder of this path that has the file, else the one of this name in results/ that has it. A folder
+    beside results/ that has another purpose hides none."""
+    folder, named = Path(given).expanduser(), Path(RESULTS, given)
+    is_hidden = given and not (folder / file).is_file() and (named / file).is_file()
+    return named if is_hidden else folder
+
+
+def newest_in_results(file: str) -> Path | None:
+    """The folder in results/ whose file of this name has changed last; None where there is none."""
+    newest = max(Path(RESULTS).glob(f"[!.]*/{file}"), key=lambda path: path.stat().st_mtime, default=None)
+    return None if newest is None else newest.parent
 
 
 def to_note() -> str | None:

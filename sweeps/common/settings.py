@@ -6,9 +6,11 @@ import ast
 import dataclasses
 import functools
 import inspect
+import io
 import math
 import operator
 import textwrap
+import tokenize
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ def setting(
     above: float | None = None,
     most: float | None = None,
     metavar: str = "",
+    may_be_bare: bool = False,
 ) -> Any:
     """A field of settings.
 
@@ -39,8 +42,10 @@ def setting(
         above: exclusive lower bound.
         most: largest value.
         metavar: name of the value in `--help`, by default by its type.
+        may_be_bare: whether its flag may be typed without a value.
     """
     metadata = {"group": group, "least": least, "above": above, "most": most, "metavar": metavar}
+    metadata |= {"may_be_bare": may_be_bare}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -64,6 +69,8 @@ class Setting:
     least: float | None = None
     above: float | None = None
     most: float | None = None
+    may_be_bare: bool = False
+    """Whether its flag may be typed without a value."""
 
     def fault(self, value: Any) -> str | None:
         """The error for a value out of bounds; None within."""
@@ -175,7 +182,7 @@ def typed(where: str, kind: Any, value: Any) -> Any:
 
 
 def field_docs(config_class: type) -> dict[str, str]:
-    """Field name to the docstring under it, or ""; of inherited fields, too."""
+    """Field name to the docstring under it, else the comment behind it, or ""; of inherited fields, too."""
     found: dict[str, str] = {}
     for each in reversed(config_class.__mro__):
         with suppress(OSError, TypeError):  # a class that no file holds
@@ -184,12 +191,19 @@ def field_docs(config_class: type) -> dict[str, str]:
 
 
 def _own_docs(config_class: type) -> dict[str, str]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(config_class))).body[0]
+    source = textwrap.dedent(inspect.getsource(config_class))
+    body = ast.parse(source).body[0]
     assert isinstance(body, ast.ClassDef)
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {each.start[0]: each.string.lstrip("# ") for each in tokens if each.type == tokenize.COMMENT}
     found = {}
     for statement, following in zip(body.body, [*body.body[1:], ast.Pass()], strict=True):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             doc = following.value if isinstance(following, ast.Expr) else None
-            text = str(doc.value) if isinstance(doc, ast.Constant) else ""
+            text = (
+                str(doc.value)
+                if isinstance(doc, ast.Constant)
+                else comments.get(statement.end_lineno or 0, "")
+            )
             found[statement.target.id] = " ".join(text.split())
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import re
 import sys
@@ -17,14 +18,20 @@ from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import typed
 from sweeps.common.yaml_values import nearest, read_lines
 from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
-from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, no_sweep, sweep_named
+from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, newest_sweep, no_sweep, sweep_named
 from sweeps.config.validation import check, refuse_other
 
 MOST_USED = (
-    *("help", "help_all", "trainables", "params", "ranges", "metric", "max_epochs"),
-    *("num_trials", "max_concurrent", "time_budget_hours", "resume", "refine", "dry_run"),
+    *("trainables", "-c", "--ranges", "--num-trials", "--max-concurrent", "--max-epochs"),
+    *("--time-budget-hours", "--name", "--resume", "--refine", "--dry-run"),
 )
-"""The flags of the short help, by setting."""
+"""The words of the short help, in its order."""
+EXAMPLES = (
+    "digits -n 24",
+    "digits --ranges lr=1e-4..1e-1:log width=16,32",
+    "my/cli.py -c config.yaml --ranges model.lr=1e-4..1e-1:log",
+    "--resume",
+)
 PAIRS = ("params", "ranges")
 """Settings with a `name: value` line for each hyperparameter."""
 POINTS = ("tries",)
@@ -45,6 +52,10 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     flags = {name: value for name, value in vars(values).items() if name in SweepConfig.settings()}
     if values.trainables:
         flags |= {"trainable": _given_by_position(values.trainables, flags)}
+    if "resume" in flags and flags["resume"] is None and not flags.get("submit"):
+        flags |= {"resume": str(newest_sweep())}
+    if "refine" in flags:
+        flags |= {"refine": [str(sweep_named(each)) for each in flags["refine"]] or [str(newest_sweep())]}
     contents = _contents(flags, values.config)
     given: dict[str, Any] = {}
     for content in [*contents, flags]:
@@ -81,38 +92,58 @@ def _parser(shows_all: bool) -> cli_parser.Parser:
     parser = cli_parser.Parser(
         prog="sweeps run",
         usage="%(prog)s [TRAINABLE ...] [flags]",
-        description="Train many trials of one or several models, prune the poor ones, record all.\n\n"
-        + f"  {command('run', 'digits', '-n', '24')}\n"
-        + f"  {command('run', 'digits', '--ranges', 'lr=1e-4..1e-1:log', 'width=16,32')}\n"
-        + f"  {command('run', '--resume', 'NAME')}",
+        description="Train many trials of one or several models, prune the poor ones, record all.",
+        examples=EXAMPLES,
     )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--help-all", action="help", help="Show all flags and exit.")
-    parser.add_argument(
+    settings = [*SweepConfig.settings().values()]
+    title = settings[0].group if shows_all else "Used most"
+    if not shows_all:
+        order = {flag(each.name): dataclasses.replace(each, group=title) for each in settings}
+        settings = [each for _, each in sorted(order.items(), key=lambda entry: _place_of(entry[0]))]
+    first = parser.add_argument_group(title)
+    first.add_argument(
         "trainables",
         nargs="*",
         metavar="TRAINABLE",
-        help="Model to train: a name in the project, the path of a .py file, or a dotted path (--trainable).",
+        help="Model to train: a name in the project, the path of a .py file, a dotted path, or the program "
+        "of a LightningCLI.",
     )
-    parser.add_argument(
+    first.add_argument(
+        "-c",
+        action="append",
+        dest="cli_config",
+        default=argparse.SUPPRESS,
+        metavar="FILE",
+        help="File of settings of a LightningCLI, as its own program takes it (--cli-config).",
+    )
+    cli_parser.add_settings(parser, settings, {title: first})
+    files = parser.add_argument_group("Settings in files")
+    files.add_argument(
         "--config",
         action="append",
         default=[],
         metavar="FILE",
-        help="YAML file with any of these settings; flags have priority.",
+        help="YAML file with any of these settings, as the sweep.yaml of a sweep; flags have priority.",
     )
-    parser.add_argument("--print-config", action="store_true", help="Print all settings as YAML and stop.")
-    cli_parser.add_settings(parser, SweepConfig.settings().values())
+    files.add_argument("--print-config", action="store_true", help="Print all settings as YAML and stop.")
     cli_parser.add_machine(parser)
     if not shows_all:
         parser.show_only(MOST_USED)
+        parser.epilog = f"All flags: {command('run', '--help-all')}"
     return parser
+
+
+def _place_of(flag: str) -> int:
+    """In the short help."""
+    return MOST_USED.index(flag) if flag in MOST_USED else len(MOST_USED)
 
 
 def _contents(flags: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[str, Any]]:
     """Settings of files, the last has priority: those of --resume, or of --refine and --config."""
     project.use()
-    if (sweep := flags.get("resume")) is not None:
+    if "resume" in flags:
+        sweep = flags["resume"] or ""
         _refuse_beside_resume(sweep, flags, files)
         if flags.get("submit"):  # the sweep is on the head
             return []
@@ -134,7 +165,7 @@ def _contents(flags: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[st
 def _refuse_beside_resume(sweep: str, flags: Mapping[str, Any], files: Sequence[str]) -> None:
     """Refuse flags that a resume can't have."""
     if not sweep:
-        raise UserError("--resume: give the folder of a sweep, as in --resume results/NAME")
+        raise UserError("--resume: give the name of a sweep, as in --resume NAME")
     if "refine" in flags:
         raise UserError("--refine can't be combined with --resume: it starts a new sweep")
     if given := sorted(flag(name) for name in ("name", "results_dir") if name in flags):

@@ -1,4 +1,4 @@
-"""The commands that steer a running sweep, as they are typed: `sweeps control results/NAME COMMAND`."""
+"""The commands that steer a running sweep, as they are typed: `sweeps control NAME COMMAND`."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class SweepConfig(Settings):
     """In place of a trainable: the module of your LightningCLI, as my_project.cli. Its hyperparameters are
     the paths of its settings, as model.init_args.lr (default: none)."""
     cli_config: str | list[str] | None = setting(None, metavar="FILE")
-    """With --lightning-cli: its YAML file, or several (default: its own defaults)."""
+    """With a LightningCLI: the YAML file of its settings, or several; -c takes one at a time (default: its
+    own defaults)."""
     hydra: str | None = setting(None, metavar="CONFIG_DIR[/NAME]|PROGRAM")
     """In place of a trainable: the folder of your Hydra settings, and the name of the primary file, as
     configs/train; or your program, as src/train.py. Its hyperparameters are the paths of its settings, as
@@ -137,14 +138,15 @@ class SweepConfig(Settings):
     min_free_gb: float = setting(1.0, least=0)
     """Disk space to leave free where the results are, in GB; below it the sweep pauses."""
 
-    resume: str | None = setting(None, group="Resume", metavar="FOLDER")
-    """Sweep to resume, as results/NAME (default: start a new one)."""
+    resume: str | None = setting(None, group="Resume", metavar="NAME", may_be_bare=True)
+    """Sweep to resume: its name in results/, or its folder; without one the newest (default: start a new
+    one)."""
     force: bool = False
     """With --resume: continue although something has changed; the record holds the changes."""
 
-    refine: str | list[str] | None = setting(None, group="The next sweep", metavar="FOLDER")
-    """Sweep to refine, as results/NAME, or several: the new sweep starts with its settings, adjusted ranges
-    and its trials as prior knowledge (default: none)."""
+    refine: str | list[str] | None = setting(None, group="The next sweep", metavar="NAME", may_be_bare=True)
+    """Sweep to refine, or several: the new sweep starts with its settings, adjusted ranges and its trials as
+    prior knowledge. A name in results/, or a folder; without one the newest (default: none)."""
     refine_keep: float = setting(0.2, above=0, most=1)
     """With --refine: share of the best trials from which the new ranges are computed."""
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sweeps.common import local_dirs
+from sweeps.common import local_dirs, project
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, shown_path
-from sweeps.common.project import FIT_FILE
+from sweeps.common.project import FIT_FILE, LADDER_FILE
 from sweeps.common.project import JOURNAL as JOURNAL
+from sweeps.common.project import RESULTS as RESULTS
 from sweeps.common.yaml_values import closest
 from sweeps.kinds import params_file
 
-RESULTS = "results"
 SWEEP_HELP = f"Name of a sweep in {RESULTS}/, or its folder."
 NEWEST_HELP = f"{SWEEP_HELP[:-1]} (default: the newest)."
 REPORT_FILE = "report.html"
 SWEEP_FILE = "sweep.yaml"
 """The settings of a sweep."""
-BEST_FOLDER = "best"
+BEST_FOLDER = params_file.BEST
 LOGS_FOLDER = "logs"
 PARAMS_FILE, METRICS_FILE = params_file.FILE, "metrics.json"
 FRONT_FOLDER = "trial_{:04d}"
@@ -27,11 +27,7 @@ FRONT_FOLDER = "trial_{:04d}"
 
 def sweep_named(given: str) -> Path:
     """The folder that was given by its path, or by the name of a sweep in results/."""
-    folder = Path(given).expanduser()
-    if folder.exists() or not folder.name or Path(RESULTS, folder.name) == folder:
-        return folder
-    named = Path(RESULTS, given)
-    return named if no_sweep(named) is None else folder
+    return project.in_results(given, JOURNAL)
 
 
 def newest_sweep() -> Path:
@@ -40,10 +36,9 @@ def newest_sweep() -> Path:
     Raises:
         UserError: there is none.
     """
-    found = [Path(folder) for folder in sweeps_in(Path(RESULTS))]
-    if not found:
-        raise UserError(f"no sweep in {RESULTS}/ here: give the folder of a sweep")
-    return max(found, key=lambda folder: (folder / JOURNAL).stat().st_mtime)
+    if (found := project.newest_in_results(JOURNAL)) is None:
+        raise UserError(f"no sweep in {RESULTS}/ here: give the name or the folder of a sweep")
+    return found
 
 
 def no_sweep(folder: Path) -> str | None:
@@ -54,8 +49,8 @@ def no_sweep(folder: Path) -> str | None:
         what = "no such folder"
     elif not folder.is_dir():
         what = "not a folder"
-    elif (folder / FIT_FILE).is_file():
-        what = "a single run of sweeps fit, not a sweep"
+    elif run := single_run(folder):
+        what = f"{run}, not a sweep"
     elif within := sweeps_in(folder):
         return f"{shown_path(folder)}: a folder of sweeps, not a sweep. Give one of {_listed(within)}"
     else:
@@ -65,6 +60,12 @@ def no_sweep(folder: Path) -> str | None:
     if (near := closest(folder.name, beside)) is not None:
         hint = f" Did you mean '{beside[near]}'?"
     return f"{shown_path(folder)}: {what}.{hint}"
+
+
+def single_run(folder: Path) -> str:
+    """What a folder of one training is that no sweep has started; "" of any other."""
+    files = {FIT_FILE: "a single run of sweeps fit", LADDER_FILE: "a ladder of sweeps ladder"}
+    return next((what for file, what in files.items() if (folder / file).is_file()), "")
 
 
 def sweeps_in(folder: Path) -> list[str]:

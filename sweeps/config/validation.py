@@ -66,7 +66,7 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     if faults:
         reason = (
             "Its trials were scored, pruned and saved with these settings. Start a new sweep to change them; "
-            "`--refine FOLDER` starts one that learns from these trials."
+            "`--refine NAME` starts one that learns from these trials."
         )
         raise UserError("\n".join([*faults, reason]))
 

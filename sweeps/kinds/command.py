@@ -24,8 +24,9 @@ from sweeps.ray_start import ray_auth
 
 TRAINABLE = "trainable"
 """The first word, for messages."""
-PARAMS_HELP = """Hyperparameters as name=value, separated by spaces, or a YAML file of them, such as
-best/params.yaml of a sweep or of a run, which also holds the settings of its training; flags win."""
+PARAMS_HELP = """Hyperparameters as name=value, separated by spaces; or the name of a sweep or of a run in
+results/, for those of its best trial and the settings of its training; or a YAML file of them, such as its
+best/params.yaml. Flags win."""
 
 
 HYPERPARAMETER_PREFIX = "params."
@@ -61,6 +62,8 @@ class Command:
     """Name to setting, of its own flags."""
     is_of_raw_data: bool = False
     """Whether it takes only trainables whose raw data is prepared, and the hyperparameters of that alone."""
+    examples: Sequence[str]
+    """For --help: words behind the trainable."""
     fit_settings: Collection[str]
     """Names that `fit` of a `--params FILE` may hold; flags of this command take their values."""
 
@@ -76,11 +79,11 @@ class Command:
         if typed_name is None and {"-h", "--help"} & set(tokens):
             self._parser(None, None).values_of(tokens)
         project.use()
-        self._use_project_of_files(tokens)
-        if typed_name is None:
-            name = registry.only(self._choices(), TRAINABLE)
-        else:
+        named = self._use_project_of_files(tokens)
+        if typed_name is not None:
             name = registry.name_of(typed_name)
+        else:
+            name = named or registry.only(self._choices(), TRAINABLE)
         ray_auth.turn_on()  # before the trainable imports Ray: its data may be prepared by Ray
         trainable = registry.find(name, TRAINABLE)
         if self.is_of_raw_data and trainable.preparation is None:
@@ -135,13 +138,28 @@ class Command:
         return [name for name in registry.choices() if not self.is_of_raw_data or _has_preparation(name)]
 
     @staticmethod
-    def _use_project_of_files(tokens: Sequence[str]) -> None:
-        """Use the project of the sweep or run in whose folder a file of `--params` lies."""
-        files = [token.removeprefix("--params=") for token in tokens if token.endswith((".yaml", ".yml"))]
-        for file in files:
-            folder = Path(file).expanduser().resolve().parent.parent
-            if (named := params_file.trainable_of(file)) and project.noted_in(folder) is not None:
+    def _use_project_of_files(tokens: Sequence[str]) -> str:
+        """Use the project of the sweep or run in whose folder a file of `--params` lies; its trainable, "" of
+        no file."""
+        words, flag, named = list[str](), "", ""
+        for token in tokens:
+            if token.startswith("-"):
+                flag, _, token = token.partition("=")
+            words += [token] if token and flag == "--params" else []
+        if strays := [word for word in words if "=" not in word and not params_file.named(word)]:
+            known = [
+                path.parts[1]
+                for path in Path(project.RESULTS).glob(f"*/{params_file.BEST}/{params_file.FILE}")
+            ]
+            raise UserError(
+                f"--params {strays[0]}: no sweep or run in {project.RESULTS}/ with a best trial, no file, "
+                f"and no name=value.{nearest(strays[0], known)}"
+            )
+        for file in filter(None, map(params_file.named, words)):
+            folder, named = Path(file).expanduser().resolve().parent.parent, params_file.trainable_of(file)
+            if named and project.noted_in(folder) is not None:
                 project.use_noted(folder, [named], f"--params {file}")
+        return named
 
     def _fit_settings(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
         """Settings of the training in the files of `--params`."""
@@ -158,15 +176,24 @@ class Command:
     def _parser(self, name: str | None, trainable: LightningTrainable | None) -> cli_parser.Parser:
         """The command's flags, and one for each hyperparameter; one with the name of another flag is set by
         --params."""
-        choices = f" NAME: {', '.join([*self._choices(), 'or your own'])}." if name is None else ""
+        shown, about = name or "NAME", ""
+        if name is None:
+            known = self._choices()
+            shown = known[0] if known else shown
+            whose = (
+                "a trainable that defines prepare" if self.is_of_raw_data else "a trainable of the project"
+            )
+            about = f" NAME: {whose} ({', '.join(known) or 'none here'}), the path of a .py file, or a dotted"
+            about += " path."
         parser = cli_parser.Parser(
-            prog=f"sweeps {self.name} {name or 'NAME'}",
-            usage="%(prog)s [flags]",
-            description=self.does + choices,
+            prog=f"sweeps {self.name}",
+            usage=f"%(prog)s {name or 'NAME'} [flags]",
+            description=self.does + about,
+            examples=[f"{shown} {example}" for example in self.examples],
         )
         that = " that rows depend on" if self.is_of_raw_data else ""
         group = parser.add_argument_group(f"Hyperparameters of {name or 'NAME'}{that}")
-        cli_parser.add_pairs(group, "params", PARAMS_HELP, takes_files=True)
+        cli_parser.add_pairs(group, "params", PARAMS_HELP, file_of=params_file.named)
         cli_parser.add_settings(parser, self.settings.values())
         cli_parser.add_machine(parser)
         if trainable is not None:

@@ -18,9 +18,12 @@ from typing import Any
 
 import yaml
 
+from sweeps.common import project
 from sweeps.common.errors import UserError
 from sweeps.common.yaml_values import dump_yaml, load_yaml, nearest, read_lines
 
+BEST = "best"
+"""Folder of the best trial of a sweep, and of the best epoch of a single run; the file is in it."""
 FILE = "params.yaml"
 WEIGHTS_FILE = "weights.pt"
 """Beside it: the state_dict of the best epoch in fp32, for `torch.load(..., weights_only=True)`."""
@@ -64,6 +67,17 @@ def write(
     given = {name: value for name, value in fit.items() if value is not None}
     content = {"trainable": trainable, "params": dict(params), "fit": given, **came_of_it}
     return "".join(f"# {line}\n" for line in head) + dump_yaml(content)
+
+
+def named(word: str) -> str:
+    """The file that a word names: of the best trial of a sweep or a run, by its name in results/ or by its
+    folder, or a YAML file by its path; "" where it names none."""
+    best = f"{BEST}/{FILE}"
+    folder = project.in_results(word, best)
+    if (folder / best).is_file():
+        return str(folder / best)
+    is_file = "=" not in word and word.endswith((".yaml", ".yml"))
+    return word if is_file else str(Path(word, FILE)) if (folder / FILE).is_file() else ""
 
 
 def trainable_of(path: str) -> str:

@@ -22,7 +22,8 @@ MOST_DRAIN_S = 86400
 def check(words: Sequence[str]) -> dict[str, Any]:
     """The cluster file; the folder that all PCs must see, or None."""
     summary = "Find what is wrong on each PC of a cluster file, over SSH, and say what to do."
-    parser = _parser("check", f"[{cluster_file.DEFAULT}] [--storage FOLDER]", summary)
+    usage = f"[{cluster_file.DEFAULT}] [--storage FOLDER]"
+    parser = _parser("check", usage, summary, ["", "--storage /mnt/share"])
     help_ = "Folder that every PC must see and write to (default: none)."
     add(parser, "storage", str | None, help_, None, "FOLDER")
     file, values = _file(parser, words)
@@ -32,11 +33,11 @@ def check(words: Sequence[str]) -> dict[str, Any]:
 def status(words: Sequence[str]) -> dict[str, Any]:
     """The address of the cluster; the folder of a sweep, or None."""
     summary = "Show what runs on each PC of the running cluster, and why a trial waits."
-    parser = _parser("status", "[NAME] [--address HOST:6379]", summary)
-    help_ = "A sweep: its processes are shown by their trials."
+    parser = _parser("status", "[NAME] [--address HOST:6379]", summary, ["", "first"])
+    help_ = "A sweep, by its name in results/ or its folder: its processes are shown by their trials."
     parser.add_argument("folder", nargs="?", metavar="NAME", help=help_)
     _add_address(parser)
-    values = parser.values_of(words, "; give one sweep, as results/NAME")
+    values = parser.values_of(words, "; give one sweep, by its name")
     folder = None if values.folder is None else sweep_named(values.folder)
     if folder is not None and (why := no_sweep(folder)) is not None:
         raise UserError(why)
@@ -46,7 +47,8 @@ def status(words: Sequence[str]) -> dict[str, Any]:
 def drain(words: Sequence[str]) -> dict[str, Any]:
     """The address of the cluster; a PC by its name or address, None for this one; seconds for its trials."""
     summary = "Take a PC out of the cluster: its trials move to other PCs, and Ray stops there."
-    parser = _parser("drain", "[PC] [--timeout-s SECONDS] [--address HOST:6379]", summary)
+    usage = "[PC] [--timeout-s SECONDS] [--address HOST:6379]"
+    parser = _parser("drain", usage, summary, ["", "pc2"])
     parser.add_argument("pc", nargs="?", metavar="PC", help="Its name or address (default: this PC).")
     help_ = "Seconds for the current epoch; after that a trial continues from its last checkpoint."
     add(parser, "timeout_s", float, help_, DRAIN_S)
@@ -72,8 +74,8 @@ def down(words: Sequence[str]) -> dict[str, Any]:
     return {"file": file}
 
 
-def _parser(name: str, usage: str, summary: str) -> Parser:
-    return Parser(f"sweeps pcs {name}", f"%(prog)s {usage}".rstrip(), summary)
+def _parser(name: str, usage: str, summary: str, examples: Sequence[str] = ()) -> Parser:
+    return Parser(f"sweeps pcs {name}", f"%(prog)s {usage}".rstrip(), summary, examples)
 
 
 def _file(parser: Parser, words: Sequence[str]) -> tuple[cluster_file.ClusterFile, Any]:

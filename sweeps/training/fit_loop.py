@@ -58,6 +58,8 @@ warnings.filterwarnings("ignore", ".*(log_every_n_steps|isinstance.treespec, Lea
 warnings.filterwarnings("ignore", ".*sync_dist=True.*")
 # Said by `CannotTrain` and `MetricNotLogged`.
 warnings.filterwarnings("ignore", "Total length of .* across ranks is zero.*")
+# Of a data loader that asks for pinned memory wherever it runs.
+warnings.filterwarnings("ignore", "'pin_memory' argument is set as true but no accelerator.*")
 # A run without Slurm is intended, also where Slurm is installed.
 warnings.filterwarnings("ignore", "The `srun` command is available.*")
 warnings.filterwarnings("ignore", "When saving the DeepSpeed Stage 3 checkpoint.*")

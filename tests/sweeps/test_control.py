@@ -22,6 +22,11 @@ from tests.support.searched import peak, searched
             ("results/a", ("try", "lr=0.1", "n=2"), "head:6379"),
         ),
         ("results/a pause --address=auto", ("results/a", ("pause",), "auto")),
+        ("a stop 7", ("a", ("stop", "7"), None)),
+        ("stop 7", ("", ("stop", "7"), None)),
+        ("go", ("", ("go",), None)),
+        ("pause go", ("pause", ("go",), None)),
+        ("stop go", ("stop", ("go",), None)),
     ],
 )
 def test_a_folder_a_command_and_an_address_are_read(
@@ -33,8 +38,9 @@ def test_a_folder_a_command_and_an_address_are_read(
 @pytest.mark.parametrize(
     ("typed", "fault"),
     [
-        ("", "give the folder of a sweep and a command, as in "),
-        ("stop 7", "stop: give the folder first, as in "),
+        ("", "give a command. Choices: stop, try, set, pause, go, finish"),
+        ("stop 7 --address head:6379", "--address: give the folder of the sweep on the head, as in "),
+        ("stop seven", "stop seven: give the number of one trial, as in stop 7"),
         ("results/a", "give a command. Choices: stop, try, set, pause, go, finish"),
         ("results/a stpo 7", "stpo: no such command. Did you mean 'stop'?"),
         ("results/a pause --adress x", "--adress: no such flag. Did you mean '--address'?"),
@@ -81,3 +87,25 @@ def test_a_sweep_that_is_resumed_meanwhile_is_asked_again(tmp_path: Path) -> Non
     assert "For more trials: " in control._why_not_running(folder)
     with lock.held(folder):
         assert control._why_not_running(folder) == ""
+
+
+def test_without_a_name_the_only_sweep_that_runs_is_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert control.main(["pause"]) == 2
+    assert "no sweep in results/ here" in capsys.readouterr().err
+    folders = [searched(tmp_path / "results", name, peak(0.03), num_trials=2).record.folder for name in "ab"]
+    assert control.main(["pause"]) == 2
+    assert "results/b: the sweep is finished. For more trials: " in capsys.readouterr().err
+    monkeypatch.setattr("sweeps.record.control_requests.ask.__defaults__", (0.0,))
+    with lock.held(folders[0]):
+        inbox = Inbox(folders[0])
+        inbox.open()
+        assert control.main(["stop", "1"]) == 0
+        assert [request.words for request in inbox.take()[0]] == [("stop", "1")]
+        capsys.readouterr()
+        with lock.held(folders[1]):
+            assert control.main(["stop", "1"]) == 2
+        assert "several sweeps run here: give the name of one first. Names: a, b" in capsys.readouterr().err
+        inbox.close()

@@ -45,7 +45,14 @@ def project(program: Path, tmp_path: Path) -> Path:
 
 def test_a_project_is_written_once(program: Path, project: Path) -> None:
     files = sorted(path.name for path in project.iterdir())
-    assert files == ["README.md", "digits.py", "digits_data.py", "pyproject.toml", "test_digits.py"]
+    assert files == [
+        ".gitignore",
+        "README.md",
+        "digits.py",
+        "digits_data.py",
+        "pyproject.toml",
+        "test_digits.py",
+    ]
     assert len((project / "digits.py").read_text().splitlines()) <= 40
     assert len((project / "README.md").read_text().splitlines()) <= 20
     assert 'name = "my-project"' in (project / "pyproject.toml").read_text()

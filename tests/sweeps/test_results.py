@@ -54,18 +54,27 @@ def test_what_is_no_sweep_is_named_in_a_line_and_ends_nothing(tmp_path: Path) ->
     make(tmp_path / "many" / "one", [[0.5]])
     (tmp_path / "fit").mkdir()
     (tmp_path / "fit" / "fit.yaml").touch()
+    (tmp_path / "ladder").mkdir()
+    (tmp_path / "ladder" / "ladder.json").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.txt").touch()
-    names = ("a.txt", "empty", "fit", "good", "goood", "many")
+    names = ("a.txt", "empty", "fit", "good", "goood", "ladder", "many")
     done = command(*names, cwd=tmp_path)
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 3, "the titles, good, and the one in many"
     assert done.stderr.splitlines() == [
         "a.txt: not a folder. Existing sweeps: good",
         f"empty: not a sweep: {JOURNAL} is missing. Existing sweeps: good",
-        "fit: a single run of sweeps fit, not a sweep. Existing sweeps: good",
         "goood: no such folder. Did you mean 'good'?",
     ]
+    (tmp_path / "results").mkdir()
+    for name in ("fit", "good", "ladder"):
+        (tmp_path / name).rename(tmp_path / "results" / name)
+    done = command(cwd=tmp_path)
+    assert (done.stderr, len(done.stdout.splitlines())) == ("", 2), "single runs are no sweep by intention"
+    alone = command("results/fit", "results/ladder", cwd=tmp_path)
+    assert alone.returncode == 2
+    assert "results/ladder: a ladder of sweeps ladder, not a sweep." in alone.stderr
 
 
 def test_without_a_sweep_the_exit_status_is_2(

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from sweeps.common import project
+from sweeps.common.cli.parser import listed
 from sweeps.common.errors import CannotContinue, CannotTrain, UserError
 from sweeps.common.formatting import command
 from sweeps.common.yaml_values import nearest
@@ -76,8 +77,7 @@ def _run(
 ) -> int:
     chosen = tokens[0] if tokens else ""
     if chosen in ("-h", "--help"):
-        lines = (f"  {subcommand:<10} {does}" for subcommand, does in subcommands.items())
-        print(f"usage: {program} COMMAND [flags]", "", *lines, "", sep="\n")
+        print(f"usage: {program} COMMAND [flags]", "", listed(subcommands), "", sep="\n")
         print(f"The flags of a command: {program} COMMAND --help")
         return 0
     if chosen not in subcommands:

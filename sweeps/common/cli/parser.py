@@ -7,8 +7,12 @@ the types of the fields, and all mistakes at once, one a line, with the nearest 
 from __future__ import annotations
 
 import argparse
+import functools
+import shlex
+import shutil
 import sys
-from collections.abc import Container, Iterable, Sequence
+import textwrap
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, get_origin
 
 from sweeps.common.errors import UserError, collecting, refuse
@@ -28,20 +32,36 @@ PAIRS_EXAMPLES = {
     "set": "num-trials=48 max-concurrent=3",
 }
 
+HELP_COLUMN = 28
+"""At which the help of flags begins, at most."""
+
 
 class Parser(argparse.ArgumentParser):
     """Raises a UserError for mistakes; argparse would end the process."""
 
-    def __init__(self, prog: str, usage: str, description: str) -> None:
+    def __init__(self, prog: str, usage: str, description: str, examples: Sequence[str] = ()) -> None:
+        """A parser of one command.
+
+        Args:
+            prog: the command, as `sweeps run`.
+            usage: its words; `%(prog)s` is the command.
+            description: for the help.
+            examples: for the help: the words behind the command.
+        """
+        words = prog.split()[1:]
+        lines = [f"  {command(*words, *shlex.split(example))}" for example in examples]
         super().__init__(
-            prog=command(*prog.split()[1:]),
+            prog=command(*words),
             usage=usage,
-            description=description,
+            description="\n".join([wrapped(description), *(["", *lines] if lines else [])]),
+            formatter_class=functools.partial(argparse.RawTextHelpFormatter, max_help_position=HELP_COLUMN),
             allow_abbrev=False,
             exit_on_error=False,
+            add_help=False,
         )
         self.faults: list[str] = []
         """Of the values that are read."""
+        self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message)
@@ -51,11 +71,20 @@ class Parser(argparse.ArgumentParser):
         """All flags by now."""
         return set(self._option_string_actions)
 
-    def show_only(self, settings: Container[str]) -> None:
-        """Leave the flags of other settings out of the help."""
+    def show_only(self, names: Container[str]) -> None:
+        """Leave all but these flags out of the help, and all but the first sentence of each."""
         for action in self._actions:
-            if action.dest not in settings:
-                action.help = argparse.SUPPRESS
+            is_shown = any(name in names for name in action.option_strings or [action.dest])
+            first = str(action.help).partition(". ")[0].removesuffix(".")
+            action.help = f"{first}." if is_shown else argparse.SUPPRESS
+
+    def format_help(self) -> str:
+        """The help, broken between words alone: argparse would break at the hyphens of flags, too."""
+        columns = max(20, shutil.get_terminal_size().columns - 2 - HELP_COLUMN)
+        for action in self._actions:
+            if action.help and action.help != argparse.SUPPRESS:
+                action.help = textwrap.fill(action.help, columns, break_on_hyphens=False)
+        return super().format_help()
 
     def values_of(self, arguments: Sequence[str] | None = None, hint: str = "") -> argparse.Namespace:
         """The values of all flags.
@@ -88,8 +117,23 @@ class Parser(argparse.ArgumentParser):
         return values
 
 
+def wrapped(text: str, indent: str = "") -> str:
+    """A text in lines as wide as the terminal, the first one behind `indent`, the others below its end."""
+    below, columns = " " * len(indent), shutil.get_terminal_size().columns - 2
+    return textwrap.fill(
+        text, columns, initial_indent=indent, subsequent_indent=below, break_on_hyphens=False
+    )
+
+
+def listed(entries: Mapping[str, str]) -> str:
+    """Names and what each is, in two columns."""
+    width = max(map(len, entries)) + 2
+    return "\n".join(wrapped(text, f"  {name:<{width}}") for name, text in entries.items())
+
+
 class _Value(argparse.Action):
-    """Sets a value, or a list of several, in the type of the setting."""
+    """Sets a value, or a list of several, in the type of the setting. A flag that is typed again adds to the
+    list."""
 
     def __init__(self, *, kind: Any, **settings: Any) -> None:
         super().__init__(**settings)
@@ -97,29 +141,27 @@ class _Value(argparse.Action):
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         with collecting(parser.faults):
-            setattr(namespace, self.dest, typed(str(option_string), self._kind, values))
+            value = typed(str(option_string), self._kind, values)
+            before = getattr(namespace, self.dest, None) if isinstance(value, list) else None
+            setattr(namespace, self.dest, [*before, *value] if isinstance(before, list) else value)
 
 
 class _Pairs(argparse.Action):
     """Adds `name=value` pairs to those that were given before, or each time as a point of their own."""
 
-    def __init__(self, *, are_points: bool, takes_files: bool, **settings: Any) -> None:
+    def __init__(self, *, are_points: bool, file_of: Callable[[str], str], **settings: Any) -> None:
         super().__init__(**settings)
-        self._are_points, self._takes_files = are_points, takes_files
+        self._are_points, self._file_of = are_points, file_of
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before: Any = getattr(namespace, self.dest, [] if self._are_points else {})
-        files = [word for word in values if self._takes_files and _is_file(word)]
+        files = {word: file for word in values if (file := self._file_of(word))}
         words = [word for word in values if word not in files]
         texts = named_texts(words, str(option_string), parser.faults, [] if self._are_points else before)
         pairs = {name: hyperparameter(text) for name, text in texts.items()}
         setattr(namespace, self.dest, [*before, pairs] if self._are_points else before | pairs)
-        if self._takes_files:
-            namespace.files = [*getattr(namespace, "files", []), *files]
-
-
-def _is_file(word: str) -> bool:
-    return "=" not in word and word.endswith((".yaml", ".yml"))
+        if files:
+            namespace.files = [*getattr(namespace, "files", []), *files.values()]
 
 
 def named_texts(
@@ -146,21 +188,36 @@ def named_texts(
     return found
 
 
-def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str = "") -> argparse.Action:
-    """A flag for a field; its help is the doc line, with the default."""
+def add(
+    group: Any,
+    name: str,
+    kind: Any,
+    doc: str,
+    default: Any,
+    metavar: str = "",
+    *,
+    may_be_bare: bool = False,
+) -> argparse.Action:
+    """A flag for a field; its help is the doc line, with the default.
+
+    Args:
+        group: of the flag.
+        name: of the field.
+        kind: its type.
+        doc: its help.
+        default: of the field.
+        metavar: name of the value in the help; "": by the type.
+        may_be_bare: whether it may be typed without a value, which is then None, or an empty list.
+    """
     if kind is bool:
-        text = f"{doc.rstrip('.')} (default: {'on' if default else 'off'})."
-        switch: argparse.Action = group.add_argument(
-            flag(name), action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=_escaped(text)
-        )
-        switch.default = default  # not above: argparse would print it too
-        return switch
+        return _add_switch(group, name, doc, default)
     shown = f"{default:g}" if isinstance(default, float) else default
     text = doc.rstrip(".") + ("" if "(default:" in doc else f" (default: {shown})") + "."
     metavar = metavar or _metavar(kind)
     if len(metavar) > 50:  # a long list of choices follows the help
         text, metavar = f"{text} One of {metavar.strip('{}').replace(',', ', ')}.", "NAME"
-    short = SHORT.get(name)
+    short, takes_several = SHORT.get(name), list[str] in members(kind)
+    number = ("*" if takes_several else "?") if may_be_bare else "+" if takes_several else None
     added: argparse.Action = group.add_argument(
         *([short] if short else []),
         flag(name),
@@ -169,14 +226,37 @@ def add(group: Any, name: str, kind: Any, doc: str, default: Any, metavar: str =
         kind=kind,
         default=default,
         metavar=metavar,
-        nargs="+" if list[str] in members(kind) else None,
+        nargs=number,
         help=_escaped(text),
     )
     return added
 
 
+def _add_switch(group: Any, name: str, doc: str, default: bool) -> argparse.Action:
+    """A flag and its opposite; the help of one that is off does not name that."""
+    text = _escaped(f"{doc.rstrip('.')} (default: on)." if default else doc)
+    absent: Any = argparse.SUPPRESS
+    if default:
+        action: argparse.Action = group.add_argument(
+            flag(name), action=argparse.BooleanOptionalAction, default=absent, help=text
+        )
+    else:
+        action = group.add_argument(flag(name), action="store_true", default=absent, help=text)
+        group.add_argument(
+            f"--no-{flag(name)[2:]}", action="store_false", dest=name, default=absent, help=argparse.SUPPRESS
+        )
+    action.default = default  # not above: argparse would print it too
+    return action
+
+
 def add_pairs(
-    group: Any, name: str, doc: str, dest: str = "", *, are_points: bool = False, takes_files: bool = False
+    group: Any,
+    name: str,
+    doc: str,
+    dest: str = "",
+    *,
+    are_points: bool = False,
+    file_of: Callable[[str], str] = lambda word: "",
 ) -> None:
     """A flag of `name=value` pairs: a dict of them.
 
@@ -186,13 +266,13 @@ def add_pairs(
         doc: its help.
         dest: the setting, if that has another name.
         are_points: whether each use of the flag is a dict of its own, in a list.
-        takes_files: whether it takes paths of YAML files, too, which are then in `files`.
+        file_of: the path of the YAML file that a word names, "" of a pair; they are then in `files`.
     """
     group.add_argument(
         flag(name),
         action=_Pairs,
         are_points=are_points,
-        takes_files=takes_files,
+        file_of=file_of,
         dest=dest or name,
         nargs="+",
         default=argparse.SUPPRESS,
@@ -201,17 +281,21 @@ def add_pairs(
     )
 
 
-def add_settings(parser: Parser, settings: Iterable[Setting]) -> None:
-    """Flags for settings under their titles. Only those that are typed have a value."""
+def add_settings(
+    parser: Parser, settings: Iterable[Setting], groups: Mapping[str, Any] | None = None
+) -> None:
+    """Flags for settings, under their titles or in groups that are there. Only those that are typed have a
+    value."""
     for title, entries in grouped(settings).items():
-        group = parser.add_argument_group(title)
+        group = (groups or {}).get(title) or parser.add_argument_group(title)
         for each in entries:
             if get_origin(each.kind) is dict:
                 add_pairs(group, each.name, each.doc)
             elif each.name == "tries":
                 add_pairs(group, "try", each.doc, each.name, are_points=True)
             else:
-                added = add(group, each.name, each.kind, each.doc, each.default, each.metavar)
+                about = (each.name, each.kind, each.doc, each.default, each.metavar)
+                added = add(group, *about, may_be_bare=each.may_be_bare)
                 added.default = argparse.SUPPRESS
 
 

@@ -94,8 +94,9 @@ def _saved(plan: Plan, record: Record) -> Iterator[Line]:
     if len(trials) > MOST_LISTED:
         yield "", f"and {len(trials) - MOST_LISTED} more"
     for epoch, waiting in sorted(Counter(len(trial.epochs) for trial in live if trial.is_paused).items()):
-        more = f"{waiting}{' more' if trials else ''} {'waits' if waiting == 1 else 'wait'}"
-        yield "Unfinished", f"{more} at epoch {epoch}: nothing is repeated"
+        more = count(waiting, "more trial" if trials else "trial")
+        waits = "waits" if waiting == 1 else "wait"
+        yield "Unfinished", f"{more} {waits} at epoch {epoch} for other trials"
 
 
 def _print(lines: Iterable[Line]) -> None:

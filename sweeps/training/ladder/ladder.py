@@ -26,6 +26,7 @@ from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
 from sweeps.common.imports import missing
 from sweeps.common.param_types import build_params, hints_of
+from sweeps.common.project import LADDER_FILE
 from sweeps.training import micro_batches
 from sweeps.training.data import preparation
 from sweeps.training.ladder import measure, rungs
@@ -222,7 +223,7 @@ def write_results(config: LadderConfig, results: Sequence[Result]) -> None:
         "versions": {name: version(name) for name in PACKAGES if not missing(name, name)},
         "rungs": [dataclasses.asdict(result) for result in results],
     }
-    atomic_io.write(folder / "ladder.json", json.dumps(content, indent=1))
+    atomic_io.write(folder / LADDER_FILE, json.dumps(content, indent=1))
     if is_measured and (fault := missing("matplotlib", "plots")):
         print(f"No ladder.png: {fault}")
     elif is_measured:

@@ -19,13 +19,13 @@ from sweeps.common.imports import missing
 from sweeps.common.project import FIT_FILE as FIT_FILE
 from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
-from sweeps.kinds import registry
+from sweeps.kinds import params_file, registry
 from sweeps.kinds.command import TRAINABLE, Command
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FIT_SETTINGS, FitConfig, precision_of
 from sweeps.training.distributed import launch
 
-BEST = "best"
+BEST = params_file.BEST
 """Folder of the best epoch's weights, in the folder of a finished run."""
 
 
@@ -55,7 +55,7 @@ class SingleRun(Settings):
     """Epochs between checkpoints (default: as often as costs less than 2 % of the training time)."""
     name: str | None = None
     """Name of the run's folder (default: fit-, the trainable and the time of day)."""
-    results_dir: str = setting("results", metavar="FOLDER")
+    results_dir: str = setting(project.RESULTS, metavar="FOLDER")
     """Folder that holds the folders of runs and sweeps."""
     data: str = ""
     """Description of the data; set when the run begins."""
@@ -64,8 +64,9 @@ class SingleRun(Settings):
     test: bool = False
     """Score the best epoch on the test rows at the end."""
 
-    resume: str | None = setting(None, group="Resume", metavar="FOLDER")
-    """Run to resume, as results/NAME; it keeps its settings (default: a new run)."""
+    resume: str | None = setting(None, group="Resume", metavar="NAME", may_be_bare=True)
+    """Run to resume: its name in results/, or its folder; without one the newest. It keeps its settings
+    (default: a new run)."""
 
     def fit_config(self, trainable: LightningTrainable) -> FitConfig:
         """`fit`, with the trainable's metric, mode and precision and this PC's threads filled in."""
@@ -99,6 +100,7 @@ FLAGS = {
 COMMAND = Command(
     name="fit",
     does="Train one trial, without a sweep.",
+    examples=("--max-epochs 9", "--params first", "--params lr=0.1 --name tried"),
     settings=FLAGS,
     fit_settings=FIT_SETTINGS,
 )
@@ -140,7 +142,7 @@ def read(folder: Path) -> SingleRun:
 
 
 def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable]:
-    parser = cli_parser.Parser("sweeps fit", "%(prog)s --resume FOLDER [flags]", "Resume a run.")
+    parser = cli_parser.Parser("sweeps fit", "%(prog)s --resume [NAME] [flags]", "Resume a run.")
     # The one setting that changes no result, and that a run without enough memory needs.
     cli_parser.add_settings(parser, [FLAGS["resume"], FLAGS["micro_batch"]])
     cli_parser.add_machine(parser)
@@ -149,15 +151,18 @@ def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable]:
         raise UserError(f"{others[0]}: a resumed run keeps its settings; give --resume without it")
     values = parser.values_of(tokens, "; a resumed run keeps its settings")
     local_dirs.use_typed(values.data_dir, values.prepared_dir)
-    folder = values.resume
-    path = Path(folder).expanduser().resolve()
+    if (folder := values.resume) is None:
+        if (newest := project.newest_in_results(FIT_FILE)) is None:
+            raise UserError(f"--resume: no run of sweeps fit in {project.RESULTS}/ here: give its folder")
+        folder = str(newest)
+    path = project.in_results(folder, FIT_FILE).resolve()
     try:
         run = read(path)
     except (OSError, yaml.YAMLError, TypeError) as error:
-        known = [str(each.parent) for each in Path("results").glob(f"*/{FIT_FILE}")]
-        raise UserError(
-            f"--resume {folder}: no run of sweeps fit ({error}).{nearest(folder, known)}"
-        ) from None
+        known = [str(each.parent) for each in Path(project.RESULTS).glob(f"*/{FIT_FILE}")]
+        why = f"{FIT_FILE} is missing" if isinstance(error, FileNotFoundError) else str(error)
+        hint = nearest(folder, known) or nearest(folder, [Path(each).name for each in known])
+        raise UserError(f"--resume {folder}: no run of sweeps fit: {why}.{hint}") from None
     if (path / BEST).is_dir():
         raise UserError(f"--resume {folder}: this run has finished; its weights are in {path / BEST}")
     if "micro_batch" in values:

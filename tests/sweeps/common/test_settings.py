@@ -75,8 +75,9 @@ class Documented:
     """The first,
     on two lines."""
     second: int = 2
-    third: int = 3
+    third: int = 3  # not this, since
     """The third."""
+    fourth: str = "#"  # of a line
 
 
 def test_a_field_without_a_doc_has_an_empty_one() -> None:
@@ -84,17 +85,18 @@ def test_a_field_without_a_doc_has_an_empty_one() -> None:
         "first": "The first, on two lines.",
         "second": "",
         "third": "The third.",
+        "fourth": "of a line",
     }
 
 
 @dataclass
 class Inherited(Documented):
-    fourth: int = 4
-    """The fourth."""
+    fifth: int = 5
+    """The fifth."""
 
 
 def test_a_field_has_the_doc_of_the_class_that_defines_it() -> None:
-    assert field_docs(Inherited) == {**field_docs(Documented), "fourth": "The fourth."}
+    assert field_docs(Inherited) == {**field_docs(Documented), "fifth": "The fifth."}
 
 
 def test_a_class_without_source_has_no_docs() -> None:

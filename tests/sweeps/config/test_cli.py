@@ -162,8 +162,7 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--trainable", "a", "b", "a"], "--trainable a b a: a name is given twice"),
         (["--params", "rows=0", "7"], "--params 7: give name=value, as in --params rows=0 width=16"),
         (["--num-trials"], "--num-trials: expected one argument"),
-        (["--resume"], "--resume: expected one argument"),
-        (["--resume="], "--resume: give the folder of a sweep, as in --resume results/NAME"),
+        (["--resume="], "--resume: give the name of a sweep, as in --resume NAME"),
         (["--force"], "--force needs --resume"),
         (["--config"], "--config: expected one argument"),
         (["lr=0.1"], "lr=0.1: not a flag. A fixed hyperparameter is --params lr=0.1"),
@@ -178,6 +177,13 @@ def test_a_bad_flag_is_answered_in_plain_words(arguments: list[str], expected: s
 def test_all_misspelt_flags_are_found_at_once() -> None:
     found = faults("--num-trails", "5", "--sead", "3", "--seed", "2")
     assert [fault.split(":")[0] for fault in found] == ["--num-trails", "--sead", "All flags"]
+
+
+def test_a_list_that_is_typed_twice_has_the_values_of_both() -> None:
+    typed = ["--constraint", "params_m<=5", "--constraint", "latency_ms<20", "acc>0", "--metric=a:max"]
+    config = parse([*typed, "--metric", "b:min"])
+    assert config.constraint == ["params_m<=5", "latency_ms<20", "acc>0"]
+    assert config.metric == ["a:max", "b:min"]
 
 
 def test_a_flag_takes_a_setting_of_a_file_back(tmp_path: Path) -> None:
@@ -239,10 +245,13 @@ def test_the_short_help_begins_with_examples(capsys: pytest.CaptureFixture[str])
         parse(["--help"])
     assert ended.value.code == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 65
+    assert len(lines) <= 48
     (first,) = (line for line in lines if line.endswith("run digits -n 24"))
     assert lines.index(first) < 6
-    assert "--help-all" in " ".join(lines)
+    flags = [line.split()[0].rstrip(",") for line in lines if line.startswith("  -")]
+    expected = ["-c", "--ranges", "-n", "-j", "--max-epochs", "--time-budget-hours", "--name"]
+    assert flags == [*expected, "--resume", "--refine", "--dry-run"]
+    assert lines[-1].endswith("run --help-all")
 
 
 def test_what_is_typed_most_is_short() -> None:

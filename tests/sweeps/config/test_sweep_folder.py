@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import UserError
+from sweeps.config.cli import parse
 from sweeps.config.sweep_folder import JOURNAL, newest_sweep, sweep_named
 from tests.sweeps.config.typed import faults, sweep_in
 
@@ -30,7 +31,10 @@ def test_the_name_of_a_sweep_is_enough(tmp_path: Path, monkeypatch: pytest.Monke
     (fault,) = faults("--resume", "fasion-7")
     assert fault == "--resume fasion-7: no such folder. Did you mean 'results/fashion-7'?"
     (tmp_path / "fashion-7").mkdir()
-    assert sweep_named("fashion-7") == Path("fashion-7"), "what was typed is there"
+    assert sweep_named("fashion-7") == Path("results/fashion-7"), "a folder beside it is no sweep"
+    (tmp_path / "fashion-7").rmdir()
+    sweep_in(tmp_path, "fashion-7")
+    assert sweep_named("fashion-7") == Path("fashion-7"), "the sweep that was typed is there"
 
 
 def test_the_newest_sweep_is_the_one_that_changed_last(
@@ -44,6 +48,10 @@ def test_the_newest_sweep_is_the_one_that_changed_last(
     for age, name in enumerate(("b", "c", "a")):
         os.utime(tmp_path / "results" / name / JOURNAL, (1e9 - age, 1e9 - age))
     assert newest_sweep() == Path("results/b")
+    assert parse(["--resume"]).name == "b"
+    assert parse(["--refine", "--dry-run"]).refine == "results/b"
+    assert parse(["--refine", "c", "a"]).refine == ["results/c", "results/a"]
+    assert faults("--submit", "--address", "h:1", "--resume")[0].startswith("--resume: give the name")
 
 
 def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_another_sweep_than_the_one_that_began_is_refused_before_anything_is_loo
         "--trainable none_such: the sweep has cnn",
         "--max-epochs 27: the sweep has 9",
         "Its trials were scored, pruned and saved with these settings. Start a new sweep to change them; "
-        "`--refine FOLDER` starts one that learns from these trials.",
+        "`--refine NAME` starts one that learns from these trials.",
     ]
 
 

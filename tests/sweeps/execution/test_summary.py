@@ -62,7 +62,7 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
         assert [text for _, text in summary._saved(plan, record)] == [
             "trial 1 continues after epoch 2",
             "trial 2 starts from its first epoch",
-            "2 more wait at epoch 1: nothing is repeated",
+            "2 more trials wait at epoch 1 for other trials",
         ]
 
 

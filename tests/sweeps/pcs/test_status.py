@@ -148,7 +148,7 @@ def test_which_trial_runs_where_and_who_is_lost(
         (["--address", "127.0.0.1:9"], "error: --address 127.0.0.1:9: no Ray cluster answers there"),
         (["/nowhere"], "error: /nowhere"),
         (["--adress", "auto"], "Did you mean '--address'?"),
-        (["a", "b"], "give one sweep, as results/NAME"),
+        (["a", "b"], "give one sweep, by its name"),
     ],
 )
 def test_a_mistake_is_answered(

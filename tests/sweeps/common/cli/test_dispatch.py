@@ -43,8 +43,8 @@ def test_a_word_that_is_none_is_answered_with_those_that_there_are(
 def test_help_has_a_line_for_each_and_calls_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert typed("--help", "drain") == (0, [])
     shown = capsys.readouterr().out.splitlines()
-    assert "  check      Find what is wrong." in shown
-    assert "  drain      Take a PC out." in shown
+    assert "  check  Find what is wrong." in shown
+    assert "  drain  Take a PC out." in shown
 
 
 def test_a_mistake_that_a_subcommand_finds_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,9 @@ def parser() -> Parser:
     add(made, "num_trials", int, "Trials.", 9)
     add(made, "trainable", str | list[str], "What is trained.", None)
     add(made, "force", bool, "Whatever has changed.", False)
-    add_pairs(made, "params", "Fixed hyperparameters.", takes_files=True)
+    add_pairs(
+        made, "params", "Fixed hyperparameters.", file_of=lambda word: word if word == "best.yaml" else ""
+    )
     return made
 
 

@@ -17,6 +17,7 @@ import torch
 import yaml
 
 from sweeps.common.errors import UserError
+from sweeps.kinds import params_file
 from sweeps.training.single_run import run_settings
 from tests.conftest import ROOT
 
@@ -52,6 +53,27 @@ def test_params_come_from_a_file_too_and_what_is_typed_wins(tmp_path: Path) -> N
     assert parsed("digits_mlp", "--params", str(path)).params == {"lr": 0.001, "hidden": 64}
     run = parsed("digits_mlp", "--params", str(path), "--hidden", "8", "--params", "momentum=0.5")
     assert run.params == {"lr": 0.001, "hidden": 8, "momentum": 0.5}
+    (tmp_path / "first" / "best").mkdir(parents=True)
+    path.rename(tmp_path / "first" / "best" / "params.yaml")
+    assert parsed("digits_mlp", "--params", str(tmp_path / "first")).params == {"lr": 0.001, "hidden": 64}
+    assert parsed("--params", str(tmp_path / "first")).trainable == "digits_mlp", "the file names it"
+
+
+def test_a_sweep_or_a_run_is_named_as_in_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (best := tmp_path / "results" / "first" / "best").mkdir(parents=True)
+    (best / "params.yaml").touch()
+    (best.parent / "fit.yaml").touch()
+    assert (
+        params_file.named("first") == params_file.named("results/first") == "results/first/best/params.yaml"
+    )
+    assert params_file.named("lr=0.1") == params_file.named("frist") == ""
+    with pytest.raises(UserError, match=r"--params frist: no sweep or run in .* Did you mean 'first'\?"):
+        run_settings.parse(["digits_mlp", "--params", "frist"])
+    with pytest.raises(UserError, match="--resume first: this run has finished"):
+        run_settings.parse(["--resume", "first"])
+    with pytest.raises(UserError, match="--resume results/first: this run has finished"):
+        run_settings.parse(["--resume"])
 
 
 def test_a_run_that_goes_on_is_told_where_its_folders_are(
@@ -176,7 +198,9 @@ def test_help_names_the_hyperparameters_with_their_meaning() -> None:
     assert done.returncode == 0
     assert re.search(r"--hidden VALUE\s+Units of the hidden layer, > 0 \(default: 32\)", done.stdout)
     assert "--precision {auto,32,16-mixed,bf16-mixed,64}" in done.stdout
-    assert "NAME: digits_mlp, faces, fashion_cnn" in " ".join(fit("--help").stdout.split())
+    assert "a trainable of the project (digits_mlp, faces, fashion_cnn" in " ".join(
+        fit("--help").stdout.split()
+    )
 
 
 @pytest.mark.slow
