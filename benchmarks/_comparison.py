@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import _measure, _regret, _synetune
+from benchmarks import _measure, _optuna_search, _raytune, _regret, _synetune, _wandb
 from benchmarks._measure import Goal
 from benchmarks._regret import Interval
 
@@ -24,9 +24,9 @@ SEARCH = "gp+halving"
 """The arm that goals are about."""
 RIVALS = (
     "bohb",
-    "Ray OptunaSearch + ASHA, grace 1",
-    "Ray OptunaSearch + ASHA, grace 3",
-    "Ray TuneBOHB",
+    *_raytune.RAYS,
+    *_optuna_search.OPTUNAS,
+    *_wandb.WANDBS,
     _synetune.NAME,
 )
 GOALS = {160: 0.70, 500: 0.75, 1_500: 0.60}
@@ -113,7 +113,8 @@ def summary(runs: Sequence[Run]) -> list[Row]:
             for measure in MEASURES:
                 row[measure] = _rounded(_regret.mean([getattr(run, measure) for run, _ in own]))
                 row[f"{measure}_less_today"] = _difference(runs, setting, arm, TODAY, measure)
-            row["choice_ratio"] = _ratio(runs, setting, arm)
+            row["choice_ratio"] = _ratio(runs, setting, arm, TODAY)
+            row["choice_times_search"] = _ratio(runs, setting, arm, SEARCH)
             rows.append(row)
     return rows
 
@@ -153,12 +154,12 @@ def _difference(
     )
 
 
-def _ratio(runs: Sequence[Run], setting: Setting, arm: str) -> list[float] | None:
-    """Share of today's regret; none on fashion_cnn, where that is nearly 0."""
-    pairs = _paired(runs, setting, arm, TODAY) if setting[0] == "lcbench" else []
+def _ratio(runs: Sequence[Run], setting: Setting, arm: str, other: str) -> list[float] | None:
+    """Share of another's regret; none on fashion_cnn, where that is nearly 0."""
+    pairs = _paired(runs, setting, arm, other) if setting[0] == "lcbench" else []
     if not pairs:
         return None
-    return _rounded(_regret.ratio([run.choice for run, _ in pairs], [today.choice for _, today in pairs]))
+    return _rounded(_regret.ratio([run.choice for run, _ in pairs], [its.choice for _, its in pairs]))
 
 
 def _mean(runs: Sequence[Run], measure: str) -> float:
@@ -175,7 +176,7 @@ def goals(runs: Sequence[Run]) -> list[Goal]:
     for setting in dict.fromkeys(run.setting for run in runs):
         family, slots, budget = setting
         name = f"{budget}_epochs_{slots}_at_a_time"
-        if family == "lcbench" and budget in GOALS and (ratio := _ratio(runs, setting, SEARCH)):
+        if family == "lcbench" and budget in GOALS and (ratio := _ratio(runs, setting, SEARCH, TODAY)):
             found.append(Goal(f"share_of_todays_regret_{name}", ratio[0], "<=", GOALS[budget]))
             found.append(Goal(f"its_upper_end_{name}", ratio[2], "<=", 1.0))
             if budget >= 500:

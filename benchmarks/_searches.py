@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.tune.experiment import Trial
 
-from benchmarks import _raytune, _synetune
+from benchmarks import _optuna_search, _raytune, _synetune, _wandb
+from benchmarks._ask_and_tell import Search, replay
 from benchmarks._asked import GRACE_EPOCHS, REDUCTION_FACTOR, Asked
 from benchmarks._clock import Clock
 from benchmarks._problems import Epoch, Problem
@@ -76,9 +77,7 @@ def search(asked: Asked, by_tune: bool = False) -> list[Epoch]:
         asked: which one.
         by_tune: in the Ray that is connected, with the trials in processes; else by the clock.
     """
-    by_whom = (
-        _by_us if asked.arm in OURS else _by_syne_tune if asked.arm == _synetune.NAME else _raytune.search
-    )
+    by_whom = _by_us if asked.arm in OURS else _raytune.search if asked.arm in _raytune.RAYS else _by_another
     with (
         tempfile.TemporaryDirectory(prefix="search-", dir=_fastest()) as base,
         contextlib.redirect_stdout(io.StringIO()),
@@ -167,16 +166,26 @@ def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]
 
 def compared() -> list[str]:
     """Arms that are run when none is named."""
-    return [*COMPARED, *([_synetune.NAME] if _synetune.is_installed() else [])]
+    apart = [*([_synetune.NAME] if _synetune.is_installed() else [])]
+    return [*COMPARED, *apart, *(_wandb.WANDBS if _wandb.is_installed() else [])]
 
 
 COMPARED = (
     "random", "random+halving", "tpe+asha", "tpe+halving", "gp+asha", "gp+halving", "bohb", *_raytune.RAYS,
+    *_optuna_search.OPTUNAS,
 )  # fmt: skip
 """Those whose packages are always there."""
+KNOWN = (*OURS, *_raytune.RAYS, *_optuna_search.OPTUNAS, _synetune.NAME, *_wandb.WANDBS)
 
 
-def _by_syne_tune(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
-    """Syne Tune's, with our rungs. Ray Tune can't run it."""
-    found = _synetune.search(asked.problem, asked.seed, asked.slots, GRACE_EPOCHS, REDUCTION_FACTOR)
-    return itertools.islice(found, asked.budget)
+def _by_another(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
+    """A search that is asked and told, with our rungs. Ray Tune can't run it."""
+    arm, problem, seed = asked.arm, asked.problem, asked.seed
+    search: Search
+    if arm in _optuna_search.OPTUNAS:
+        search = _optuna_search.Search(arm, problem, seed)
+    elif arm in _wandb.WANDBS:
+        search = _wandb.Search(arm, problem, seed)
+    else:
+        search = _synetune.Search(problem, seed, GRACE_EPOCHS, REDUCTION_FACTOR)
+    return itertools.islice(replay(problem, asked.slots, search), asked.budget)

@@ -5,17 +5,15 @@ Salinas et al., 2023, https://arxiv.org/abs/2305.03623; https://syne-tune.readth
 
 from __future__ import annotations
 
-import heapq
 import importlib.util
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 from ray.tune.search import sample
 
-from benchmarks._problems import Epoch, Problem
+from benchmarks._problems import Problem
 
 NAME = "Syne Tune ASHACQR"
 
@@ -25,39 +23,37 @@ def is_installed() -> bool:
     return all(importlib.util.find_spec(name) for name in ("syne_tune", "xgboost", "dill", "huggingface_hub"))
 
 
-def search(problem: Problem, seed: int, slots: int, grace_epochs: int, factor: int) -> Iterator[Epoch]:
-    """Epochs as they come in, without an end.
+class Search:
+    """Its scheduler.
 
     Args:
-        problem: its space and curves.
+        problem: its space and the length of its curves.
         seed: of the proposals.
-        slots: trials at a time.
         grace_epochs: first rung.
         factor: ratio between rungs.
     """
-    from syne_tune.backend.trial_status import Trial
-    from syne_tune.optimizer.baselines import ASHACQR
 
-    scheduler = ASHACQR(
-        config_space_of(problem.space), "score", "epoch", problem.max_epochs, do_minimize=False,
-        random_seed=seed, grace_period=grace_epochs, reduction_factor=factor,
-    )  # fmt: skip
-    running: list[tuple[float, int, int, Any]] = []
-    numbers, events, now = itertools.count(), itertools.count(), 0.0
-    while True:
-        while len(running) < slots:
-            trial = Trial(next(numbers), scheduler.suggest().config, datetime.now())
-            scheduler.on_trial_add(trial)
-            heapq.heappush(running, (now + problem.curve(trial.config).seconds[0], next(events), 1, trial))
-        now, _, epoch, trial = heapq.heappop(running)
-        curve = problem.curve(trial.config)
-        score = curve.scores[epoch - 1]
-        yield Epoch(f"{trial.trial_id:05d}", curve.point, epoch, score)
-        decision = scheduler.on_trial_result(
-            trial, {"score": score if math.isfinite(score) else 0.0, "epoch": epoch}
-        )
-        if decision == "CONTINUE" and epoch < problem.max_epochs:
-            heapq.heappush(running, (now + curve.seconds[epoch], next(events), epoch + 1, trial))
+    def __init__(self, problem: Problem, seed: int, grace_epochs: int, factor: int) -> None:
+        from syne_tune.optimizer.baselines import ASHACQR
+
+        self._scheduler = ASHACQR(
+            config_space_of(problem.space), "score", "epoch", problem.max_epochs, do_minimize=False,
+            random_seed=seed, grace_period=grace_epochs, reduction_factor=factor,
+        )  # fmt: skip
+        self._trials: list[Any] = []
+
+    def propose(self) -> Mapping[str, Any]:
+        from syne_tune.backend.trial_status import Trial
+
+        config: dict[str, Any] = self._scheduler.suggest().config
+        self._trials.append(Trial(len(self._trials), config, datetime.now()))
+        self._scheduler.on_trial_add(self._trials[-1])
+        return config
+
+    def hear(self, number: int, epoch: int, score: float, is_last: bool) -> Collection[int]:
+        result = {"score": score if math.isfinite(score) else 0.0, "epoch": epoch}
+        decision = self._scheduler.on_trial_result(self._trials[number], result)
+        return [] if decision == "CONTINUE" else [number]
 
 
 def config_space_of(space: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ of the weights that it hands over, as they were trained. Arms are compared on th
 
 Ours are the pairs of this program; rungs at 3, 9 and 27 epochs. Ray's own, as shipped: OptunaSearch with
 ASHAScheduler, whose first rung is 1, and the same with that of ours; TuneBOHB with HyperBandForBOHB.
+Optuna by itself: its TPE with three of its pruners, with the rungs of ours where they have rungs.
+W&B's Bayes with Hyperband, by W&B's own engine, with the rungs of ours; `_wandb.py` says how to install it.
 Syne Tune's ASHACQR with the rungs of ours, where it is installed; a search of 1,500 epochs takes a minute:
 .venv/bin/python -m pip install --no-deps syne-tune xgboost dill
 .venv/bin/python -m pip install "huggingface_hub<1"
@@ -49,14 +51,20 @@ Job = tuple[str, "Problem", int, int, list[int]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
-    from benchmarks import _comparison  # here, not above: --help answers at once
+    from benchmarks import _comparison, _wandb  # here, not above: --help answers at once
 
     runs = run_all(asked)
     rows = _comparison.summary(runs)
     print(_comparison.describe(rows), flush=True)
-    content = {"set": asked.set, "summary": rows, "by_problem": _comparison.by_problem(runs)}
+    content: dict[str, object] = {
+        "set": asked.set,
+        "summary": rows,
+        "by_problem": _comparison.by_problem(runs),
+    }
     goals = _comparison.goals(runs)
-    name = "search" if asked.set == "fit" else "search_check"
+    if any(run.arm in _wandb.WANDBS for run in runs):
+        content["wandb_engine"] = _wandb.version()
+    name = asked.name or ("search" if asked.set == "fit" else "search_check")
     _measure.write(name, content, goals, program="search")
     _comparison.draw(rows, _measure.results() / f"{name}.png")
     if asked.decision:
@@ -89,13 +97,14 @@ def run_all(asked: argparse.Namespace) -> list[Run]:
 
 
 def _jobs(asked: argparse.Namespace) -> list[Job]:
-    from benchmarks import _comparison, _problems, _raytune, _searches, _synetune
+    from benchmarks import _comparison, _problems, _searches, _wandb
 
     arms = asked.arms or _searches.compared()
-    known = [*_searches.OURS, *_raytune.RAYS, _synetune.NAME]
     for arm in arms:
-        if arm not in known:
-            raise SystemExit(f"--arms {arm}: one of {', '.join(known)}")
+        if arm not in _searches.KNOWN:
+            raise SystemExit(f"--arms {arm}: one of {', '.join(_searches.KNOWN)}")
+        if arm in _wandb.WANDBS and not _wandb.is_installed():
+            raise SystemExit(f"--arms {arm}: {_wandb.PYTHON} must name a Python that has it; see --help")
     problems = [p for family in asked.families for p in _problems.problems(family, f"to_{asked.set}")]
     repeats = asked.repeats or SEEDS[asked.set]
     of_arm = {arm: asked.rival_repeats or repeats if arm in _comparison.RIVALS else repeats for arm in arms}
@@ -165,11 +174,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--arms", nargs="+", help="some of them, by name (default: those compared)")
     parser.add_argument("--slots", type=int, nargs="+", help="trials at a time (default: 4; check: 1 4 16)")
     parser.add_argument("--repeats", type=int, help="seeds per problem (default: 5; check: 30)")
-    parser.add_argument("--rival-repeats", type=int, help="those of bohb and of Ray's pairs, if fewer")
+    parser.add_argument("--rival-repeats", type=int, help="those of bohb and of other programs, if fewer")
     parser.add_argument("--budgets", type=int, nargs="+", default=BUDGETS, help="epochs")
     parser.add_argument(
         "--processes", type=int, default=len(os.sched_getaffinity(0)), help="searches at a time"
     )
+    parser.add_argument("--name", help="of the files of results (default: search; check: search_check)")
     parser.add_argument("--kept", type=Path, help="file of searches that are done, for a run of many hours")
     parser.add_argument("--decision", help=f"what is decided by this run, for results/{CHECKS}")
     return parser

@@ -12,15 +12,19 @@ from typing import Any
 import pytest
 
 from benchmarks import (
+    _ask_and_tell,
     _asked,
     _comparison,
     _measure,
+    _optuna_search,
     _regret,
     _searches,
     _synetune,
+    _wandb,
     curves,
     curves_space,
     lcbench,
+    regret_bars,
     replay,
     replay_space,
     search,
@@ -248,13 +252,64 @@ def test_tune_itself_finds_what_its_loop_with_a_clock_finds(arm: str, ray_of_one
     ]
 
 
+def epochs_of_trials(search: Any) -> dict[str, list[int]]:
+    """Trial to its epochs, of the first 300 that a search trains."""
+    found: dict[str, list[int]] = {}
+    for epoch in itertools.islice(_ask_and_tell.replay(FashionCnn(0), 4, search), 300):
+        found.setdefault(epoch.trial, []).append(epoch.epoch)
+    assert all(epochs == list(range(1, len(epochs) + 1)) for epochs in found.values())
+    return found
+
+
 def test_syne_tune_searches_the_same_problem() -> None:
     if not _synetune.is_installed():
         pytest.skip("Syne Tune is not installed (python -m benchmarks.search --help)")
-    found = list(itertools.islice(_synetune.search(FashionCnn(0), 0, 4, 3, 3), 60))
-    by_trial: dict[str, list[int]] = {}
-    for epoch in found:
-        by_trial.setdefault(epoch.trial, []).append(epoch.epoch)
-    assert all(epochs == list(range(1, len(epochs) + 1)) for epochs in by_trial.values())
-    assert len({epoch.point for epoch in found}) > 3
-    assert {len(epochs) for number, epochs in by_trial.items() if int(number) < 4} & {3, 9, 27}
+    found = epochs_of_trials(_synetune.Search(FashionCnn(0), 0, 3, 3))
+    assert {len(epochs) for number, epochs in found.items() if int(number) < 4} & {3, 9, 27}
+
+
+@pytest.mark.parametrize("arm", ["Optuna TPE + Hyperband", "Optuna TPE + successive halving"])
+def test_optuna_by_itself_prunes_at_the_same_rungs(arm: str) -> None:
+    found = epochs_of_trials(_optuna_search.Search(arm, FashionCnn(0), 0))
+    lengths = [len(epochs) for epochs in found.values()]
+    assert {3, 9, 27} <= set(lengths)
+    assert sum(length not in (3, 9, 27) for length in lengths) <= 4  # those that still train
+
+
+def test_the_engine_of_wandb_searches_the_same_problem() -> None:
+    if not _wandb.is_installed():
+        pytest.skip("the engine of W&B Sweeps is not installed (benchmarks/_wandb.py)")
+    found = epochs_of_trials(_wandb.Search("W&B Bayes + Hyperband", FashionCnn(0), 0))
+    assert {3, 27} <= set(map(len, found.values()))
+
+
+class Scripted:
+    """A search of one point; at the second epoch of trial 1 it stops trials 0 and 1."""
+
+    def propose(self) -> dict[str, int]:
+        return dict(zip(curves.load().values, PLACE, strict=True))
+
+    def hear(self, number: int, epoch: int, score: float, is_last: bool) -> list[int]:
+        return [0, 1] if (number, epoch) == (1, 2) else []
+
+
+def test_a_search_may_stop_another_trial_than_the_one_that_reports() -> None:
+    found = list(itertools.islice(_ask_and_tell.replay(FashionCnn(0), 2, Scripted()), 6))
+    assert [(int(each.trial), each.epoch) for each in found] == [
+        (0, 1), (1, 1), (0, 2), (1, 2), (2, 1), (3, 1)
+    ]  # fmt: skip
+
+
+def a_row(family: str, arm: str, value: float) -> dict[str, Any]:
+    choice = [value, value - 1, value + 1]
+    return {"family": family, "slots": 4, "budget": 500, "arm": arm, "choice": choice}
+
+
+def test_bars_show_the_best_arm_of_each_program_and_the_losses_of_ours() -> None:
+    arms = {"gp+halving": 4.0, "Optuna TPE + median": 9.0, "Optuna TPE + Hyperband": 3.0, "random": 8.0}
+    rows = [a_row(family, arm, value) for family in regret_bars.PANELS for arm, value in arms.items()]
+    assert [(bar.program, bar.value) for bar in regret_bars.bars(rows, "lcbench")] == [
+        ("gp+halving", 4.0), ("Optuna", 3.0), ("random", 8.0)
+    ]  # fmt: skip
+    drawn = regret_bars.picture(rows)
+    assert drawn.index(">Optuna<") < drawn.index(">sweeps<") < drawn.index(">Random search<")

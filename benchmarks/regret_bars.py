@@ -1,0 +1,134 @@
+"""The bar chart of searches beside each other, from their results: `python -m benchmarks.regret_bars`
+
+It reads results/regret.json and writes docs/images/regret.svg. Of a program that was measured with several
+pruners, each panel shows the one that did best there. The results are those of this command, in which W&B's
+engine is installed as `benchmarks._wandb` says:
+
+python -m benchmarks.search --set check --name regret --slots 4 --repeats 20 --budgets 160 500 --arms \\
+    random gp+halving "Ray OptunaSearch + ASHA, grace 1" "Ray OptunaSearch + ASHA, grace 3" \\
+    "Optuna TPE + Hyperband" "Optuna TPE + successive halving" "Optuna TPE + median" \\
+    "W&B Bayes + Hyperband" "W&B Bayes + Hyperband, not strict"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RESULTS = Path(__file__).parent / "results"
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "regret.svg"
+BUDGET, SLOTS = 500, 4
+OURS = "gp+halving"
+PROGRAMS = {
+    OURS: ("sweeps", "as it comes"),
+    "Optuna": ("Optuna", "TPE and a pruner"),
+    "W&B": ("W&B Sweeps", "Bayes and Hyperband"),
+    "Ray": ("Ray Tune", "OptunaSearch and ASHA"),
+    "random": ("Random search", "nothing is pruned"),
+}
+"""How the names of its arms begin, to the program and what it searches with."""
+PANELS = {"lcbench": "Networks for 11 tables of data", "fashion_cnn": "A small CNN for images"}
+"""Family of problems, to its title."""
+
+WIDTH, HEIGHT = 830, 264
+LEFT, TOP, PITCH, THICKNESS = (288, 572), 112, 29, 17
+LENGTH = 190
+"""Of the longest bar with its interval."""
+FONTS = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
+UNDER_TITLE = f"Points of accuracy; less is better. {SLOTS} trials at a time. Lines: 95 % intervals."
+TEXT, FAINT, EDGE, OWN, OTHER = "#1f2328", "#59636e", "#d1d9e0", "#0969da", "#afb8c1"
+
+
+class Bar(NamedTuple):
+    """Of one program in one panel."""
+
+    program: str
+    value: float
+    low: float
+    high: float
+
+
+def bars(rows: Sequence[Mapping[str, Any]], family: str) -> list[Bar]:
+    """Of each program that was measured, the best arm; in the order of PROGRAMS."""
+    found = []
+    for program in PROGRAMS:
+        arms = [
+            Bar(program, *row["choice"])
+            for row in rows
+            if (row["family"], row["slots"], row["budget"]) == (family, SLOTS, BUDGET)
+            and row["arm"].startswith(program)
+        ]
+        if arms:
+            found.append(min(arms, key=lambda bar: bar.value))
+    return found
+
+
+def picture(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The chart as SVG, on a background of its own: it is read on a light and on a dark page."""
+    panels = {family: bars(rows, family) for family in PANELS}
+    order = [bar.program for bar in sorted(next(iter(panels.values())), key=lambda bar: bar.value)]
+    title = f"How far from the best setting after {BUDGET} trained epochs"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
+        f'height="{HEIGHT}" role="img" font-family="{FONTS}" font-size="13">',
+        f"<title>{title}</title>",
+        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8" fill="#ffffff" '
+        f'stroke="{EDGE}"/>',
+        _text(20, 32, title, size=17, weight=600),
+        _text(20, 53, UNDER_TITLE, FAINT),
+    ]
+    for place, program in enumerate(order):
+        name, how = PROGRAMS[program]
+        y = TOP + place * PITCH + THICKNESS - 4
+        lines.append(
+            f'<text x="20" y="{y}" fill="{TEXT}"><tspan font-weight="600">{escape(name)}</tspan> '
+            f'<tspan fill="{FAINT}">{escape(how)}</tspan></text>'
+        )
+    for left, (family, found) in zip(LEFT, panels.items(), strict=True):
+        lines.append(_text(left, TOP - 16, PANELS[family], weight=600))
+        scale = LENGTH / max(bar.high for bar in found)
+        for bar in found:
+            lines += _bar(left, TOP + order.index(bar.program) * PITCH, scale, bar)
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _bar(left: float, top: float, scale: float, bar: Bar) -> list[str]:
+    width, low, high = (round(scale * max(0.0, value), 1) for value in bar[1:])
+    middle = top + THICKNESS / 2
+    is_own = bar.program == OURS
+    ends = " ".join(f"M{left + x:g} {middle - 4:g}v8" for x in (low, high))
+    return [
+        f'<rect x="{left}" y="{top}" width="{width}" height="{THICKNESS}" rx="2" '
+        f'fill="{OWN if is_own else OTHER}"/>',
+        f'<path d="M{left + low:g} {middle:g}H{left + high:g} {ends}" stroke="{TEXT}" stroke-width="1.3"/>',
+        _text(left + high + 8, top + THICKNESS - 4, f"{bar.value:.1f}", weight=600 if is_own else 400),
+    ]
+
+
+def _text(x: float, y: float, content: str, fill: str = TEXT, size: int = 13, weight: int = 400) -> str:
+    return (
+        f'<text x="{x:g}" y="{y:g}" fill="{fill}" font-size="{size}" font-weight="{weight}">'
+        f"{escape(content)}</text>"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.regret_bars",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args(arguments)
+    rows = json.loads((RESULTS / "regret.json").read_text())["summary"]
+    PICTURE.write_text(picture(rows))
+    print(PICTURE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
