@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from sweeps.common import imports
+from sweeps.common import imports, tested_versions
 from sweeps.common.cli.dispatch import status_of
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.distributed import launch
@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fit(run: SingleRun, trainable: LightningTrainable) -> int:
+    for line in tested_versions.newer_than_tested():
+        launch.say(f"warning    {line}")
     launch.say(f"Loading {run.trainable} ...")
     if run.profile:  # before PyTorch is imported, for its profiler's messages
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")

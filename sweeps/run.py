@@ -11,7 +11,7 @@ import gc
 import sys
 from collections.abc import Sequence
 
-from sweeps.common import imports, project
+from sweeps.common import imports, project, tested_versions
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.imports import missing
@@ -39,6 +39,8 @@ def _run(config: SweepConfig) -> int:
         from sweeps.ray_cluster import submit
 
         return submit.submit(config)
+    for line in tested_versions.newer_than_tested():
+        print(f"warning    {line}", flush=True)
     ray_environment.prepare_environment()  # before Ray is imported
     trains_here = config.address is None and not config.dry_run
     if trains_here:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import math
 import re
 import shlex
@@ -83,8 +84,11 @@ def command(*words: str) -> str:
 
 
 def pip_install(*what: str) -> str:
-    """The command that installs a package for this Python."""
-    return shlex.join([shown_path(Path(sys.executable)), "-m", "pip", "install", *what])
+    """The command that installs a package for this Python; uv makes environments without pip."""
+    python = shown_path(Path(sys.executable))
+    has_pip = importlib.util.find_spec("pip") is not None
+    pip = [python, "-m", "pip", "install"] if has_pip else ["uv", "pip", "install", "--python", python]
+    return shlex.join([*pip, *what])
 
 
 def size(bytes_: float) -> str:

@@ -2,7 +2,9 @@
 
 Each column is an environment of its own with the wheel of this checkout: a sweep of the README's model, a
 resume, a report, then the quick tests of the rooms that stand on these packages. uv installs them: gigabytes,
-about a minute a column. Pythons are those that uv finds or can download. docs/versions.md gets the table.
+some minutes a column. Pythons are those that uv finds or can download. docs/versions.md gets a row for each.
+
+`corners` are the oldest and the newest column with fewer tests, and without a row: those that CI tries.
 """
 
 from __future__ import annotations
@@ -20,14 +22,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sweeps.common.tested_versions import TESTED
 from tests import ROOT
 
 PAGE = ROOT / "docs" / "versions.md"
-SHOWN = ("torch", "lightning", "ray", "optuna", "numpy", "pyarrow")
-TESTS = ("tests/sweeps/training", "tests/sweeps/trial", "tests/sweeps/searchers", "tests/sweeps/space")
+SHOWN = (*TESTED, "numpy", "pyarrow")
+ROOMS = ("training", "trial", "searchers", "space", "ray_cluster/test_ray_internals.py")
+AT_CORNERS = (
+    "training/test_torch_internals.py",
+    "training/test_lightning_internals.py",
+    "training/test_fit_loop.py",
+    "ray_cluster/test_ray_internals.py",
+    "space/test_optuna_space.py",
+    "searchers/test_tpe.py",
+    "trial/test_runner.py",
+)
+"""Tests of what other releases have changed before: 2 cores have them done in two minutes."""
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "pytest-rerunfailures", "hypothesis", "setuptools")
-OLDEST = {"torch": "2.4.1", "lightning": "2.5.0", "ray": "2.50.1", "optuna": "4.2.1", "numpy": "1.26.4"}
-MIDDLE = {"torch": "2.13.0", "lightning": "2.6.6", "ray": "2.60.0", "optuna": "5.0.0"}
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+OLDEST = {"torch": "2.4.1", "lightning": "2.5.3", "ray": "2.50.1", "optuna": "4.2.1"}
+"""The releases that TESTED names the oldest; with them NumPy 1."""
+
+
+def locked() -> dict[str, str]:
+    """The releases that `make` installs."""
+    torch = re.search(r"^TORCH +\?= (.+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert torch is not None
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if "==" in line)
+    return {"torch": torch[1]} | {name: pins[name] for name in TESTED if name in pins}
 
 
 @dataclass(frozen=True)
@@ -38,15 +61,13 @@ class Column:
     pins: dict[str, str] = field(default_factory=dict)
 
 
+LOCKED = locked()
 COLUMNS = {
-    "oldest": Column("3.11", OLDEST),
+    "oldest": Column("3.11", OLDEST | {"numpy": "1.26.4"}),
     "newest": Column("3.14"),
-    "old PyTorch": Column("3.12", MIDDLE | {"torch": "2.4.1"}),
-    "new PyTorch": Column("3.12", {name: pin for name, pin in MIDDLE.items() if name != "torch"}),
-    "old Lightning": Column("3.12", MIDDLE | {"lightning": "2.5.0"}),
-    "old Ray": Column("3.12", MIDDLE | {"ray": "2.50.1"}),
-    "old Optuna": Column("3.12", MIDDLE | {"optuna": "4.2.1"}),
-    "Python 3.13": Column("3.13", MIDDLE),
+    **{f"old {TESTED[name][0]}": Column("3.12", LOCKED | {name: pin}) for name, pin in OLDEST.items()},
+    "new PyTorch": Column("3.12", {name: pin for name, pin in LOCKED.items() if name != "torch"}),
+    "Python 3.13": Column("3.13", LOCKED),
 }
 CORNERS = ("oldest", "newest")
 
@@ -64,10 +85,8 @@ class Environment:
 
     def install(self, wheel: Path) -> None:
         """Make the environment: first what a user would have, then this program, which changes none of it."""
-        uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
-        venv = str(self.folder / "venv")
-        run([uv, "venv", "--quiet", "--python", self.column.python, venv])
-        pip = [uv, "pip", "install", "--quiet", "--python", self.python]
+        self.make()
+        pip = [uv(), "pip", "install", "--quiet", "--python", self.python]
         pins = [f"{name}=={pin}" for name, pin in self.column.pins.items() if name != "ray"]
         run([*pip, *(pins or ["torch", "lightning"])])
         before = self.versions()
@@ -77,10 +96,24 @@ class Environment:
         if changed:
             raise AssertionError(f"installing this program has changed {', '.join(sorted(changed))}")
 
+    def make(self) -> None:
+        """Make it empty, with the newest Python up to the wanted one that uv finds or can download."""
+        wanted, venv = self.column.python, str(self.folder / "venv")
+        for python in PYTHONS[PYTHONS.index(wanted) :: -1]:
+            try:
+                run([uv(), "venv", "--quiet", "--clear", "--python", python, venv])
+            except AssertionError:
+                print(f"Python {python} is not here, and uv can't download it", flush=True)
+            else:
+                return
+        raise AssertionError(f"there is no Python up to {wanted}")
+
     def versions(self) -> dict[str, str]:
-        """Of the packages of the table that are there."""
+        """Of Python and of the packages of the table."""
         code = (
+            "import platform\n"
             "from importlib.metadata import distributions\n"
+            "print(f'python={platform.python_version()}')\n"
             "for each in distributions():\n"
             f"    if each.name.lower() in {SHOWN}: print(f'{{each.name.lower()}}={{each.version}}')"
         )
@@ -96,21 +129,27 @@ class Environment:
         run([*sweeps, "run", "--resume", "first", "-n", "6"], project)
         run([*sweeps, "report", "first"], project)
 
-    def test(self) -> str:
+    def test(self, tests: Sequence[str]) -> str:
         """Run the quick tests; their last line."""
         quick = ["-m", "not slow and not long and not gpu", "-n", "2", "--dist", "loadfile", "-q"]
-        out = run([self.python, "-m", "pytest", *quick, "--timeout", "300", *TESTS], ROOT)
+        files = [f"tests/sweeps/{each}" for each in tests]
+        out = run([self.python, "-m", "pytest", *quick, "--timeout", "300", *files], ROOT)
         return re.sub(r" in .*|=+ ?", "", out.strip().splitlines()[-1]).strip()
+
+
+def uv() -> str:
+    """The command."""
+    return shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
 
 
 def run(command: Sequence[str], here: Path = ROOT) -> str:
     """The output of a command; AssertionError with its end where it fails."""
-    temporary = {"TMPDIR": tempfile.gettempdir(), "PYTHONSAFEPATH": "1"} if here != ROOT else {}
+    own = {"TMPDIR": tempfile.gettempdir(), "PYTHONSAFEPATH": "1"} if here != ROOT else {}
     done = subprocess.run(
-        command, cwd=here, env={**os.environ, **temporary}, text=True, stdout=-1, stderr=subprocess.STDOUT
+        command, cwd=here, env={**os.environ, **own}, text=True, stdout=-1, stderr=subprocess.STDOUT
     )
     if done.returncode:
-        raise AssertionError(f"{' '.join(command)}\n{done.stdout[-3000:]}")
+        raise AssertionError(f"{' '.join(command)}\n{done.stdout[-5000:]}")
     return done.stdout
 
 
@@ -121,7 +160,7 @@ def example() -> str:
     return code[1]
 
 
-def tried(name: str, wheel: Path) -> list[str]:
+def tried(name: str, wheel: Path, tests: Sequence[str]) -> list[str]:
     """A row of the table."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
@@ -129,38 +168,44 @@ def tried(name: str, wheel: Path) -> list[str]:
         try:
             environment.install(wheel)
             environment.sweep()
-            result = environment.test()
+            result = environment.test(tests)
         except AssertionError as error:
             print(f"{name}: {error}", flush=True)
             result = "fails: " + str(error).splitlines()[0][:60]
         versions = environment.versions()
-        shown = run([environment.python, "-c", "import platform; print(platform.python_version())"]).strip()
     print(f"{name}: {result}, {time.monotonic() - began:.0f} s", flush=True)
-    return [name, shown, *(versions.get(package, "-") for package in SHOWN), result]
+    return [name, *(versions.get(each, "-") for each in ("python", *SHOWN)), result]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try the columns that are named, or all, and write the table; the exit status."""
+    """Try the columns that are named, or all, and write their rows; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.matrix", description=str(__doc__))
-    parser.add_argument("columns", nargs="*", help=f"some of: {', '.join(COLUMNS)}; corners: {CORNERS}")
+    parser.add_argument("columns", nargs="*", help=f"some of: {', '.join(COLUMNS)}; or: corners")
     asked = parser.parse_args(arguments).columns
-    names = CORNERS if asked == ["corners"] else asked or list(COLUMNS)
+    are_corners = asked == ["corners"]
+    failed = False
     with tempfile.TemporaryDirectory() as folder:
-        run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, str(ROOT)])
+        run([uv(), "build", "--quiet", "--wheel", "--out-dir", folder, str(ROOT)])
         (wheel,) = Path(folder).glob("*.whl")
-        rows = [tried(name, wheel) for name in names]
-    if not asked:
-        write(rows)
-    return any("fail" in row[-1] or "error" in row[-1] for row in rows)
+        for name in CORNERS if are_corners else asked or COLUMNS:
+            row = tried(name, wheel, AT_CORNERS if are_corners else ROOMS)
+            failed |= "fail" in row[-1] or "error" in row[-1]
+            if not are_corners:
+                write(row)
+    return failed
 
 
-def write(rows: Sequence[Sequence[str]]) -> None:
-    """The table of the page."""
-    titles = ["", "Python", *SHOWN, "quick tests"]
-    lines = ["| " + " | ".join(cells) + " |" for cells in (titles, ["---"] * len(titles), *rows)]
-    text = PAGE.read_text()
-    table = f"<!-- table -->\nOn {datetime.date.today()}:\n\n" + "\n".join(lines) + "\n<!-- end -->"
-    PAGE.write_text(re.sub(r"<!-- table -->.*?<!-- end -->", table, text, flags=re.DOTALL))
+def write(row: Sequence[str]) -> None:
+    """Put a row into the table of the page, in place of the one of the same name."""
+    head, table, tail = re.split(
+        r"(?<=<!-- table -->\n)(.*?)(?=<!-- end -->)", PAGE.read_text(), flags=re.DOTALL
+    )
+    titles = ["", "Python", *(TESTED[name][0] if name in TESTED else name for name in SHOWN), "tests", "on"]
+    rows = {line.split("|")[1].strip(): line for line in table.splitlines()[2:]}
+    rows[row[0]] = "| " + " | ".join([*row, str(datetime.date.today())]) + " |"
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    lines += [rows[name] for name in COLUMNS if name in rows]
+    PAGE.write_text(head + "".join(f"{line}\n" for line in lines) + tail)
 
 
 if __name__ == "__main__":

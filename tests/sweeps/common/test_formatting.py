@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from sweeps.common.formatting import (
     command,
     count,
     duration,
+    pip_install,
     rough,
     short,
     short_value,
@@ -130,3 +133,12 @@ def test_of_a_number_of_32_bits_no_digit_is_left_that_does_not_count() -> None:
 )
 def test_a_rough_duration_has_two_digits(seconds: float, text: str) -> None:
     assert rough(seconds) == text
+
+
+def test_a_package_is_installed_by_uv_where_the_environment_has_no_pip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/env/bin/python")
+    assert pip_install("raysweeps[all]") == "/env/bin/python -m pip install 'raysweeps[all]'"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert pip_install("raysweeps[all]") == "uv pip install --python /env/bin/python 'raysweeps[all]'"
