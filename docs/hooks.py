@@ -1,6 +1,7 @@
-"""Parts of the pages that each build makes from the program: help texts, a picture and a table of the rooms.
+"""Parts of pages that each build makes: help texts, the rooms as a picture and a table, the README's model.
 
-A page has a line `<!-- help: run -->`, `<!-- rooms: picture -->` or `<!-- rooms: table -->` where it belongs.
+A page has a line `<!-- help: run -->`, `<!-- rooms: picture -->`, `<!-- rooms: table -->` or
+`<!-- readme: python -->` where it belongs.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-MARK = re.compile(r"^<!-- (help|rooms): ([\w ]+) -->$", flags=re.M)
+MARK = re.compile(r"^<!-- (help|rooms|readme): ([\w ]+) -->$", flags=re.M)
 WIDTH, HEIGHT, GAP = 760, 34, 8
 """Width of the picture, height of a room and gap between rooms, in pixels."""
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by MkDocs for each page."""
-    return MARK.sub(lambda mark: help_of(mark[2]) if mark[1] == "help" else rooms(mark[2]), markdown)
+    parts = {"help": help_of, "rooms": rooms, "readme": readme_block}
+    return MARK.sub(lambda mark: parts[mark[1]](mark[2]), markdown)
 
 
 def help_of(command: str) -> str:
@@ -34,6 +36,13 @@ def help_of(command: str) -> str:
         words, cwd=ROOT, env={**os.environ, "COLUMNS": "100"}, capture_output=True, text=True, check=True
     )
     return f"```text\n{done.stdout.strip()}\n```"
+
+
+def readme_block(language: str) -> str:
+    """The first block of code in a language that the README shows."""
+    found = re.search(rf"^```{language}\n.*?^```$", (ROOT / "README.md").read_text(), flags=re.M | re.S)
+    assert found is not None, f"the README has no block of {language}"
+    return found[0]
 
 
 def rooms(what: str) -> str:

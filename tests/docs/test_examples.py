@@ -10,12 +10,13 @@ import pytest
 
 from sweeps import prepare
 from sweeps.analysis import comparison, sweep
-from sweeps.config import plugins
+from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
 from sweeps.pcs import check, drain, flags
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
+from sweeps.plan.describe import describe
 from sweeps.ray_cluster import environment
 from sweeps.space.domain import Form
 from sweeps.training.data import ray_pipeline
@@ -60,6 +61,14 @@ def test_the_functions_of_the_docs_prepare_rows(project: Path, monkeypatch: pyte
         ((36, 64, 64, 3), (36,)),
     ]
     assert len(list(ray_pipeline.encode_blocks(blocks))) == 2
+
+
+def test_the_settings_beside_those_of_another_program_are_a_sweep(project: Path) -> None:
+    (settings,) = BY_NAME["coming-from"].blocks("yaml")
+    (project / "sweep.yaml").write_text(settings)
+    plan = make_plan(cli.parse(["--config", "sweep.yaml"]))
+    assert plan.config.num_trials == 50
+    assert re.search(r"lr +0.0001 to 0.1, log scale\n +hidden +one of 16, 32, 64", describe(plan))
 
 
 def test_the_table_of_pairs_is_what_the_searchers_say() -> None:

@@ -28,6 +28,7 @@ FACES = "needs the packages and clips of `make faces`: tests/trainables/ has the
 EXTRA = "needs the extras mlflow and wandb: tests/sweeps/loggers/ has them"
 NETWORK = "sends mail, or asks a server in the internet"
 WAITS = "shows pages until Ctrl-C: tests/sweeps/test_dashboard.py ends it"
+LONG = "trains for many minutes: tests/docs/test_commands.py makes its plan"
 LIVE = "steers a sweep that runs: tests/end_to_end/test_steering.py has one"
 NOT_RUN = {
     **dict.fromkeys(
@@ -43,6 +44,7 @@ NOT_RUN = {
     "--loggers mlflow": EXTRA,
     **dict.fromkeys(("mail -s", "curl"), NETWORK),
     **dict.fromkeys((".venv/bin/jupyter", "sweeps dashboard", "--dashboard"), WAITS),
+    **dict.fromkeys(("--epoch-steps", "--name night"), LONG),
     "sweeps control": LIVE,
 }
 """Words of commands that are not run here, each with the reason."""
