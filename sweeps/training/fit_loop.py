@@ -292,8 +292,12 @@ class Fit:
 
 
 class _Steps(TQDMProgressBar):
-    """A progress bar that counts epochs from 1."""
+    """A progress bar that counts epochs from 1, and is gone at the end."""
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         super().on_train_epoch_start(trainer)
         self.train_progress_bar.set_description(f"epoch {trainer.current_epoch + 1}")
+
+    def on_train_end(self, *seen: Any) -> None:
+        self.train_progress_bar.leave = False
+        super().on_train_end(*seen)

@@ -14,6 +14,8 @@ from tests.docs.pages import BY_NAME
 from tests.support import configured
 
 PACKAGE = "my_project"
+NAMES = {PACKAGE, "digits", "tune_digits", "net", "data"}
+"""Of modules: those of the tutorial, too."""
 MODEL = """
 METRIC, MODE = "val_acc", "max"
 
@@ -49,7 +51,7 @@ def write(folder: Path) -> None:
 
 def forget() -> None:
     """Forget the imports of these files, so that another test can import its own."""
-    for name in [name for name in sys.modules if name.partition(".")[0] in (PACKAGE, "digits")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in NAMES]:
         del sys.modules[name]
 
 

@@ -59,11 +59,13 @@ class Page:
 
 PAGES = [Page(ROOT / "README.md"), *map(Page, sorted((ROOT / "docs").glob("*.md")))]
 BY_NAME = {page.path.stem: page for page in PAGES}
-COMMANDS = [(page.name, command) for page in PAGES for command in page.commands]
+WALKED = BY_NAME["tutorial"]
+"""Its commands are typed on two PCs, one after the other: see `tests.docs.tutorial`."""
+COMMANDS = [(page.name, command) for page in PAGES if page is not WALKED for command in page.commands]
 
 
 def of(*programs: str) -> list[str]:
-    """The commands on all pages that begin with these words, without duplicates."""
+    """The commands on all pages but the walked one that begin with these words, without duplicates."""
     words = " ".join(programs).split()
     found = (SETTINGS.sub("", command) for _, command in COMMANDS)
     return list(dict.fromkeys(command for command in found if command.split()[: len(words)] == words))

@@ -37,6 +37,8 @@ FLAGS_OF_OTHERS = {
     *("--autoscaling-config", "--build-arg", "--device", "--gpus", "--init", "--ipc", "--network", "--rm"),
     *(
         "--dashboard-host",
+        "--disable-usage-stats",
+        "--head",
         "--follow",
         "--generate",
         "--block",

@@ -69,7 +69,7 @@ class PC:
 
     def __init__(self, lab: Lab, number: int) -> None:
         self.name = f"pc{number}"
-        self.address = f"{NET}{FIRST + number}"
+        self.address = f"{lab.net}{FIRST + number}"
         self._lab = lab
         self._folder = lab.folder / self.name
         self._port = f"port{number}"
@@ -120,7 +120,7 @@ class PC:
             AssertionError: it failed, and `check` says that it must not.
         """
         done = subprocess.run(
-            self._enter(command, env),
+            self.words_for(command, env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -133,12 +133,18 @@ class PC:
     def start(self, *command: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Start a process in it; what it says, errors among it, is in `stdout`. See `signal`."""
         return subprocess.Popen(
-            self._enter(command, env),
+            self.words_for(command, env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
+
+    def words_for(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
+        """What runs a command in it when it is run here: for who starts it in another way than `run`."""
+        spaces = ("--net", "--mount", "--uts", "--ipc", "--pid")
+        settings = [f"{name}={value}" for name, value in {"HOME": str(HOME), **(env or {})}.items()]
+        return ["nsenter", f"--target={self._pid}", *spaces, "env", f"--chdir={ROOT}", *settings, *command]
 
     def signal(self, process: subprocess.Popen[str], number: int) -> None:
         """Send a signal to a process that `start` started: what we hold is the one that entered the PC."""
@@ -180,11 +186,6 @@ class PC:
                 return self._folder / name / path.relative_to(shown)
         return path
 
-    def _enter(self, command: Sequence[str], env: Mapping[str, str] | None) -> list[str]:
-        spaces = ("--net", "--mount", "--uts", "--ipc", "--pid")
-        settings = [f"{name}={value}" for name, value in {"HOME": str(HOME), **(env or {})}.items()]
-        return ["nsenter", f"--target={self._pid}", *spaces, "env", f"--chdir={ROOT}", *settings, *command]
-
 
 class Lab:
     """PCs on a switch.
@@ -193,14 +194,15 @@ class Lab:
         folder: of theirs, empty.
         shared: folders that all PCs see where they are seen here, beside this project and its Python: a
             network's file server.
+        net: the first three numbers of the addresses.
     """
 
-    def __init__(self, folder: Path, shared: Sequence[Path] = ()) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, shared: Sequence[Path] = (), net: str = NET) -> None:
+        self.folder, self.net = folder, net
         self.pcs: list[PC] = []
         python = (Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve())
         self.kept = [path for path in (ROOT, *python, *shared) if _is_covered(path)]
-        names = [f"{NET}{FIRST + number} pc{number}" for number in range(64)]
+        names = [f"{net}{FIRST + number} pc{number}" for number in range(64)]
         (folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names]) + "\n")
         self._switch = _begin(["unshare", "--net", "sh", "-c", SWITCH_BEGINS])
 
@@ -244,9 +246,9 @@ class Lab:
 
 
 @contextlib.contextmanager
-def made(folder: Path, shared: Sequence[Path] = ()) -> Iterator[Lab]:
+def made(folder: Path, shared: Sequence[Path] = (), net: str = NET) -> Iterator[Lab]:
     """A lab without PCs yet; all of it is taken down afterwards."""
-    lab = Lab(folder, shared)
+    lab = Lab(folder, shared, net)
     try:
         yield lab
     finally:
