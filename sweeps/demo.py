@@ -47,14 +47,16 @@ def demo(folder: Path) -> int:
     Raises:
         UserError: the folder holds something else, or can't be written to.
     """
+    from sweeps.common.cli.terminal import say  # rich and tqdm, which `--help` does without
+
     if not (folder / "digits_data.py").exists():
         init.write(folder)
     os.chdir(folder)
-    print(f"Folder     {Path.cwd()}\nCommand    {command('run', *SWEEP)}\n", flush=True)
+    say(f"Folder     {Path.cwd()}\nCommand    {command('run', *SWEEP)}\n")
     if (status := run.main(SWEEP)) == 0:
         report = max(Path("results").glob("*/report.html"), key=lambda path: path.stat().st_mtime)
-        print(f"\nLook       xdg-open {report.resolve()}")
-        print(f"Your own   {command('init', 'my-project')}")
+        say(f"\nLook       xdg-open {report.resolve()}")
+        say(f"Your own   {command('init', 'my-project')}")
     return status
 
 

@@ -49,12 +49,15 @@ def _run(config: SweepConfig) -> int:
         ray_connection.refuse_silent(config.address)
         ray_auth.settle(config.address)
         ray_connection.refuse_outside(config.address, or_else=", or add --submit")
-    print(f"Planning {', '.join(config.trainables)} ...", flush=True)
+    from sweeps.common.cli import terminal  # rich and tqdm, which `--help` does without
+
     forks = fork_server.started() if trains_here else contextlib.nullcontext()
     with forks as python:
-        with imports.fast(), project.behind():
-            from sweeps import sweep
-        return sweep.run(config, python)
+        with terminal.step(f"Planning {', '.join(config.trainables)}"):
+            with imports.fast(), project.behind():
+                from sweeps import sweep
+            plan = sweep.make_plan(config)
+        return sweep.run(plan, python)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeps.common.cli.terminal import say
 from sweeps.common.errors import RayLost
-from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import dashboard_server, notify, summary, winner
@@ -14,26 +14,29 @@ from sweeps.execution.output.table_files import write_last
 from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following
-from sweeps.plan import build, describe, folder, run_start
+from sweeps.plan import describe, folder, run_start
+from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import environment, session
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 
+__all__ = ["make_plan", "run"]
 
-def run(config: SweepConfig, python: str | None) -> int:
-    """Plan a sweep, run it and report on it; the exit status. `python` starts the trials of this PC."""
-    plan = build.make_plan(config)
+
+def run(plan: Plan, python: str | None) -> int:
+    """Run what is planned and report on it; the exit status. `python` starts the trials of this PC."""
+    config = plan.config
     sources = [source for model in plan.models for source in model.trainable.sources()]
     code = source_files.to_send(sources) if config.address else []
-    print(describe.describe(plan), flush=True)
+    say(describe.describe(plan))
     if config.dry_run and config.resume is None:
         return 0
     with folder.opened(plan) as record:
         storage_and_data.check_storage_here(plan)
         if config.resume is not None:
             state = run_start.check_resume(plan, record)
-            print(state.text, flush=True)
+            say(state.text)
             if state.is_finished and not config.dry_run:
                 _complete(plan, record)
             if state.is_finished or config.dry_run:
@@ -44,7 +47,7 @@ def run(config: SweepConfig, python: str | None) -> int:
 def _complete(plan: Plan, record: Record) -> None:
     """Write again what a kill at the end of a finished sweep may have left out or as it was before."""
     if why := write_last(record, plan.folder):
-        print(why, flush=True)
+        say(why)
     summary.write_report(record)
     catch_up(plan.config.logger_names, plan.folder)
 
@@ -52,7 +55,7 @@ def _complete(plan: Plan, record: Record) -> None:
 def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | None) -> int:
     """Run all that is planned on Ray; the exit status."""
     config = plan.config
-    print("\nStarting Ray ..." if config.address is None else f"\nJoining {config.address} ...", flush=True)
+    print()
     end = RunEnd()
     with (
         notify.at_the_end(plan, record, end),
@@ -60,7 +63,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
         session.connect(config, code, python) as cluster,
         following(config.logger_names, plan.folder),
     ):
-        print(cluster.describe(), flush=True)
+        say(cluster.describe())
         context = RunContext.from_plan(plan, record, cluster, end)
         if not cluster.is_alone:
             storage_and_data.check_storage(context)
@@ -86,7 +89,7 @@ def _tell_end(context: RunContext, test_scores: dict[str, float]) -> int:
     record.end_run(end.outcome)
     summary.print_result(context, test_scores)
     if context.cluster.watch.lost and (why := write_last(record, record.folder)):
-        print(why, flush=True)
+        say(why)
     if end.outcome is not Outcome.LOST or context.cluster.watch.lost:
         summary.write_report(record)
     end.status = summary.print_next_step(context)

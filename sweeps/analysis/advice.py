@@ -105,7 +105,7 @@ def _refine(record: Record) -> Step | None:
     if rung is not None:
         later = ", and prune later: ranks at the first rung hardly predict later ones"
     more = [] if rung is None else ["--grace-epochs", str(rung)]
-    return Step(f"Search again, in the ranges below{later}.", command("run", "--refine", folder, *more))
+    return Step(f"Search again, where the best trials lie{later}.", command("run", "--refine", folder, *more))
 
 
 def _needs_trials(record: Record) -> bool:

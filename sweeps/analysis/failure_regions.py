@@ -24,6 +24,7 @@ from sweeps.analysis.compared_trials import (
 )
 from sweeps.analysis.tried_values import distributions_of
 from sweeps.common.errors import without_worker
+from sweeps.common.formatting import count
 from sweeps.common.param_types import shown
 from sweeps.record.record import Record
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow
@@ -42,7 +43,8 @@ class Cause:
     region: DeadRegion | None = None
     """Where half of them or more lie; None where there is no such region."""
     where: str = ""
-    """`9 of 11 have lr > 0.12 (and 2 of the 29 that ended well)`; "" without a region."""
+    """`9 of 11 have lr > 0.12 (and 2 of the 29 that ended well)`, or that they are too few to tell; ""
+    without a region."""
 
     def __str__(self) -> str:
         """`failed (MemoryError: no room for N units)`, to follow "trials that"."""
@@ -137,6 +139,9 @@ def causes_of(trials: Iterable[TrialRow]) -> list[Cause]:
 def _placed(cause: Cause, regions: Sequence[DeadRegion], well: Sequence[TrialRow]) -> Cause:
     """With the one of the regions that the advice would exclude that holds the most of its trials."""
     bad = cause.trials
+    if len(bad) < LEAST_BEST:
+        few = f"{count(len(bad), 'trial')} of this kind: too few to tell where in the space they lie"
+        return dataclasses.replace(cause, where=few)
     held = [(sum(map(each.holds, bad)), sum(map(each.holds, well)), each) for each in regions]
     held = [one for one in held if one[0] >= max(LEAST_BEST, len(bad) / 2)]
     if not held:

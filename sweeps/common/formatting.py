@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import itertools
 import math
 import re
 import shlex
@@ -81,6 +82,55 @@ def command(*words: str) -> str:
     else:
         program = [shown_path(script)]
     return shlex.join([*program, *words])
+
+
+def fitted(text: str, width: int | None, indent: int = 0) -> str:
+    """A text whose lines are broken between words where they are wider than a terminal. What follows begins
+    under the text behind the title; that of a command follows a backslash, as a shell has it.
+
+    Args:
+        text: of lines.
+        width: of the terminal; None: nothing is broken.
+        indent: where the text behind a title begins, at least.
+    """
+    lines = text.split("\n")
+    return "\n".join(
+        lines if width is None else itertools.chain(*(_broken(line, width, indent) for line in lines))
+    )
+
+
+def _broken(line: str, width: int, indent: int) -> list[str]:
+    if len(line) <= width:
+        return [line]
+    titled, typed = _TITLE.match(line), _COMMAND.search(line)
+    indent = max(indent, titled.end() if titled is not None else 0)
+    begins = len(line) if typed is None else len(line[: typed.start()].rstrip())
+    words = re.findall(r"\s*\S+", line[:begins])
+    if 0 < len(line[begins:].lstrip()) + indent <= width:
+        words.append(line[begins:])
+    else:
+        words += re.findall(_SHELL_WORD, line[begins:])
+    found, at = [words[0]], len(words[0])
+    for word in words[1:]:
+        is_typed, at = at > begins, at + len(word)
+        room = width - 2 if at > begins and at < len(line) else width  # for the backslash
+        if len(found[-1]) + len(word) <= room:
+            found[-1] += word
+            continue
+        found[-1] += " \\" if is_typed else ""
+        bare = word.lstrip()
+        found.append(" " * min(indent + 2 * is_typed, max(2, width - 2 - len(bare))) + bare)
+    return found
+
+
+_TITLE = re.compile(r"\S+(?: \S+)*\s{2,}|\s+")
+_COMMAND = re.compile(
+    r"(?<!\S)(?:\S+ -m |\S*\b)sweeps "
+    r"(?=(?:run|fit|report|control|results|dashboard|prepare|ladder|init|demo|pcs) )"
+    r"|(?<!\S)(?:cat|xdg-open) (?=\S*/)"
+)
+_SHELL_WORD = re.compile(r"\s*(?:--[\w-]+ (?!-))?(?:'[^']*'|\S)+")
+"""A flag with its value."""
 
 
 def pip_install(*what: str) -> str:

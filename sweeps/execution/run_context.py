@@ -11,6 +11,7 @@ from ray.tune import Callback, PlacementGroupFactory
 from rich.console import Console
 
 from sweeps.common.cli import terminal
+from sweeps.common.formatting import fitted
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.plan import Plan
@@ -109,7 +110,8 @@ class RunContext:
     def say(self, text: str) -> None:
         """Print a line that stays, above the table; a closed pipe or terminal ends no sweep."""
         with contextlib.suppress(OSError):
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            shown = fitted(text, self.console.width if self.console.is_terminal else None)
+            self.console.print(shown, markup=False, highlight=False, soft_wrap=True)
 
     def tell_unmet(self) -> None:
         """Tell, once, where the first trials have all missed the constraints."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import ray
 
 from sweeps.common import project
+from sweeps.common.cli import terminal
 from sweeps.common.imports import missing
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import gpus as cluster_gpus
@@ -38,7 +39,8 @@ def connect(config: SweepConfig, code: Sequence[Path], python: str | None) -> It
         CannotContinue: Ray does not start on this PC.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
-    with project.behind():  # Ray imports more of itself
+    starting = "Starting Ray" if config.address is None else f"Joining {config.address}"
+    with terminal.step(starting), project.behind():  # Ray imports more of itself
         if config.address is None:
             has_dashboard = config.ray_dashboard and not missing("aiohttp_cors", "dashboard")
             context = ray_connection.start(ray, dashboard=has_dashboard, python=python)

@@ -124,6 +124,11 @@ class Recording:
         gone = ["".join(line[column].data for column in range(self.columns)) for line in screen.history.top]
         return [line.rstrip() for line in (*gone, *screen.display)]
 
+    def printed_lines(self) -> list[str]:
+        """Each line as it was printed: the terminal breaks those that are wider than it."""
+        text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", "".join(text for _, text in self.output))
+        return re.split(r"[\r\n]+", text)
+
     def shown(self) -> Iterator[str]:
         """The text of each screen, each once while it stands."""
         before = None
@@ -160,14 +165,14 @@ def record(
         recording.output.append((0.0, f"\x1b[90m$\x1b[0m \x1b[1m{prompt}\x1b[0m\r\n"))
     here, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    own = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    given = {**os.environ, "TERM": "xterm-256color", **(environment or {})}
     process = subprocess.Popen(
         [sys.executable, "-c", _IN_ITS_TERMINAL, *command],
         stdin=there,
         stdout=there,
         stderr=there,
         cwd=folder,
-        env={**own, "TERM": "xterm-256color", **(environment or {})},
+        env={name: value for name, value in given.items() if name not in ("COLUMNS", "LINES")},
         start_new_session=True,
     )
     os.close(there)

@@ -26,15 +26,15 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
         sys.stdout.flush()
         return status
     except (UserError, CannotTrain) as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(f"error: {error}")
         return 2
     except CannotContinue as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(f"error: {error}")
         return 1
     except (ImportError, AttributeError) as error:
         if not (why := project.hides(error)):
             raise
-        print(f"error: {type(error).__name__}: {error}{why}", file=sys.stderr)
+        _complain(f"error: {type(error).__name__}: {error}{why}")
         return 2
     except BrokenPipeError:
         if not is_output_closed():
@@ -45,6 +45,12 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
         return 130
+
+
+def _complain(text: str) -> None:
+    from sweeps.common.cli.terminal import say  # rich and tqdm, which `--help` does without
+
+    say(text, sys.stderr)
 
 
 def is_output_closed() -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import TextIO
 
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 from tqdm import tqdm
 
-from sweeps.common.formatting import duration, size
+from sweeps.common.formatting import duration, fitted, size
 
 
 class Screen(Console):
@@ -25,6 +30,49 @@ class Screen(Console):
 def console() -> Console:
     """Of the standard output; where that is no terminal, with room for every column of a table."""
     return Screen(width=None if sys.stdout.isatty() else 160)
+
+
+def say(text: str, file: TextIO | None = None, *, indent: int = 0) -> None:
+    """Print lines: on a terminal broken between words, elsewhere as they are.
+
+    Args:
+        text: of lines.
+        file: the standard output, if none is given.
+        indent: where the text behind a title begins, at least.
+    """
+    stream = file or sys.stdout
+    width = shutil.get_terminal_size().columns if stream.isatty() else None
+    print(fitted(text, width, indent), file=stream, flush=True)
+
+
+@contextlib.contextmanager
+def step(text: str, *, stays: bool = True) -> Iterator[None]:
+    """Say what begins; on a terminal count the seconds beside it, so that it is seen to go on.
+
+    Args:
+        text: of the line.
+        stays: whether the line is there afterwards, and in a file.
+    """
+    page = console()
+    if page.is_terminal and not page.is_dumb_terminal:
+        seen_errors = sys.stderr.isatty()
+        with Live(_Counted(text), console=page, transient=not stays, redirect_stderr=seen_errors):
+            yield
+        return
+    if stays:
+        print(f"{text} ...", flush=True)
+    yield
+
+
+class _Counted:
+    """A step that goes on, and for how long it has."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._began = text, time.monotonic()
+
+    def __rich__(self) -> Text:
+        seconds = int(time.monotonic() - self._began)
+        return Text(f"{self._text} ... {f'{seconds} s' if seconds >= 2 else ''}".rstrip())
 
 
 def plain_table(*titles: str) -> Table:

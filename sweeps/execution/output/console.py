@@ -1,7 +1,7 @@
 """The screen while a sweep runs: Tune's CLIReporter, with the trials of the record.
 
-On a terminal a table that is redrawn in place; in a file or a pipe, a line for each trial that ends, and two
-lines every minute.
+On a terminal a bar and a table that are redrawn in place; in a file or a pipe, a line for each trial that
+ends, and two lines every minute.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from ray.tune.experiment import Trial
 from rich.console import Group
 from rich.live import Live
 from rich.measure import Measurement
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from sweeps.common.formatting import cell, count, short
 from sweeps.execution.output import status_lines
-from sweeps.execution.output.time_left import TimeLeftTeller
+from sweeps.execution.output.time_left import TimeLeft, TimeLeftTeller
 from sweeps.execution.run_context import RunContext
 from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.trials import BAD, TrialRow
@@ -37,6 +38,8 @@ _COLOURS = {
 }
 STATUS_EVERY_S = 60.0
 """In a file or a pipe."""
+MOST_AT_END = 40
+"""Trials in the last table."""
 Column = tuple[str, Callable[[TrialRow], str | Text]]
 """Title, and the cell of a trial."""
 
@@ -84,21 +87,36 @@ class SweepReporter(KeptHere, CLIReporter):
             self._live = None
 
     def _show(self, done: bool) -> None:
-        if not self.console.is_terminal:
+        if not self.console.is_terminal or self.console.is_dumb_terminal:
             self._log(done)
             return
-        status = self._status(done)
         if self._live is None:
             self._live = Live(console=self.console, auto_refresh=False)
             self._live.start()
-        self._live.update(Group(status, self._table(whole=done)), refresh=True)
+        left = None if done else self._time_left.now()
+        head = status_lines.filled(self._status(done, left), self.console.width)
+        room = MOST_AT_END if done else max(5, self.console.height - head.count("\n") - 6)
+        bar = [] if done else [self._bar(left)]
+        self._live.update(Group(*bar, Text(head), self._table(done, room)), refresh=True)
         if done:
             self.close()
+
+    def _bar(self, left: TimeLeft | None) -> Table:
+        """How many epochs are trained of those that the sweep is expected to train."""
+        trained = sum(len(trial.epochs) for trial in self._record.trials)
+        total = trained + (left.epochs if left is not None else 0)
+        of = f" of about {round(total):,}" if left is not None else ""
+        row = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total or 1, trained, self.console.width // 3, style="bright_black")
+        bar.complete_style = bar.finished_style = "green"
+        row.add_row(bar, f"{trained:,}{of} epochs; {self._time_left.in_words(left)}")
+        return row
 
     def _log(self, done: bool) -> None:
         """The trials that have ended since the last time; the status once the first trials train, and every
         minute."""
-        left = "" if done else f"; {self._time_left.in_words()}"
+        time_left = None if done else self._time_left.now()
+        left = "" if done else f"; {self._time_left.in_words(time_left)}"
         new = [t for t in self._trials if t.status != "unfinished" and t.number not in self._told]
         for trial in sorted(new, key=lambda trial: trial.end or 0.0):
             self._told.add(trial.number)
@@ -107,8 +125,9 @@ class SweepReporter(KeptHere, CLIReporter):
             self.console.print(Text(line), soft_wrap=True)
         if done or self._begin() or self._clock() >= self._status_next:
             self._status_next = self._clock() + STATUS_EVERY_S
-            status = self._status(done)
-            self.console.print(Group(status, self._table(whole=True)) if done else status, soft_wrap=True)
+            status = Text(self._status(done, time_left))
+            table = [self._table(True, MOST_AT_END)] if done else []
+            self.console.print(Group(status, *table), soft_wrap=True)
 
     def _begin(self) -> bool:
         """Whether all that are to train now do so for the first time."""
@@ -117,14 +136,16 @@ class SweepReporter(KeptHere, CLIReporter):
         self._all_began, before = self._all_began or begins, self._all_began
         return self._all_began and not before
 
-    def _status(self, done: bool) -> Text:
+    def _status(self, done: bool, time_left: TimeLeft | None) -> str:
+        """Lines on the whole sweep, in a log with the time left; on a terminal the bar has that."""
         record, config = self._record, self._context.config
-        left = "" if done else self._time_left.in_words()
+        left = "" if done or self._live is not None else self._time_left.in_words(time_left)
         if self._of_reruns:
             lines = status_lines.summary_of_reruns(record, left)
         else:
-            lines = status_lines.summary(record, config, left, self._waits)
-        return Text(f"{lines}; {self._disk.in_words(is_last=done)}")
+            beside_bar = self._live is not None and not done
+            lines = status_lines.summary(record, config, left, self._waits, beside_bar=beside_bar)
+        return f"{lines}; {self._disk.in_words(is_last=done)}"
 
     def _waits(self, trial: TrialRow) -> bool:
         return trial.number not in self._running
@@ -141,10 +162,10 @@ class SweepReporter(KeptHere, CLIReporter):
             return [trial for trial in self._record.trials if trial.confirms is not None]
         return self._record.searched
 
-    def _table(self, whole: bool) -> Table:
+    def _table(self, whole: bool, room: int) -> Table:
         """The trials, as wide as the screen: no number is ever cut. Titles fold first; in the end the
-        hyperparameters that do not fit are left out, and named below."""
-        trials = self._rows(whole)
+        hyperparameters that do not fit are left out, and counted below."""
+        trials = self._rows(room)
         names = list(dict.fromkeys(name for trial in trials for name in trial.params))
         layouts = [(len(names), False), *((shown, True) for shown in range(len(names), -1, -1))]
         options = self.console.options.update(max_width=10_000)
@@ -169,7 +190,7 @@ class SweepReporter(KeptHere, CLIReporter):
         hidden = len(self._trials) - len(trials)
         notes = [f"and {count(hidden, 'more trial')}"] if hidden > 0 else []
         if left_out:
-            notes.append(f"columns that do not fit: {', '.join(left_out)}")
+            notes.append(f"+{count(len(left_out), 'column')}: report")
         if notes:
             table.caption, table.caption_justify = Text("; ".join(notes), style="dim"), "left"
         return table
@@ -203,7 +224,7 @@ class SweepReporter(KeptHere, CLIReporter):
         columns.append(("best", lambda trial: short(trial.best_score(objective))))
         return [*columns, *map(param, names)]
 
-    def _rows(self, whole: bool) -> list[TrialRow]:
+    def _rows(self, room: int) -> list[TrialRow]:
         """The best trial, those that train, then the others from best to worst, as many as the screen holds;
         with several objectives the front, then the others by the first one."""
         objective, leader = self._record.objective, self._record.best()
@@ -216,6 +237,4 @@ class SweepReporter(KeptHere, CLIReporter):
             by_score = -objective.sign * (score or 0.0)
             return trial is not leader, trial.status != "unfinished", place, is_last, by_score
 
-        is_screen = self.console.is_terminal and not whole
-        room = max(5, self.console.height - 6) if is_screen else 40
         return sorted(self._trials, key=rank)[:room]

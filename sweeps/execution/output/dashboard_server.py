@@ -15,6 +15,7 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
+from sweeps.common.cli.terminal import say
 from sweeps.common.errors import UserError
 from sweeps.common.imports import missing
 from sweeps.config.sweep_folder import JOURNAL
@@ -38,9 +39,9 @@ def beside(folder: Path, is_wanted: bool) -> Iterator[None]:
                 check_package()
                 with listen(THIS_PC[0], None) as server:
                     child = stack.enter_context(_child(folder, server.socket))
-                    print(f"dashboard  {server.url} ({COUNTED})", flush=True)
+                    say(f"dashboard  {server.url} ({COUNTED})")
             except (OSError, UserError) as error:
-                print(f"The dashboard could not start: {error}", flush=True)
+                say(f"The dashboard could not start: {error}")
             else:
                 stack.callback(child.kill)  # it has nothing to lose
         yield

@@ -43,8 +43,9 @@ def ended(record: Record, trial: TrialRow) -> str:
     return f"{line}, {in_words(record, values) or record.objective.metric + ' none'}"
 
 
-def summary(record: Record, config: SweepConfig, left: str, waits: Waits) -> str:
-    """Two lines on the whole sweep; `left` is its time left, in words."""
+def summary(record: Record, config: SweepConfig, left: str, waits: Waits, *, beside_bar: bool = False) -> str:
+    """Two lines on the whole sweep; `left` is its time left, in words. A bar tells the epochs that are
+    trained."""
     trials = record.searched
     counts = Counter(progress(trial, waits) for trial in trials)
     live = [counts[word] for word in LIVE]
@@ -57,10 +58,24 @@ def summary(record: Record, config: SweepConfig, left: str, waits: Waits) -> str
 
     ways = f" ({states(*ENDS)})" if over else ""
     running = f"; {states(*LIVE)}" if any(live) else ""
+    trained = f"{saved:,} epochs" if beside_bar else f"epochs {epochs:,} trained, {saved:,}"
     return (
         f"trials {over}/{planned(record, config)} ended{ways}{running}; {_best(record)}\n"
-        f"epochs {epochs:,} trained, {saved:,} saved by pruning; {_times(record, left)}"
+        f"{trained} saved by pruning; {_times(record, left)}"
     )
+
+
+def filled(text: str, width: int) -> str:
+    """The parts of each line, between semicolons, in lines of a width that hold whole parts."""
+    lines = [""]
+    for line in text.splitlines():
+        for number, part in enumerate(line.split("; ")):
+            joined = f"{lines[-1]}; {part}"
+            if number and len(joined) < width:
+                lines[-1] = joined
+            else:
+                lines.append(part)
+    return "\n".join(lines[1:])
 
 
 def _best(record: Record) -> str:

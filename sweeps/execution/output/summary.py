@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sweeps.analysis.sweep import Sweep
 from sweeps.common import local_dirs
+from sweeps.common.cli.terminal import say, step
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, pairs, short, shown_path
 from sweeps.config.sweep_folder import BEST_FOLDER, repeat_command, resume_command
@@ -40,11 +41,11 @@ def print_result(context: RunContext, test_scores: dict[str, float]) -> None:
     print()
     _print(_failure(record) if best is None else _best(plan, record, best, test_scores))
     if end.outcome is Outcome.LOST:
-        print(f"The sweep stopped: {end.error}. All results so far are recorded.")
+        say(f"The sweep stopped: {end.error}. All results so far are recorded.")
     elif end.outcome is not Outcome.FINISHED:
         is_out_of_time = end.outcome is Outcome.OUT_OF_TIME
         how = "reached --time-budget-hours" if is_out_of_time else f"was {end.outcome}"
-        print(f"The sweep {how}{status.how_far(record)}.")
+        say(f"The sweep {how}{status.how_far(record)}.")
     if end.can_save:
         _print(_saved(plan, record))
     _print([("Folder", shown_path(plan.folder))])
@@ -53,22 +54,46 @@ def print_result(context: RunContext, test_scores: dict[str, float]) -> None:
 def write_report(record: Record) -> None:
     """Write `report.html`, and print where it is."""
     if record.trials:
-        _print([("Report", _report(record))])
+        with step("Writing the report", stays=False):
+            where = _report(record)
+        _print([("Report", where)])
 
 
 def print_next_step(context: RunContext) -> int:
     """Print the command that repeats or resumes the sweep; the exit status."""
     record, outcome = context.record, context.end.outcome
     repeat = repeat_command(context.plan.folder, str(context.config.name))
+    resume = resume_command(record.folder, *status.flags_of_resume(record))
+    _print(_next(context.plan, record, (repeat, resume)))
     if outcome is Outcome.FINISHED:
         _print([("Repeat", repeat)])
     else:
-        _print([("Resume", resume_command(record.folder, *status.flags_of_resume(record)))])
+        _print([("Resume", resume)])
         if record.failed_untrained:
-            print(f"A resume trains no failed trial again. To train all, begin a new sweep: {repeat}")
+            say(f"A resume trains no failed trial again. To train all, begin a new sweep: {repeat}")
     if outcome is Outcome.INTERRUPTED:
         return 130
     return 0 if outcome is not Outcome.LOST and record.best() else 1
+
+
+def _next(plan: Plan, record: Record, told: Sequence[str]) -> Iterator[Line]:
+    """What the report advises, without the commands that are told beside it."""
+    try:
+        from sweeps.analysis import advice  # SciPy: as the report
+
+        steps = advice.advise(Sweep(record)).steps
+    except Exception:  # as of the report, which tells what is wrong
+        return
+    best = record.best()
+    retrain = "" if best is None else _retrain(plan, best)
+    for step_ in steps:
+        if step_.command not in (*told, retrain):
+            yield "Next", step_.text
+            yield "", step_.command
+
+
+def _retrain(plan: Plan, trial: TrialRow) -> str:
+    return command("fit", *winner.again(plan, trial), *local_dirs.typed_again())
 
 
 def _after_error(context: RunContext) -> Iterator[str]:
@@ -101,7 +126,7 @@ def _saved(plan: Plan, record: Record) -> Iterator[Line]:
 
 def _print(lines: Iterable[Line]) -> None:
     for title, text in lines:
-        print(f"{title:<10} {text}")
+        say(f"{title:<10} {text}", indent=11)
 
 
 def _report(record: Record) -> str:
@@ -124,6 +149,11 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
     if test_scores:
         scores = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
         yield "Test", f"{scores} (on rows that no trial has seen; {_how_often(record)})"
+    for status_ in BAD:
+        if ended := [trial for trial in record.trials if trial.status == status_]:
+            text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"
+            log = next((trial.log for trial in ended if trial.reason == _reason(ended) and trial.log), None)
+            yield status_.capitalize(), text + (f"; {shown_path(record.folder / log)}" if log else "")
     if (plan.folder / BEST_FOLDER).is_dir():
         more = len(record.front()) - 1
         others = (
@@ -139,12 +169,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
             if retention.run_of_best_folder(plan.folder / BEST_FOLDER, best_epoch) is None:
                 others = " (of an earlier epoch)"
         yield "Weights", shown_path(plan.folder / BEST_FOLDER) + others
-        yield "Retrain", of_held + command("fit", *winner.again(plan, best), *local_dirs.typed_again())
-    for status_ in BAD:
-        if ended := [trial for trial in record.trials if trial.status == status_]:
-            text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"
-            log = next((trial.log for trial in ended if trial.reason == _reason(ended) and trial.log), None)
-            yield status_.capitalize(), text + (f"; {shown_path(record.folder / log)}" if log else "")
+        yield "Retrain", of_held + _retrain(plan, best)
 
 
 def _best_one(plan: Plan, record: Record, best: TrialRow) -> Iterator[Line]:

@@ -27,6 +27,8 @@ class TimeLeft:
     """The best guess."""
     low_s: float
     high_s: float
+    epochs: float
+    """To come, of all trials together."""
 
     def in_words(self, budget_s: float | None) -> str:
         """`about 12 min left (9 to 16 min)`, within what is left of --time-budget-hours."""
@@ -67,9 +69,9 @@ class TimeLeftTeller:
         ahead = self._context.plan.scheduler.cohorts(config, planned)
         return time_left(record, ahead, slots, self._since, now)
 
-    def in_words(self) -> str:
+    def in_words(self, left: TimeLeft | None) -> str:
         """The same in words, as far as it is known."""
-        if (left := self.now()) is None:
+        if left is None:
             return "time left: known after the first epoch"
         return left.in_words(self._context.left_s)
 
@@ -92,13 +94,13 @@ def time_left(
     mean_s = statistics.fmean(of_trials)
     spans = [*itertools.chain.from_iterable(spans_left(record, cohort) for cohort in ahead)]
     spans += _spans_of_reruns(record, ahead[-1].ends[-1])
-    slot_epochs = sum(trials * epochs for trials, epochs in spans) / slots
+    to_come = sum(trials * epochs for trials, epochs in spans)
     longest = max((epochs for trials, epochs in spans if trials >= 0.5), default=0)
     # The last trials leave slots idle: on average, half as long as the longest of them takes.
-    epochs = max(longest, slot_epochs + (1 - 1 / slots) * longest / 2)
+    epochs = max(longest, to_come / slots + (1 - 1 / slots) * longest / 2)
     best_s = epochs * _epoch_s(record, mean_s, slots, since, now)
     low, high = _quantiles(of_trials)
-    return TimeLeft(best_s, best_s * min(1.0, low / mean_s), best_s * max(1.0, high / mean_s))
+    return TimeLeft(best_s, best_s * min(1.0, low / mean_s), best_s * max(1.0, high / mean_s), to_come)
 
 
 def spans_left(record: RankedTrials, cohort: Cohort) -> Iterator[tuple[float, int]]:

@@ -15,6 +15,7 @@ import ray
 from ray.exceptions import RayError
 
 from sweeps.common import atomic_io
+from sweeps.common.cli.terminal import say, step
 from sweeps.common.errors import reason_of
 from sweeps.common.formatting import shown_path
 from sweeps.common.param_types import readable
@@ -66,10 +67,9 @@ def _with_weights(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> Seque
     ended = record.ended_leaders(1)
     if not ended or runs[0].status != "unfinished" or _source(plan, record, runs[0]) is not None:
         return runs
-    print(
+    say(
         f"The best weights of trial {runs[0].number} were not saved, and a resume trains them again: "
-        f"{BEST_FOLDER}/ holds those of trial {ended[0]}.",
-        flush=True,
+        f"{BEST_FOLDER}/ holds those of trial {ended[0]}."
     )
     return [record.trials[number] for number in ended]
 
@@ -105,7 +105,7 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
     for run in runs:
         if sources[run.number] is None:
             then = "not written" if run is runs[0] else "written without them"
-            print(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is {then}.", flush=True)
+            say(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is {then}.")
     if sources[runs[0].number] is None:
         shutil.rmtree(best, ignore_errors=True)  # of a trial that is no longer the best
         return False
@@ -156,18 +156,18 @@ def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best:
 
 def _test(context: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
     """Score in a process of its own, so that a user's test can't harm this one."""
-    print(f"Scoring trial {run.number} on the test rows ...", flush=True)
     files = {file.name: file.read_bytes() for file in params_file.files_of_weights(weights)}
     config, cluster, gpus = context.config, context.cluster, context.gpus_per_trial
     if not placement.holds_a_worker(config, [node.offer for node in cluster.nodes()], gpus):
-        print("The winner could not be tested: no PC of the cluster has room for it now.", flush=True)
+        say("The winner could not be tested: no PC of the cluster has room for it now.")
         return {}
     task = ray.remote(test_winner).options(**placement.task_resources(config, gpus, cluster.closed))
     try:
         job = job_of(context.plan)
-        scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, files))
+        with step(f"Scoring trial {run.number} on the test rows"):
+            scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, files))
     except RayError as error:
-        print(f"The winner could not be tested: {reason_of(error)}", flush=True)
+        say(f"The winner could not be tested: {reason_of(error)}")
         return {}
     return scores
 

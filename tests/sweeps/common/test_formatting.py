@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.__main__ import COMMANDS
 from sweeps.common.formatting import (
     bytes_of,
     cell,
     command,
     count,
     duration,
+    fitted,
     pip_install,
     rough,
     short,
@@ -142,3 +144,49 @@ def test_a_package_is_installed_by_uv_where_the_environment_has_no_pip(
     assert pip_install("raysweeps[all]") == "/env/bin/python -m pip install 'raysweeps[all]'"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert pip_install("raysweeps[all]") == "uv pip install --python /env/bin/python 'raysweeps[all]'"
+
+
+LONG = "results/digits-20261129-064701"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "ray        1 PC, 2 CPUs; its dashboard: http://127.0.0.1 (enter the token in ~/.ray/auth_token)",
+            [
+                "ray        1 PC, 2 CPUs; its dashboard: http://127.0.0.1",
+                "           (enter the token in ~/.ray/auth_token)",
+            ],
+        ),
+        (
+            f"Repeat     sweeps run --config {LONG}/sweep.yaml --name 'a b'",
+            [
+                "Repeat     sweeps run \\",
+                f"        --config {LONG}/sweep.yaml \\",
+                "             --name 'a b'",
+            ],
+        ),
+        (
+            f"For more trials, type: sweeps run --resume {LONG}",
+            ["For more trials, type:", f"sweeps run --resume {LONG}"],
+        ),
+        ("It sweeps runs of all kinds, as you may have read in many words", None),
+    ],
+)
+def test_lines_are_broken_between_words_and_commands_behind_a_backslash(
+    text: str, shown: list[str] | None
+) -> None:
+    lines = fitted(text, 60).splitlines()
+    assert lines == shown if shown is not None else "\\" not in "".join(lines)
+    assert max(map(len, lines)) <= 60
+    assert fitted(text, None) == text
+
+
+def test_a_word_that_is_wider_than_the_terminal_begins_further_left() -> None:
+    assert fitted(f"Traceback  see {LONG}", 34).splitlines() == ["Traceback  see", f"  {LONG}"]
+
+
+def test_each_command_of_the_program_is_known_where_lines_are_broken() -> None:
+    for name in COMMANDS:
+        assert fitted(f"sweeps {name} --flag {'x' * 20}", 24).splitlines()[0].endswith(" \\"), name

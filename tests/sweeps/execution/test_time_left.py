@@ -114,7 +114,7 @@ def context(tmp_path: Path) -> RunContext:
 
 
 def test_before_the_first_epoch_it_says_when_it_will_be_known(context: RunContext) -> None:
-    assert TimeLeftTeller(context, lambda: 1).in_words() == "time left: known after the first epoch"
+    assert TimeLeftTeller(context, lambda: 1).in_words(None) == "time left: known after the first epoch"
 
 
 def test_more_slots_take_less_time(context: RunContext) -> None:
@@ -131,17 +131,17 @@ def test_more_slots_take_less_time(context: RunContext) -> None:
 @pytest.mark.parametrize(
     ("left", "budget_s", "words"),
     [
-        (TimeLeft(1200.0, 900.0, 1500.0), None, "about 20 min left (15 to 25 min)"),
-        (TimeLeft(2.0, 1.9, 2.1), None, "about 2 s left"),
-        (TimeLeft(0.2, 0.1, 0.4), None, "less than 1 s left"),
-        (TimeLeft(1200.0, 900.0, 1500.0), 3600, "about 20 min left (15 to 25 min)"),
+        (TimeLeft(1200.0, 900.0, 1500.0, 40.0), None, "about 20 min left (15 to 25 min)"),
+        (TimeLeft(2.0, 1.9, 2.1, 40.0), None, "about 2 s left"),
+        (TimeLeft(0.2, 0.1, 0.4, 40.0), None, "less than 1 s left"),
+        (TimeLeft(1200.0, 900.0, 1500.0, 40.0), 3600, "about 20 min left (15 to 25 min)"),
         (
-            TimeLeft(1200.0, 900.0, 1500.0),
+            TimeLeft(1200.0, 900.0, 1500.0, 40.0),
             1080,
             "about 18 min left (15 to 18 min, when --time-budget-hours ends it)",
         ),
-        (TimeLeft(1200.0, 900.0, 1500.0), 910, "about 15 min left (when --time-budget-hours ends it)"),
-        (TimeLeft(1200.0, 900.0, 1500.0), 600, "10 min left until --time-budget-hours ends it"),
+        (TimeLeft(1200.0, 900.0, 1500.0, 40.0), 910, "about 15 min left (when --time-budget-hours ends it)"),
+        (TimeLeft(1200.0, 900.0, 1500.0, 40.0), 600, "10 min left until --time-budget-hours ends it"),
     ],
 )
 def test_it_is_a_guess_and_a_range_within_the_time_budget(
