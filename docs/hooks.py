@@ -18,6 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = re.compile(r"^<!-- (help|rooms|readme): ([\w ]+) -->$", flags=re.M)
+CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+WITH_HYPHENS = re.compile(r"(?<!\S)(?=\S{3,40}(?!\S))\S*-\S+")
 WIDTH, HEIGHT, GAP = 760, 34, 8
 """Width of the picture, height of a room and gap between rooms, in pixels."""
 
@@ -26,6 +28,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by MkDocs for each page."""
     parts = {"help": help_of, "rooms": rooms, "readme": readme_block}
     return MARK.sub(lambda mark: parts[mark[1]](mark[2]), markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Called by MkDocs for each page: a browser may break a line behind each hyphen, as in `--max-epochs`."""
+    return CODE.sub(lambda code: WITH_HYPHENS.sub(r'<span class="whole">\g<0></span>', code[0]), html)
 
 
 def help_of(command: str) -> str:

@@ -14,7 +14,7 @@ import yaml
 
 from tests.conftest import ROOT
 from tests.docs import examples
-from tests.docs.pages import PAGES
+from tests.docs.pages import BY_NAME, PAGES
 
 IMAGE_MOST_BYTES = 200_000
 
@@ -88,6 +88,16 @@ def test_a_page_gets_the_help_of_its_command() -> None:
     assert "--json" in made
     assert made.startswith("before")
     assert "<!--" not in made
+
+
+def test_a_flag_is_never_broken_into_two_lines() -> None:
+    made = examples.hooks().on_page_content("a-b <code>sweeps run --max-epochs 9</code>")
+    assert made == 'a-b <code>sweeps run <span class="whole">--max-epochs</span> 9</code>'
+
+
+def test_the_home_page_has_the_model_of_the_readme() -> None:
+    made = examples.hooks().on_page_markdown(BY_NAME["index"].text)
+    assert f"```python\n{BY_NAME['README'].blocks('python')[0]}```" in made
 
 
 def test_the_picture_has_every_room() -> None:
