@@ -14,7 +14,7 @@ from tests.support import browser
 
 WIDTH, HEIGHT = 1080, 12_000
 """Of the window: all of a report is seen at once."""
-COLORS = 64
+COLORS = 200
 
 
 @dataclass(frozen=True)

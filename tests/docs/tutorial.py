@@ -88,7 +88,7 @@ class Reader:
             "--ignore-signal=INT",
             *pc.words_for(inside, {"PATH": path}),
         ]  # Ctrl-C is for the command
-        recording = terminals.record(words, rows=26, keys=keys, prompt=found)
+        recording = terminals.record(words, rows=28, keys=keys, prompt=found)
         self.recordings[found] = recording
         assert recording.status == status, "\n".join(recording.lines())
 
