@@ -58,14 +58,14 @@ def over_seeds(trial: Confirmed) -> str:
 
 def _lead_in_search(record: Record) -> str:
     unknown = "It is not known how much of a lead is chance."
-    leaders = (record.trials[number].best_score(record.objective) for number in record.leaders(2))
-    scores = [score for score in leaders if score is not None]
-    if record.objectives.are_several or len(scores) < 2:
+    first, second = (*record.leaders(2), None, None)[:2]
+    if record.objectives.are_several or first is None or second is None:
         return unknown
+    scores = [record.trials[number].best_score(record.objective) or 0.0 for number in (first, second)]
     if scores[0] == scores[1]:
-        return f"{unknown} The second best trial has the same score."
+        return f"{unknown} In the search trial {second} has the same score as trial {first}."
     lead = short(abs(scores[0] - scores[1]))
-    return f"{unknown} In the search the best trial leads the second best by {lead}."
+    return f"{unknown} In the search trial {first} leads trial {second} by {lead}."
 
 
 def _on_front(record: Record, found: list[Confirmed]) -> str:

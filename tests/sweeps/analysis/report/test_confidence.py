@@ -87,7 +87,7 @@ def test_while_reruns_are_to_come_the_search_has_the_first_place(tmp_path: Path)
         "Confidence: Reruns so far: trial 1: 0.8 (with 1 new seed); trial 0: 0.71 ± 0.014 (mean ± standard "
         "deviation over 2 new seeds); 0 reruns unfinished, 1 to come. "
         "It is not known how much of a lead is chance. "
-        "In the search the best trial leads the second best by 0.01." in said
+        "In the search trial 0 leads trial 1 by 0.01." in said
     )
     assert "trained with one seed" not in said
 

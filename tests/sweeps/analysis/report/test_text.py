@@ -21,7 +21,7 @@ from tests.support.weighed import FRONT, weighed
         ("empty", ["no trial has started", "No trial has ended well.", "No epoch was trained."]),
         ("single", ["is the best: acc", "Each trial was trained with one seed", "1 trial with a score"]),
         ("one_hyperparameter", ["Only one hyperparameter was varied"]),
-        ("constant", ["All 24 trials have the same score", "The second best trial has the same score."]),
+        ("constant", ["All 24 trials have the same score", "has the same score as trial"]),
         ("running", ["The sweep is interrupted: 8 trials", "2 unfinished", "6 at epoch 3"]),
         ("failed_only", ["4 trials failed: RuntimeError: out of memory at <step N>"]),
         ("pruned", ["The sweep is finished: 30 trials (26 pruned, 4 finished)", "Pruning saved 196 epochs"]),
@@ -37,6 +37,19 @@ def test_the_page_says_what_came_of_a_sweep(kind: str, words: list[str], folders
     said = words_of(page_of(folders[kind]))
     for word in words:
         assert word in said
+
+
+def test_two_failures_are_too_few_to_tell_where_trials_fail(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    for lr in (0.01, 0.02, 0.03):
+        add(record, {"lr": lr}, 3)
+    for lr in (0.2, 0.3):
+        add(record, {"lr": lr}, 0, "failed", "ValueError: too high")
+    (told,) = text.troubles(analysis_sweep.load(tmp_path))
+    assert told == (
+        "2 of 5 trials did not end well: 2 failed. The most common reason: ValueError: too high. "
+        "2 trials of this kind: too few to tell where in the space they lie."
+    )
 
 
 def test_the_trials_that_the_scheduler_pruned_are_counted(tmp_path: Path) -> None:
