@@ -57,8 +57,8 @@ test-extras: data faces mlflow wandb projects $(DOCS)
 test-gpu: data
 	$(BIN)/python -m pytest -m gpu -rs --timeout 240
 
-# Other releases of Python, PyTorch, Lightning, Ray and Optuna, each in an environment of its own: about 20 minutes,
-# and gigabytes of downloads. ARGS=corners: the oldest and the newest alone.
+# Other releases of Python, PyTorch, Lightning, Ray and Optuna, each in an environment of its own: about an hour, and
+# gigabytes of downloads. ARGS=corners: the oldest and the newest alone, with fewer tests. ARGS='"old Ray"': this one.
 test-matrix: $(SWEEPS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python -m tests.support.matrix $(ARGS)
@@ -119,14 +119,32 @@ wandb: $(WANDB)
 # What `--lightning-cli` and `--hydra` need. Without it, their tests are skipped.
 projects: $(PROJECTS)
 
+# What is wrong with this machine, in a line, before anything is written.
+define CHECK_MACHINE
+import os, shutil, sys
+version = ".".join(map(str, sys.version_info[:2]))
+free_gb = shutil.disk_usage(".").free / 1e9
+if not (3, 11) <= sys.version_info[:2] <= (3, 14):
+    sys.exit("error: Python 3.11 to 3.14 is needed, $(PYTHON) is %s: make PYTHON=python3.12" % version)
+try:
+    import ensurepip
+except ImportError:
+    sys.exit("error: $(PYTHON) has no venv module: apt-get install python3-venv")
+if not os.access(".", os.W_OK):
+    sys.exit("error: %s can't be written to; clone the repository into a folder of your own" % os.getcwd())
+if free_gb < 4:
+    sys.exit("error: %.1f GB are free on this disk; 4 GB are needed, and 10 GB with CUDA" % free_gb)
+endef
+$(DONE): export CODE = $(CHECK_MACHINE)
+
 # torch first and pinned: a range would fetch gigabytes of CUDA packages where a CPU build is meant.
 # The rest with --no-deps from the lock, so that no package that needs a compiler slips in.
 $(DONE): requirements.lock
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 14) else \
-	  f"error: Python 3.11 to 3.14 is needed, $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.12")'
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
-	  { echo "error: $(PYTHON) has no venv module: apt-get install python3-venv" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON) here: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c "$$CODE"
 	$(PYTHON) -m venv .venv
+	@timeout 120 $(BIN)/python -m pip index versions --retries 0 --timeout 20 ray >/dev/null 2>&1 || { echo \
+	  "error: pip reaches no index of packages: check the network, HTTPS_PROXY, and 'pip config list'" >&2; exit 1; }
 	@echo "Installing torch $(TORCH) and what it needs (once; 200 MB on a CPU, 3 GB on a GPU machine)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock torch==$(TORCH)
 	@echo "Installing the other packages (once; 400 MB)"
