@@ -100,9 +100,9 @@ class Environment:
         """Make it empty, with the newest Python up to the wanted one that uv finds or can download."""
         wanted, venv = self.column.python, str(self.folder / "venv")
         for python in PYTHONS[PYTHONS.index(wanted) :: -1]:
-            of_pyenv = [*Path.home().glob(f".pyenv/versions/{python}.*/bin/python")]  # where uv does not look
+            of_pyenv = Path.home().glob(f".pyenv/versions/{python}.*/bin/python")  # where uv does not look
             try:
-                run([uv(), "venv", "--quiet", "--clear", "--python", str(*of_pyenv[:1]) or python, venv])
+                run([uv(), "venv", "--quiet", "--clear", "--python", str(next(of_pyenv, python)), venv])
             except AssertionError:
                 print(f"Python {python} is not here, and uv can't download it", flush=True)
             else:
