@@ -11,7 +11,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -157,6 +157,13 @@ def newest_in_results(file: str) -> Path | None:
 def to_note() -> str | None:
     """The project's folder, for a record; None in a Ray job, which has a temporary copy."""
     return None if RAY_JOB in os.environ else str(folder())
+
+
+def within(places: Iterable[str]) -> list[str]:
+    """Files and folders relative to the project's folder where they are in it."""
+    paths = [Path(path).expanduser().absolute() for path in places]
+    here = folder()
+    return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in paths]
 
 
 def file_in(project: Path, name: str) -> Path | None:

@@ -20,6 +20,9 @@ from sweeps.common.yaml_values import nearest, read_lines
 from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
 from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, newest_sweep, no_sweep, sweep_named
 from sweeps.config.validation import check, refuse_other
+from sweeps.kinds import registry
+from sweeps.kinds.projects import cli_source
+from sweeps.kinds.projects.lightning_cli import FIT
 
 MOST_USED = (
     *("trainables", "-c", "--ranges", "--num-trials", "--max-concurrent", "--max-epochs"),
@@ -62,6 +65,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         merged = {name: {**given.get(name, {}), **content.get(name, {})} for name in PAIRS}
         given |= {**content, **merged}
     local_dirs.use_typed(values.data_dir, values.prepared_dir)
+    given = dict(_with_recognized(given))
     config = SweepConfig.from_settings(
         **{
             name: one_or_several(value) if isinstance(value, list) and name not in POINTS else value
@@ -86,6 +90,36 @@ def _given_by_position(words: Sequence[str], flags: Mapping[str, Any]) -> list[s
     if "trainable" in flags:
         raise UserError(f"{' '.join(words)}: --trainable names what is trained already")
     return [*words]
+
+
+def _with_recognized(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings, with the program of a LightningCLI as such where it was given as the trainable.
+
+    Raises:
+        UserError: files of its settings were given, but no such program.
+    """
+    named = given.get("trainable") or []
+    words = [named] if isinstance(named, str) else [*named]
+    modules = {word: module for word in words if (module := cli_source.module_of(word))}
+    if modules and words[1:] == [FIT]:  # as its own program is called
+        words = words[:1]
+    files = given.get("cli_config") or []
+    if modules and len(words) > 1:
+        raise UserError(f"{' '.join(words)}: {next(iter(modules))} is a LightningCLI, which is swept alone")
+    if modules:
+        return {**given, "trainable": None, "lightning_cli": modules[words[0]]}
+    if files and given.get("lightning_cli") is None:
+        typed_as = f"-c {files if isinstance(files, str) else files[0]}"
+        if not words:
+            example = command("run", "my/cli.py", *typed_as.split())
+            raise UserError(f"{typed_as}: give the program of the LightningCLI, too, as in {example}")
+        if len(words) == 1:
+            registry.name_of(words[0])  # raises where there is no such file
+        raise UserError(
+            f"{typed_as}: {' '.join(words)} makes no LightningCLI, whose settings it would be. Settings of "
+            "the sweep are given with --config"
+        )
+    return given
 
 
 def _parser(shows_all: bool) -> cli_parser.Parser:
@@ -227,7 +261,8 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
     faults: list[str] = []
     values: dict[str, Any] = {}
     named = {typed_as: setting for setting, typed_as in YAML_KEYS.items()}
-    for typed_key, value in read_lines(path, f"{name} {path}").items():
+    values_of_file = read_lines(path, f"{name} {path}")
+    for typed_key, value in values_of_file.items():
         key = named.get(typed_key, typed_key)
         if key not in settings or typed_key in YAML_KEYS:
             known = [*(name for name in settings if name not in YAML_KEYS), *named]
@@ -247,6 +282,8 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
                 values[key] = typed(f"{path}: {key}", settings[key].kind, value)
             except UserError as error:
                 faults.append(f"{error}{', as in val_acc:max' if key == 'metric' else ''}")
+    if faults and name == "--config" and {"model", "trainer"} & values_of_file.keys():
+        faults.append(f"If these are the settings of a LightningCLI, give them with -c {path}")
     if faults and name == "--resume":
         faults.append("Another version of sweeps may have made this sweep: to resume it, use that version.")
     refuse(faults)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -44,12 +42,12 @@ def named(config: SweepConfig) -> SweepConfig:
     """
     trainables = config.trainables
     if config.lightning_cli is not None:
-        files = _in_project(listed(config.cli_config))
+        files = project.within(listed(config.cli_config))
         trainables = [registry.project_name(LightningCLIProject.kind, config.lightning_cli, *files)]
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
     elif config.hydra is not None:
         overrides = listed(config.hydra_overrides)
-        trainables = [registry.project_name(HydraProject.kind, *_in_project([config.hydra]), *overrides)]
+        trainables = [registry.project_name(HydraProject.kind, *project.within([config.hydra]), *overrides)]
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
     elif config.trainable is None:
         trainables = [registry.only(registry.choices())]
@@ -67,13 +65,6 @@ def named(config: SweepConfig) -> SweepConfig:
             ]
         )
     return dataclasses.replace(config, **by_name)
-
-
-def _in_project(places: Iterable[str]) -> list[str]:
-    """Files and folders relative to the project's folder where they are in it."""
-    paths = [Path(path).expanduser().absolute() for path in places]
-    here = project.folder()
-    return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in paths]
 
 
 def search_space(name: str) -> SpaceFile:

@@ -22,7 +22,6 @@ NEEDED_SETTINGS = {
     "force": "resume",
     "submit": "address",
     "data": "address",
-    "cli_config": "lightning_cli",
     "hydra_overrides": "hydra",
 }
 """Settings that have an effect with another one alone."""

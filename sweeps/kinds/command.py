@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import sys
 import time
@@ -29,6 +30,8 @@ results/, for those of its best trial and the settings of its training; or a YAM
 best/params.yaml. Flags win."""
 
 
+FILES_OF_CLI = "files of a LightningCLI"
+"""No name of a hyperparameter."""
 HYPERPARAMETER_PREFIX = "params."
 """Before the name of a hyperparameter that its own flag gives."""
 
@@ -81,7 +84,7 @@ class Command:
         project.use()
         named = self._use_project_of_files(tokens)
         if typed_name is not None:
-            name = registry.name_of(typed_name)
+            name = registry.cli_name(typed_name, _files_of_cli(tokens)) or registry.name_of(typed_name)
         else:
             name = named or registry.only(self._choices(), TRAINABLE)
         ray_auth.turn_on()  # before the trainable imports Ray: its data may be prepared by Ray
@@ -95,6 +98,8 @@ class Command:
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"
         values = self._parser(name, trainable).values_of(tokens, hint)
+        if (files := vars(values)[FILES_OF_CLI]) and not registry.is_project(name):
+            raise UserError(f"-c {files[0]}: {name} makes no LightningCLI, whose settings it would be")
         recipes = [params_file.read(path, self.fit_settings) for path in getattr(values, "files", [])]
         pairs = getattr(values, "params", {})
         own = {
@@ -194,6 +199,7 @@ class Command:
         that = " that rows depend on" if self.is_of_raw_data else ""
         group = parser.add_argument_group(f"Hyperparameters of {name or 'NAME'}{that}")
         cli_parser.add_pairs(group, "params", PARAMS_HELP, file_of=params_file.named)
+        _add_files_of_cli(parser)
         cli_parser.add_settings(parser, self.settings.values())
         cli_parser.add_machine(parser)
         if trainable is not None:
@@ -209,6 +215,19 @@ class Command:
                 doc = docs.get(each) or "A hyperparameter."
                 added = cli_parser.add(group, each, Any, doc, defaults.get(each), "VALUE")
                 added.dest, added.default = HYPERPARAMETER_PREFIX + each, argparse.SUPPRESS
+
+
+def _add_files_of_cli(parser: argparse.ArgumentParser) -> None:
+    help_ = "With the program of a LightningCLI as NAME: a file of its settings, as it takes it itself."
+    parser.add_argument("-c", action="append", dest=FILES_OF_CLI, default=[], metavar="FILE", help=help_)
+
+
+def _files_of_cli(tokens: Sequence[str]) -> list[str]:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    _add_files_of_cli(parser)
+    with contextlib.suppress(argparse.ArgumentError):  # which is told by the whole parser
+        return list(vars(parser.parse_known_args(tokens)[0])[FILES_OF_CLI])
+    return []
 
 
 def _has_preparation(name: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import UserError
 from sweeps.kinds.lightning import TRAINABLE_FILES, LightningFile
+from sweeps.kinds.projects import cli_source
 from sweeps.kinds.projects.hydra import HydraProject
 from sweeps.kinds.projects.lightning_cli import LightningCLIProject
 from sweeps.kinds.trainable import Description, LightningTrainable
@@ -65,6 +66,13 @@ def name_of(typed: str) -> str:
         UserError: there is no such file.
     """
     return typed if is_project(typed) else plugins.name_of(TRAINABLE_FILES, typed)
+
+
+def cli_name(typed: str, files: Sequence[str]) -> str:
+    """The name of a LightningCLI of its program, as it was typed, and files of its settings; "" where the
+    program makes none."""
+    module = cli_source.module_of(typed)
+    return project_name(LightningCLIProject.kind, module, *project.within(files)) if module else ""
 
 
 def is_project(name: str) -> bool:

@@ -100,7 +100,7 @@ class Parser(argparse.ArgumentParser):
         tokens = sys.argv[1:] if arguments is None else arguments
         known = self._option_string_actions
         names = [token.partition("=")[0] for token in tokens if token.startswith("--")]
-        if faults := [f"{name}: no such flag.{nearest(name, known)}" for name in names if name not in known]:
+        if faults := [_no_flag(name, known) for name in names if name not in known]:
             refuse([*faults, f"All flags: {self.prog} {'--help-all' if '--help-all' in known else '--help'}"])
         words = []
         for token in tokens:
@@ -129,6 +129,12 @@ def listed(entries: Mapping[str, str]) -> str:
     """Names and what each is, in two columns."""
     width = max(map(len, entries)) + 2
     return "\n".join(wrapped(text, f"  {name:<{width}}") for name, text in entries.items())
+
+
+def _no_flag(name: str, known: Iterable[str]) -> str:
+    if "." in name:  # as the program of a LightningCLI takes it
+        return f"{name}: no such flag. A hyperparameter is given as --params {name.lstrip('-')}=VALUE"
+    return f"{name}: no such flag.{nearest(name, known)}"
 
 
 class _Value(argparse.Action):

@@ -16,6 +16,7 @@ from sweeps.common import project
 from sweeps.common.errors import UserError, reason_of
 from sweeps.config.sweep_config import to_yaml
 from sweeps.kinds import registry, source_files
+from sweeps.kinds.projects import cli_source
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training.config import FitConfig
@@ -66,6 +67,64 @@ def test_its_settings_are_hyperparameters_and_the_others_stay() -> None:
     assert model.space.fixed["model.hidden"] == 48
     assert plan.config.objective.metric == "val_acc", "as its ModelCheckpoint monitors it"
     assert "model.classes" not in model.space.fixed, "it is linked to the data's"
+
+
+@pytest.mark.parametrize("program", ["net_project.cli", "net_project/cli.py", "net_project/cli.py fit"])
+def test_its_program_and_its_file_are_enough(program: str, here: Path) -> None:
+    ranges = ("--ranges", "model.lr=1e-3..1:log")
+    (name,) = planned(*program.split(), "-c", "config.yaml", *ranges).config.trainables
+    assert name == planned(*RUN, *ranges).config.trainable == "lightning-cli:net_project.cli:config.yaml"
+    run, _ = run_settings.parse([program.split()[0], "-c", "config.yaml", "--params", "model.lr=0.5"])
+    assert (run.trainable, run.params) == (name, {"model.lr": 0.5})
+
+
+PROGRAMS = {
+    "plain.py": "from lightning.pytorch.cli import LightningCLI\nLightningCLI()",
+    "by_package.py": "import lightning.pytorch as pl\npl.cli.LightningCLI()",
+    "calls.py": "from plain import main\nmain()",
+    "in_package/__main__.py": "from .own import go\ngo()",
+    "in_package/own.py": "from net_project.cli import CLI\ndef go(): CLI()",
+}
+OTHERS = {
+    "model.py": "from lightning.pytorch.cli import LightningCLI\nbuild_model = 0",
+    "imports.py": "import plain",
+    "wrong.py": "LightningCLI(",
+    "cycle.py": "from cycle import main\nmain()",
+}
+
+
+def test_what_makes_a_lightning_cli_is_seen_in_its_source(here: Path) -> None:
+    """Each file would end this process where it is run, or imported."""
+    (here / "in_package").mkdir()
+    for name, text in {**PROGRAMS, **OTHERS, "in_package/__init__.py": ""}.items():
+        (here / name).write_text(f"import os\n{text}\nos._exit(9)\n")
+    assert {name: cli_source.module_of(name) for name in PROGRAMS} == {
+        "plain.py": "plain",
+        "by_package.py": "by_package",
+        "calls.py": "calls",
+        "in_package/__main__.py": "in_package",
+        "in_package/own.py": "in_package.own",
+    }
+    assert cli_source.module_of("in_package") == "in_package"
+    assert [name for name in (*OTHERS, "none.py", "no.such", "plain x") if cli_source.module_of(name)] == []
+    assert project.folder() == here
+    (here / "scripts").mkdir()
+    (here / "scripts" / "main.py").write_text("import beside\nfrom plain import main\nmain()")
+    (here / "scripts" / "beside.py").touch()
+    assert cli_source.module_of("scripts/main.py") == "main"
+    assert project.folder() == here / "scripts", "from where it imports the file beside it"
+
+
+def test_files_of_settings_without_a_program_are_refused() -> None:
+    assert "-c config.yaml: give the program of the LightningCLI, too" in fault("-c", "config.yaml")
+    expected = "-c config.yaml: net_project/model.py makes no LightningCLI"
+    assert expected in fault("net_project/model.py", "-c", "config.yaml")
+    assert "Did you mean 'net_project/cli.py'?" in fault("net_project/clli.py", "-c", "config.yaml")
+    assert "give them with -c config.yaml" in fault("net_project/cli.py", "--config", "config.yaml")
+    assert "is a LightningCLI, which is swept alone" in fault("net_project.cli", "net_project.model")
+    assert "--model.lr: no such flag. A hyperparameter is given as --params model.lr=VALUE" in fault(
+        "net_project.cli", "--model.lr", "1"
+    )
 
 
 def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() -> None:
@@ -153,7 +212,7 @@ def test_the_value_of_a_fixed_one_is_given_by_params() -> None:
             "any.yaml: Subcommand 'fit' does not accept option",
         ),
         (("--lightning-cli", "net_project.cli", "--trainable", "x"), "can't be combined with --trainable"),
-        (("--cli-config", "config.yaml"), "--cli-config needs --lightning-cli"),
+        (("--cli-config", "config.yaml"), "-c config.yaml: give the program of the LightningCLI, too"),
         (("--lightning-cli", "net_project.cli", "--ranges", "model.lr=0.1..1"), "--metric: give the metric"),
         ((*RUN,), "it has no search space. Give --ranges"),
     ],

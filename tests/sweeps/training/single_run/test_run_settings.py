@@ -63,7 +63,7 @@ def test_a_sweep_or_a_run_is_named_as_in_results(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     (best := tmp_path / "results" / "first" / "best").mkdir(parents=True)
     (best / "params.yaml").touch()
-    (best.parent / "fit.yaml").touch()
+    (best.parent / "fit.yaml").write_text("trainable: digits_mlp\n")
     assert (
         params_file.named("first") == params_file.named("results/first") == "results/first/best/params.yaml"
     )
