@@ -21,7 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.common.formatting import cell, count, short
+from sweeps.common.formatting import cell, count
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.time_left import TimeLeft, TimeLeftTeller
 from sweeps.execution.run_context import RunContext
@@ -122,12 +122,12 @@ class SweepReporter(KeptHere, CLIReporter):
             self._told.add(trial.number)
             how_far = f"{len(self._told)}/{self._planned} ended"
             line = f"{status_lines.ended(self._record, trial)}; {how_far}{left}"
-            self.console.print(Text(line), soft_wrap=True)
+            self._context.say(line)
         if done or self._begin() or self._clock() >= self._status_next:
             self._status_next = self._clock() + STATUS_EVERY_S
-            status = Text(self._status(done, time_left))
-            table = [self._table(True, MOST_AT_END)] if done else []
-            self.console.print(Group(status, *table), soft_wrap=True)
+            self._context.say(self._status(done, time_left))
+            if done:
+                self.console.print(self._table(True, MOST_AT_END), soft_wrap=True)
 
     def _begin(self) -> bool:
         """Whether all that are to train now do so for the first time."""
@@ -204,8 +204,8 @@ class SweepReporter(KeptHere, CLIReporter):
 
         def last(name: str) -> Column:
             if name == objective.metric:
-                return name, lambda trial: short(trial.last_score)
-            return name, lambda trial: short(trial.last_metrics.get(name))
+                return name, lambda trial: _four_digits(trial.last_score)
+            return name, lambda trial: _four_digits(trial.last_metrics.get(name))
 
         def param(name: str) -> Column:
             return name, lambda trial: cell(trial.params, name)
@@ -221,7 +221,7 @@ class SweepReporter(KeptHere, CLIReporter):
             columns.append(("micro_batch", lambda trial: str(trial.micro_batch or "")))
         columns.append(("epoch", lambda trial: str(max(trial.epochs, default=0))))
         columns += map(last, self._record.objectives.metrics)
-        columns.append(("best", lambda trial: short(trial.best_score(objective))))
+        columns.append(("best", lambda trial: _four_digits(trial.best_score(objective))))
         return [*columns, *map(param, names)]
 
     def _rows(self, room: int) -> list[TrialRow]:
@@ -238,3 +238,8 @@ class SweepReporter(KeptHere, CLIReporter):
             return trial is not leader, trial.status != "unfinished", place, is_last, by_score
 
         return sorted(self._trials, key=rank)[:room]
+
+
+def _four_digits(value: float | None) -> str:
+    """A metric, with the zeros at its end: so the points of a column stand below each other."""
+    return "" if value is None else f"{value:#.4g}".rstrip(".")
