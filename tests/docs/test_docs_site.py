@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -46,6 +47,9 @@ def test_the_site_is_built(sources: Path) -> None:
     pages = {page.path.stem for page in PAGES} - {"README"}
     assert {file.stem for file in (sources / "site").glob("*.html")} >= pages
     assert (sources / "site" / "search" / "search_index.js").is_file()  # for a page that is opened as a file
+    found = json.loads((sources / "site" / "search" / "search_index.json").read_text())["docs"]
+    last = {part["location"].partition(".")[0] for part in found if part.get("boost", 1) < 1}
+    assert last == {"architecture", "benchmarks", "measurements"}
     fetched = {
         address
         for file in (sources / "site").rglob("*.html")
