@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from sweeps.common import imports, tested_versions
 from sweeps.common.cli.dispatch import status_of
+from sweeps.common.errors import folded
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.distributed import launch
 from sweeps.training.single_run import run_settings
@@ -23,9 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     launch.enter_folder_of_first()
     try:
         status = status_of(lambda: _fit(*run_settings.parse(arguments)))
-    except Exception as error:  # of any kind: it is only printed sooner than by the interpreter
+    except Exception as error:  # of any kind: it is only printed sooner, and shorter, than by the interpreter
         launch.leave_group(1, error)
-        raise
+        text = "".join(traceback.format_exception(error))
+        print(folded(text), file=sys.stderr)
+        return 1
     if status:
         launch.leave_group(status)
     return status

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -130,6 +132,55 @@ def _raised_in(lines: Sequence[str]) -> str:
         elif line.strip() and indent < depth < math.inf:
             return line.strip()
     return ""
+
+
+_FRAME = re.compile(r'( *)File "(.+)", line (\d+), in ')
+"""The first line of a frame of a traceback."""
+_OWN = str(Path(__file__).parents[1])
+
+
+def folded(traceback: str) -> str:
+    """A traceback with a line in place of the frames of libraries, where it has some of the user's code."""
+    lines: list[str] = []
+    hidden: list[str] = []
+    indent, is_hidden, has_own = "", False, False
+    for line in [*traceback.splitlines(), ""]:
+        frame = _FRAME.match(line)
+        if frame is None and is_hidden and line.startswith(f"{indent}  "):
+            continue
+        if frame is not None:
+            indent, is_hidden = frame[1], bool(library := _library_of(frame[2]))
+            if library:
+                hidden.append(library)
+                continue
+            has_own = True
+        if hidden:
+            names = ", ".join(dict.fromkeys(hidden))
+            lines.append(f"{indent}... {len(hidden)} frame{'s' if len(hidden) > 1 else ''} of {names}")
+            hidden = []
+        is_hidden = False
+        lines.append(line)
+    return "\n".join(lines).rstrip() if has_own else traceback.rstrip()
+
+
+def place_in(traceback: str) -> str:
+    """` (model.py, line 8)`, the last line of the user's code in a traceback; "" without any."""
+    own = [
+        frame
+        for line in traceback.splitlines()
+        if (frame := _FRAME.match(line)) and not _library_of(frame[2])
+    ]
+    return f" ({Path(own[-1][2]).name}, line {own[-1][3]})" if own else ""
+
+
+def _library_of(file: str) -> str:
+    """The package of a file that is not the user's; "" of one that is."""
+    _, packages, inner = file.rpartition("-packages/")  # site-packages, dist-packages
+    if packages:
+        return inner.partition("/")[0].removesuffix(".py")
+    if file.startswith(f"{_OWN}/"):
+        return "sweeps"
+    return "Python" if file.startswith("<") or "/lib/python3." in file else ""
 
 
 _IN_ANOTHER = " (in another worker, on "

@@ -233,16 +233,20 @@ YAML_KEYS = {"ranges": "space"}
 
 
 def to_yaml(config: SweepConfig) -> str:
-    """The config as YAML for `--config`, with the doc of each key above it."""
-    values, lines = config.flat(), []
-    for title, group in grouped(SweepConfig.settings().values()).items():
-        kept = [each for each in group if each.name not in COMMAND_ONLY]
-        lines += [f"# {title}"] if kept else []
-        for each in kept:
+    """The config as YAML for `--config`: first what differs from the defaults, in short, then the rest under
+    its titles, with the doc of each key above it."""
+    values, defaults = config.flat(), SweepConfig().flat()
+    kept = [each for each in SweepConfig.settings().values() if each.name not in COMMAND_ONLY]
+    other = [each for each in kept if values[each.name] != defaults[each.name]]
+    as_given = [each for each in kept if each not in other]
+    titled = {"What differs from the defaults": other} if other else {}
+    lines = []
+    for title, group in {**titled, **grouped(as_given)}.items():
+        lines.append(f"# == {title} ==")
+        for each in group:
             named = {YAML_KEYS.get(each.name, each.name): values[each.name]}
-            entry = dump_yaml(named).rstrip()
-            lines += [f"# {each.doc}", entry]
-        lines += [""] if kept else []
+            lines += [*([f"# {each.doc}"] if each in as_given else []), dump_yaml(named).rstrip()]
+        lines.append("")
     return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import ray
 from ray.tune.experiment import Trial
 
+from sweeps.common.errors import folded, place_in
 from sweeps.common.formatting import GB, count, duration, pairs, size
 from sweeps.common.param_types import refusal
 from sweeps.common.yaml_values import ParamValue
@@ -77,10 +78,12 @@ class Preflight(DriverCallback):
             return
         last, is_certain = found[-1].end, not self._context.record.has_epochs and not found[-1].is_last
         if is_certain and isinstance(last, Failed):
+            where = ""
             if not last.is_user_error:
-                self._context.say(last.traceback.rstrip())
+                self._context.say(folded(last.traceback))
+                where = place_in(last.traceback)
             on = f" on {found[-1].pc}" if not self._context.cluster.is_alone else ""
-            self._context.end.stop(Outcome.ERROR, f"preflight{on}: {last.reason}")
+            self._context.end.stop(Outcome.ERROR, f"preflight{on}: {last.reason}{where}")
             return
         self._context.record.note(KEY, [asdict(each) for each in found])
         for line in lines(self._context, found):

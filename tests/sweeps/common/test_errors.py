@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from sweeps.common.errors import is_out_of_memory, reason_of
+from sweeps.common.errors import folded, is_out_of_memory, place_in, reason_of
 
 
 def raised(what: str) -> Exception:
@@ -146,3 +148,23 @@ def test_a_reason_without_words_is_its_type() -> None:
 
 def test_the_text_of_an_error_is_a_traceback_only_where_it_has_frames() -> None:
     assert reason_of(OSError('two of them:\nFile "a"\nFile "b"')) == "OSError: two of them:"
+
+
+def test_frames_of_libraries_are_a_line_where_the_user_has_one() -> None:
+    def fails(_: object) -> NoReturn:
+        raise ValueError("no\n  such thing")
+
+    try:
+        json.dumps({1: object()}, default=fails)
+    except ValueError as error:
+        text = "".join(traceback.format_exception(error))
+    shown = folded(text)
+    assert "json" not in shown.replace("json.dumps", "")
+    assert " frames of Python\n" in shown
+    assert "raise ValueError" in shown
+    assert shown.endswith("ValueError: no\n  such thing")
+    line = fails.__code__.co_firstlineno + 1
+    assert place_in(text) == f" (test_errors.py, line {line})"
+    of_libraries = "\n".join(each for each in text.splitlines() if "test_errors" not in each)
+    assert folded(of_libraries) == of_libraries
+    assert place_in(of_libraries) == ""

@@ -111,6 +111,13 @@ def test_the_yaml_of_a_config_reads_back_as_the_config(config: SweepConfig, tmp_
     assert read_back(config, tmp_path) == config.changed(**of_one_run)
 
 
+def test_what_differs_from_the_defaults_is_first() -> None:
+    first, rest = to_yaml(SweepConfig(num_trials=7, ranges={"lr": "0.1..1"})).split("# == What to train ==")
+    assert yaml.safe_load(first) == {"space": {"lr": "0.1..1"}, "num_trials": 7}
+    assert "num_trials" not in rest
+    assert "# First rung: epochs that a trial trains before it may be pruned.\ngrace_epochs: 3" in rest
+
+
 def test_what_is_of_one_run_is_not_written_into_the_file_that_every_run_reads() -> None:
     assert {"resume", "force", "dry_run"} <= COMMAND_ONLY <= set(FIELDS)
     assert set(yaml.safe_load(to_yaml(CHANGED))) == {YAML_KEYS.get(n, n) for n in set(FIELDS) - COMMAND_ONLY}
@@ -154,7 +161,7 @@ def test_a_name_that_looks_like_something_else_reads_back_as_text(name: str, tmp
 
 
 def test_the_yaml_has_every_key_once_with_its_meaning_above() -> None:
-    text = to_yaml(CHANGED)
+    text = to_yaml(SweepConfig())
     docs = {
         YAML_KEYS.get(name, name): each.doc for name, each in SETTINGS.items() if name not in COMMAND_ONLY
     }
