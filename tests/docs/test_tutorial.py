@@ -49,6 +49,8 @@ def test_a_reader_comes_to_its_end(lab_of: Callable[..., Lab]) -> None:
     reader = tutorial.Reader(lab_of(3, net=tutorial.NET))
     tutorial.walk(reader)
     assert reader.left == set()
+    trained_once = reader.recordings["sweeps fit tune_digits --test"].lines()
+    assert not [line for line in trained_once if "%|" in line], "its bar is gone at the end"
     second = Record.read(reader.folder("second"))
     assert {place["pc"] for trial in second.trials for place in trial.places} == {"pc1", "pc2"}
     assert len(second.confirmed_with_score()) > 1
