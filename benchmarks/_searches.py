@@ -9,12 +9,14 @@ import itertools
 import logging
 import math
 import os
+import random
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import ray
 from ray.tune.experiment import Trial
 
@@ -182,6 +184,8 @@ def _by_another(asked: Asked, base: Path, by_tune: bool) -> Iterator[Epoch]:
     """A search that is asked and told, with our rungs. Ray Tune can't run it."""
     arm, problem, seed = asked.arm, asked.problem, asked.seed
     search: Search
+    random.seed(seed)
+    np.random.seed(seed)  # Syne Tune draws from the global generators
     if arm in _optuna_search.OPTUNAS:
         search = _optuna_search.Search(arm, problem, seed)
     elif arm in _wandb.WANDBS:

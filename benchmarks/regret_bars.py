@@ -1,8 +1,8 @@
-"""The bar chart of searches beside each other, from their results: `python -m benchmarks.regret_bars`
+"""The bar chart and the table of searches beside each other: `python -m benchmarks.regret_bars`
 
-It reads results/regret.json and writes docs/images/regret.svg. Of a program that was measured with several
-pruners, each panel shows the one that did best there. The results are those of this command, in which W&B's
-engine is installed as `benchmarks._wandb` says:
+It reads results/regret.json, writes docs/images/regret.svg, and prints the table of docs/benchmarks.md. Of a
+program that was measured with several pruners, each panel of the chart shows the one that did best there. The
+results are those of this command, for which W&B's engine is installed as `_wandb.py` says:
 
 python -m benchmarks.search --set check --name regret --slots 4 --repeats 20 --budgets 160 500 --arms \\
     random gp+halving "Ray OptunaSearch + ASHA, grace 1" "Ray OptunaSearch + ASHA, grace 3" \\
@@ -34,6 +34,18 @@ PROGRAMS = {
 """How the names of its arms begin, to the program and what it searches with."""
 PANELS = {"lcbench": "Networks for 11 tables of data", "fashion_cnn": "A small CNN for images"}
 """Family of problems, to its title."""
+ARMS = {
+    OURS: "**`sweeps`: `gp` with `halving`** (the default)",
+    "W&B Bayes + Hyperband": "W&B Sweeps: Bayes with Hyperband",
+    "W&B Bayes + Hyperband, not strict": "W&B Sweeps: the same with `strict: false`",
+    "Optuna TPE + Hyperband": "Optuna: TPE with `HyperbandPruner`",
+    "Optuna TPE + successive halving": "Optuna: TPE with `SuccessiveHalvingPruner`",
+    "Optuna TPE + median": "Optuna: TPE with `MedianPruner`",
+    "Ray OptunaSearch + ASHA, grace 3": "Ray Tune: OptunaSearch with ASHA",
+    "Ray OptunaSearch + ASHA, grace 1": "Ray Tune: the same, first rung at epoch 1",
+    "random": "Random search, nothing is pruned",
+}
+"""To what the table calls them."""
 
 WIDTH, HEIGHT = 830, 264
 LEFT, TOP, PITCH, THICKNESS = (288, 572), 112, 29, 17
@@ -66,6 +78,20 @@ def bars(rows: Sequence[Mapping[str, Any]], family: str) -> list[Bar]:
         if arms:
             found.append(min(arms, key=lambda bar: bar.value))
     return found
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines of the table in the documentation: every arm at every number of epochs."""
+    budgets = sorted({row["budget"] for row in rows})
+    columns = [(family, budget) for family in PANELS for budget in budgets]
+    found = {(row["family"], row["budget"], row["arm"]): row["choice"] for row in rows}
+    words = {"lcbench": "tables", "fashion_cnn": "images"}
+    titles = [f"{words[family]}, {budget} epochs" for family, budget in columns]
+    lines = [["search", *titles], ["---"] * (1 + len(columns))]
+    for arm, title in ARMS.items():
+        cells = [found[family, budget, arm] for family, budget in columns]
+        lines.append([title, *("{:.1f} ({:.1f} to {:.1f})".format(*cell) for cell in cells)])
+    return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def picture(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -126,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.parse_args(arguments)
     rows = json.loads((RESULTS / "regret.json").read_text())["summary"]
     PICTURE.write_text(picture(rows))
-    print(PICTURE)
+    print("\n".join(table(rows)))
     return 0
 
 

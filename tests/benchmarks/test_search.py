@@ -313,3 +313,14 @@ def test_bars_show_the_best_arm_of_each_program_and_the_losses_of_ours() -> None
     ]  # fmt: skip
     drawn = regret_bars.picture(rows)
     assert drawn.index(">Optuna<") < drawn.index(">sweeps<") < drawn.index(">Random search<")
+
+
+def test_the_bars_in_the_docs_are_those_of_the_results() -> None:
+    rows = json.loads((regret_bars.RESULTS / "regret.json").read_text())["summary"]
+    assert regret_bars.PICTURE.read_text() == regret_bars.picture(rows)
+
+
+def test_the_table_in_the_docs_is_that_of_the_results() -> None:
+    rows = json.loads((regret_bars.RESULTS / "regret.json").read_text())["summary"]
+    page = (regret_bars.PICTURE.parents[1] / "benchmarks.md").read_text()
+    assert "\n".join(regret_bars.table(rows)[2:]) in page
