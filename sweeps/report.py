@@ -48,9 +48,13 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
 
 
 def _report(folder: Path, output: Path | None) -> int:
-    from sweeps.analysis.report import page
+    from sweeps.common.cli import terminal  # rich and tqdm, which `--help` does without
 
-    print(f"Report     {page.write_of_folder(folder, output)}")
+    with terminal.step("Writing the report", stays=False):
+        from sweeps.analysis.report import page
+
+        where = page.write_of_folder(folder, output)
+    terminal.say(f"Report     {where}")
     return 0
 
 
