@@ -46,7 +46,7 @@ def no_sweep(folder: Path) -> str | None:
     if (folder / JOURNAL).is_file():
         return None
     if not folder.exists():
-        what = "no such folder"
+        what = "no such folder" if len(folder.parts) > 1 else "no sweep of this name, no folder"
     elif not folder.is_dir():
         what = "not a folder"
     elif run := single_run(folder):

@@ -46,7 +46,7 @@ def test_the_command_says_its_url_serves_and_ends_with_ctrl_c(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no sweep in results/ here: give the folder of a sweep"),
+        ([], "no sweep in results/ here: give the name or the folder of a sweep"),
         (["SWEEPS/ss"], r"ss: no such folder\. Did you mean '.*/s'\?"),
         (["SWEEPS/missing"], r"missing: no such folder\. Existing sweeps: .*/s$"),
         (["SWEEPS"], "a folder of sweeps, not a sweep. Give one of .*/s$"),

@@ -27,7 +27,7 @@ def test_the_command_writes_into_the_folder_and_says_where(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "no sweep in results/ here: give the folder of a sweep"),
+        ([], "no sweep in results/ here: give the name or the folder of a sweep"),
         (["{kinds}/prunde"], "Did you mean '{kinds}/pruned'?"),
         (["{kinds}"], "{kinds}: a folder of sweeps, not a sweep. Give one of {kinds}/"),
         (["{kinds}/pruned", "--outptu", "x"], "--outptu: no such flag. Did you mean '--output'?"),

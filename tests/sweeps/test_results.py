@@ -65,7 +65,7 @@ def test_what_is_no_sweep_is_named_in_a_line_and_ends_nothing(tmp_path: Path) ->
     assert done.stderr.splitlines() == [
         "a.txt: not a folder. Existing sweeps: good",
         f"empty: not a sweep: {JOURNAL} is missing. Existing sweeps: good",
-        "goood: no such folder. Did you mean 'good'?",
+        "goood: no sweep of this name, no folder. Did you mean 'good'?",
     ]
     (tmp_path / "results").mkdir()
     for name in ("fit", "good", "ladder"):
@@ -83,7 +83,7 @@ def test_without_a_sweep_the_exit_status_is_2(
     done = command("nothing", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     missing, error = done.stderr.splitlines()
-    assert missing == "nothing: no such folder."
+    assert missing == "nothing: no sweep of this name, no folder."
     assert error.startswith("error: no sweep in nothing: give folders of sweeps, as in ")
     monkeypatch.chdir(tmp_path)
     assert results.main([]) == 2

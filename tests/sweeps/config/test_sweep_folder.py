@@ -29,7 +29,7 @@ def test_the_name_of_a_sweep_is_enough(tmp_path: Path, monkeypatch: pytest.Monke
     for given in ("fashion-7", "results/fashion-7", str(tmp_path / "results" / "fashion-7")):
         assert sweep_named(given).resolve() == tmp_path / "results" / "fashion-7"
     (fault,) = faults("--resume", "fasion-7")
-    assert fault == "--resume fasion-7: no such folder. Did you mean 'results/fashion-7'?"
+    assert fault == "--resume fasion-7: no sweep of this name, no folder. Did you mean 'results/fashion-7'?"
     (tmp_path / "fashion-7").mkdir()
     assert sweep_named("fashion-7") == Path("results/fashion-7"), "a folder beside it is no sweep"
     (tmp_path / "fashion-7").rmdir()
