@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from sweeps.kinds import registry
 from sweeps.kinds.lightning import LightningFile
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.trainable import LightningTrainable, as_lightning
 from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.single_run import run_settings, training_run
@@ -58,7 +58,7 @@ def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
     Returns:
         The metrics of the last epoch.
     """
-    trainable = registry.find(name)
+    trainable = as_lightning(registry.find(name))
     torch.set_num_threads(1)
     pl.seed_everything(SEED, workers=True, verbose=False)
     params = trainable.params_class()
@@ -90,7 +90,7 @@ def by_fit(
         precision: as FitConfig has it.
         **changes: as `timed` has them.
     """
-    trainable = timed(registry.find(name), clock, **changes)
+    trainable = timed(as_lightning(registry.find(name)), clock, **changes)
     own = trainable.objective
     assert own is not None
     config = FitConfig(max_epochs=epochs, metric=own.metric, mode=own.mode, precision=precision, seed=SEED)
@@ -106,7 +106,7 @@ def by_command(name: str, epochs: int, clock: Clock) -> None:
         flags = {"max-epochs": epochs, "threads": 1, "seed": SEED, "precision": 32, "results-dir": folder}
         words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
         run, trainable = run_settings.parse([name, *words])
-        training_run.fit(run, timed(trainable, clock))
+        training_run.fit(run, timed(as_lightning(trainable), clock))
 
 
 def timed(
@@ -157,7 +157,7 @@ def timed(
 
 def steps(name: str) -> int:
     """Batches of an epoch."""
-    trainable = registry.find(name)
+    trainable = as_lightning(registry.find(name))
     return len(trainable.build_data(trainable.params_class(), None).train_dataloader())
 
 

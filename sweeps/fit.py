@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from sweeps.common import imports, tested_versions
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import folded
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.trainable import Trainable
 from sweeps.training.distributed import launch
 from sweeps.training.single_run import run_settings
 from sweeps.training.single_run.run_settings import SingleRun
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _fit(run: SingleRun, trainable: LightningTrainable) -> int:
+def _fit(run: SingleRun, trainable: Trainable) -> int:
     for line in tested_versions.newer_than_tested():
         launch.say(f"warning    {line}")
     launch.say(f"Loading {run.trainable} ...")

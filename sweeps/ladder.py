@@ -13,6 +13,7 @@ from sweeps.common import atomic_io, tested_versions
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import refuse
 from sweeps.kinds.command import Command
+from sweeps.kinds.trainable import as_lightning
 from sweeps.training.config import FIT_SETTINGS
 from sweeps.training.ladder.rungs import LadderConfig
 
@@ -47,7 +48,7 @@ def parse(arguments: Sequence[str] | None = None) -> LadderConfig:
     """
     asked = COMMAND.read(arguments)
     settings = {"name": asked.folder_name("ladder"), **asked.settings}
-    config = LadderConfig(trainable=asked.trainable, params=asked.params, **settings)
+    config = LadderConfig(trainable=as_lightning(asked.trainable), params=asked.params, **settings)
     faults = [*asked.faults, *config.out_of_bounds()]
     if fault := atomic_io.place_fault(config.folder):
         faults.append(f"--results-dir {config.results_dir}: {fault}")

@@ -17,7 +17,7 @@ from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import Settings, setting
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.command import Command
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 
 
@@ -25,7 +25,7 @@ from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
 class PrepareConfig(Settings):
     """Settings of a preparation."""
 
-    trainable: LightningTrainable
+    trainable: Trainable
     """Whose data is prepared."""
     hyperparameters: Mapping[str, ParamValue]
     """Those that rows depend on."""

@@ -20,6 +20,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_folder import BEST_FOLDER, no_sweep, sweep_named
 from sweeps.kinds import registry
 from sweeps.kinds.params_file import WEIGHTS_FILE
+from sweeps.kinds.trainable import as_lightning
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import Status, TrialRow
@@ -67,7 +68,7 @@ class Best:
         """
         weights = self._weights()
         project.use_noted(self.folder, [self.trainable], shown_path(self.folder))
-        trainable = registry.find(self.trainable)
+        trainable = as_lightning(registry.find(self.trainable))
         params, config = self._params_of(trainable.params_class), FitConfig(seed=self.seed)
         from sweeps.training.checkpoints import (
             trained_model,  # with PyTorch: seconds that reading a record does not need

@@ -42,7 +42,8 @@ class PlugInKind:
     check: Callable[[str, ModuleType], None] = lambda asked, module: None
     """Gets the flag with its value, and the module; raises a UserError where the contract is broken."""
     marks: tuple[str, ...] = ()
-    """A file of the project that defines one of these is of this kind; () for a kind of this program."""
+    """A file of the project that defines one of these, `name` or `name(argument, argument)`, is of this kind;
+    () for a kind of this program."""
 
 
 def choices(kind: PlugInKind) -> list[str]:
@@ -118,7 +119,7 @@ def no_project(kind: PlugInKind) -> str:
     """The error for a folder without a trainable."""
     return (
         f"{project.folder()} is not a project: it has no {TRAINABLES}/ and no .py file that defines "
-        f"{', '.join(kind.defines)}. To start one: {command('init', 'FOLDER')}"
+        f"{' or '.join(kind.marks)}. To start one: {command('init', 'FOLDER')}"
     )
 
 
@@ -153,15 +154,24 @@ def _public(places: Iterable[str]) -> list[str]:
 
 
 def _defines(file: Path, names: Iterable[str]) -> bool:
-    """Whether a file defines one of these names; it is not imported."""
-    text = file.read_text(errors="replace")
-    if not any(name in text for name in names):
+    """Whether a file defines one of these marks; it is not imported."""
+    text, marks = file.read_text(errors="replace"), {name.partition("(")[0]: name for name in names}
+    if not any(name in text for name in marks):
         return False
     try:
-        symbols = symtable.symtable(text, str(file), "exec").get_symbols()
+        table = symtable.symtable(text, str(file), "exec")
     except SyntaxError:
         return False
-    return any(symbol.is_assigned() for symbol in symbols if symbol.get_name() in names)
+    arguments = {
+        f"{child.get_name()}/{len(child.get_parameters())}"
+        for child in table.get_children()
+        if isinstance(child, symtable.Function)
+    }
+    return any(
+        "(" not in mark or f"{symbol.get_name()}/{mark.count(',') + 1}" in arguments
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() and (mark := marks.get(symbol.get_name())) is not None
+    )
 
 
 def _exists(path: str) -> bool:

@@ -116,6 +116,11 @@ class Settings:
         """All values by name."""
         return {name: getattr(self.fit if name in self.OF_FIT else self, name) for name in self.settings()}
 
+    def given(self) -> list[str]:
+        """Names of those that do not have their default."""
+        values = self.flat()
+        return [name for name, each in self.settings().items() if values[name] != each.default]
+
     def out_of_bounds(self) -> list[str]:
         """The error for each value out of bounds."""
         values, settings = self.flat(), self.settings().values()

@@ -49,7 +49,10 @@ class Preflight(DriverCallback):
     def __init__(self, context: RunContext, processes: TrialActors) -> None:
         self._context, self._processes = context, processes
         is_known = KEY in context.record.about or context.record.has_epochs
-        self._point = None if is_known or not context.config.preflight else _largest_point(context)
+        has_steps = all(model.trainable.has_first_steps for model in context.plan.models)
+        self._point = (
+            None if is_known or not (has_steps and context.config.preflight) else _largest_point(context)
+        )
         self._asked: TrialActor | None = None
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:

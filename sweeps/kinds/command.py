@@ -20,7 +20,7 @@ from sweeps.common.settings import Setting, field_docs, flag, typed
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.params_file import Recipe
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.trainable import Trainable
 from sweeps.ray_start import ray_auth
 
 TRAINABLE = "trainable"
@@ -40,7 +40,7 @@ HYPERPARAMETER_PREFIX = "params."
 class Typed:
     """The parsed words of a command; the combination of its own flags is not checked yet."""
 
-    trainable: LightningTrainable
+    trainable: Trainable
     params: dict[str, ParamValue]
     """Hyperparameters of the command line and of `--params FILE`, checked; the command line has priority."""
     faults: list[str]
@@ -118,7 +118,7 @@ class Command:
 
     def _checked(
         self,
-        trainable: LightningTrainable,
+        trainable: Trainable,
         of_files: Mapping[str, ParamValue],
         typed: Mapping[str, ParamValue],
     ) -> tuple[dict[str, ParamValue], list[str]]:
@@ -178,7 +178,7 @@ class Command:
         refuse(faults)
         return found
 
-    def _parser(self, name: str | None, trainable: LightningTrainable | None) -> cli_parser.Parser:
+    def _parser(self, name: str | None, trainable: Trainable | None) -> cli_parser.Parser:
         """The command's flags, and one for each hyperparameter; one with the name of another flag is set by
         --params."""
         shown, about = name or "NAME", ""
@@ -206,7 +206,7 @@ class Command:
             self._add_hyperparameters(group, parser.flags, trainable)
         return parser
 
-    def _add_hyperparameters(self, group: Any, taken: Collection[str], trainable: LightningTrainable) -> None:
+    def _add_hyperparameters(self, group: Any, taken: Collection[str], trainable: Trainable) -> None:
         of = trainable.params_class
         names = trainable.prepare_params if self.is_of_raw_data else param_types.hints_of(of)
         docs, defaults = field_docs(of), param_types.defaults_of(of) | param_types.fixed_defaults(of)
@@ -237,7 +237,7 @@ def _has_preparation(name: str) -> bool:
         return False
 
 
-def _refuse_types(trainable: LightningTrainable, own: Mapping[str, ParamValue]) -> None:
+def _refuse_types(trainable: Trainable, own: Mapping[str, ParamValue]) -> None:
     """Raises: UserError, with the flags of hyperparameters whose values have a wrong type."""
     hints = param_types.hints_of(trainable.params_class)
     faults = {name: param_types.given_fault(value, hints[name]) for name, value in own.items()}
@@ -246,7 +246,7 @@ def _refuse_types(trainable: LightningTrainable, own: Mapping[str, ParamValue]) 
         raise UserError("\n".join(f"{flag(n)} {shown[n]}: {fault}" for n, fault in faults.items() if fault))
 
 
-def _refuse_other(recipe: Recipe, trainable: LightningTrainable) -> None:
+def _refuse_other(recipe: Recipe, trainable: Trainable) -> None:
     """Refuse a file of another trainable, whose hyperparameters have other meanings."""
     if recipe.trainable in ("", trainable.name):
         return

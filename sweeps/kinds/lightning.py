@@ -12,13 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
-from sweeps.common import plugins
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode, Objective
 from sweeps.common.param_types import defaults_of, hints_of
-from sweeps.common.plugins import PlugInKind
-from sweeps.common.project import TRAINABLES
 from sweeps.common.yaml_values import nearest
 from sweeps.kinds import source_files
 from sweeps.kinds.source_files import Source
@@ -28,10 +25,10 @@ if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
 
 DEFINES = ("METRIC", "MODE", "Params", "build_model", "build_data")
+"""All defined by a file that builds a LightningModule."""
 PREPARES = ("PREPARE_PARAMS", "raw_items", "prepare")
 """All defined by a file whose raw data is prepared once, or none."""
 STATIC_METRICS = "static_metrics"
-TRAINABLE_FILES = PlugInKind("trainable", TRAINABLES, DEFINES, "--trainable", marks=("build_model",))
 
 
 class LightningFile(LightningTrainable):
@@ -59,17 +56,17 @@ class LightningFile(LightningTrainable):
         self.build_raw_data = self._defined.get("build_raw_data")
 
     @classmethod
-    def find(cls, name: str, flag: str = TRAINABLE_FILES.flag) -> Self:
-        """The trainable of a file.
+    def of(cls, name: str, module: Any, flag: str) -> Self:
+        """The trainable of an imported file.
 
         Args:
-            name: of a file of the project, the path of a `.py` file, or a dotted path.
+            name: as it was given to the command.
+            module: the file.
             flag: for messages.
 
         Raises:
-            UserError: it does not exist, can't be imported, or breaks the contract.
+            UserError: it breaks the contract.
         """
-        module = plugins.find(dataclasses.replace(TRAINABLE_FILES, flag=flag), name)
         if faults := _faults(module):
             raise UserError("\n".join(f"{flag} {name}: {fault}" for fault in faults))
         return cls(name, module)
@@ -120,18 +117,30 @@ def space_of(module: ModuleType) -> SpaceFile:
     return SpaceFile(module.__name__, source, defined.get("SPACE"), defined.get("suggest"))
 
 
-def _faults(module: Any) -> list[str]:
-    """Against the contract of a file that defines all of DEFINES."""
-    if not dataclasses.is_dataclass(module.Params):
+def faults_of_params(params: Any) -> list[str]:
+    """What is wrong with the Params of a file."""
+    if not dataclasses.is_dataclass(params):
         return ["Params must be a dataclass, one field per hyperparameter"]
     try:
-        of: Any = module.Params
+        of: Any = params
         hints, defaults = hints_of(of), defaults_of(of)
     except Exception as error:  # of a default_factory, or of a type that only a type checker imports
         return [f"Params can't be read: {type(error).__name__}: {error}"]
     given = {name: default for name, default in defaults.items() if default is not dataclasses.MISSING}
-    if lacking := [name for name in hints if name not in given and not hasattr(module.Params, name)]:
+    if lacking := [name for name in hints if name not in given and not hasattr(params, name)]:
         return [f"hyperparameters of Params without a default: {', '.join(lacking)}"]
+    return []
+
+
+def _faults(module: Any) -> list[str]:
+    """Against the contract of a file that builds a LightningModule."""
+    if lacking := ", ".join(entry for entry in DEFINES if not hasattr(module, entry)):
+        return [
+            f"{module.__file__} does not define {lacking} (a trainable defines {', '.join(DEFINES)}, "
+            "or a function train(params, trial))"
+        ]
+    if faults := faults_of_params(module.Params):
+        return faults
     if module.MODE not in get_args(Mode):
         return [f"MODE {module.MODE!r} must be min or max"]
     if STATIC_METRICS in vars(module) and not _takes(module.static_metrics, 1):

@@ -32,10 +32,14 @@ HOOKS_FILE = "hooks.pt"
 `state_dict` add to a checkpoint."""
 
 
+CHECKPOINT_FOLDER = "checkpoint"
+"""Beside it, of a function that trains: what its `save` has written."""
+
+
 def files_of_weights(folder: Path) -> list[Path]:
     """The files in a folder that hold a trained model."""
-    hooks = folder / HOOKS_FILE
-    return [folder / WEIGHTS_FILE, *([hooks] if hooks.exists() else [])]
+    found = [folder / WEIGHTS_FILE, folder / HOOKS_FILE, *(folder / CHECKPOINT_FOLDER).rglob("*")]
+    return [path for path in found if path.is_file()]
 
 
 @dataclass(frozen=True)

@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import UserError
-from sweeps.kinds.lightning import TRAINABLE_FILES, LightningFile
+from sweeps.common.plugins import PlugInKind
+from sweeps.common.project import TRAINABLES
+from sweeps.kinds import function
+from sweeps.kinds.function import TRAIN, FunctionFile
+from sweeps.kinds.lightning import LightningFile
 from sweeps.kinds.projects import cli_source
 from sweeps.kinds.projects.hydra import HydraProject
 from sweeps.kinds.projects.lightning_cli import LightningCLIProject
-from sweeps.kinds.trainable import Description, LightningTrainable
+from sweeps.kinds.trainable import Description, Trainable
 
-KINDS: Mapping[str, type[LightningFile | LightningCLIProject | HydraProject]] = {
-    each.kind: each for each in (LightningFile, LightningCLIProject, HydraProject)
+FILES: tuple[type[LightningFile | FunctionFile], ...] = (LightningFile, FunctionFile)
+PROJECTS: Mapping[str, type[LightningCLIProject | HydraProject]] = {
+    each.kind: each for each in (LightningCLIProject, HydraProject)
 }
-"""By their names; that of a project that is configured by files is the prefix of the names of its trainables,
-as in `lightning-cli:my_project.cli:config.yaml`."""
+"""Those that are configured by files, by the prefix of their names, as in
+`lightning-cli:my_project.cli:config.yaml`."""
+KINDS: Mapping[str, type[LightningFile | FunctionFile | LightningCLIProject | HydraProject]] = {
+    **{each.kind: each for each in FILES},
+    **PROJECTS,
+}
+"""By their names."""
+TRAINABLE_FILES = PlugInKind(
+    "trainable", TRAINABLES, (), "--trainable", marks=("build_model", f"{TRAIN}(params, trial)")
+)
 
 
-def find(name: str, flag: str = TRAINABLE_FILES.flag) -> LightningTrainable:
+def find(name: str, flag: str = TRAINABLE_FILES.flag) -> Trainable:
     """The trainable of a name: of a file, or of a project behind the prefix of its kind.
 
     Raises:
         UserError: there is none, it can't be imported, or it breaks the contract.
     """
-    if not is_project(name):
-        return LightningFile.find(name, flag)
-    project.enter()
-    with imports.fast():
-        return KINDS[name.partition(":")[0]].find(name)
+    if is_project(name):
+        project.enter()
+        with imports.fast():
+            return PROJECTS[name.partition(":")[0]].find(name)
+    module = plugins.find(dataclasses.replace(TRAINABLE_FILES, flag=flag), name)
+    kind = FunctionFile if function.is_function(module) else LightningFile
+    return kind.of(name, module, flag)
 
 
-def load(description: Description) -> LightningTrainable:
+def load(description: Description) -> Trainable:
     """A trainable of its description, in any process."""
     with imports.fast():
         return KINDS[description.kind].load(description)
@@ -78,7 +94,7 @@ def cli_name(typed: str, files: Sequence[str]) -> str:
 def is_project(name: str) -> bool:
     """Whether a name is that of a project that is configured by files."""
     prefix, colon, _ = name.partition(":")
-    return bool(colon) and prefix in KINDS
+    return bool(colon) and prefix in PROJECTS
 
 
 def project_name(kind: str, *parts: str) -> str:

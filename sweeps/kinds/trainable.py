@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweeps.common.errors import UserError
 from sweeps.common.objective import Objective
+from sweeps.kinds import trainer_options
 from sweeps.kinds.source_files import Source
 
 if TYPE_CHECKING:
@@ -68,6 +70,12 @@ class Trainable(ABC):
     preparation: Preparation | None = None
     rest: str = ""
     """For the plan: where the hyperparameters that are not named have their values."""
+    precision: Precision = "auto"
+    """That of its own settings."""
+    has_first_steps: bool = True
+    """Whether a few steps of it can be trained alone."""
+    without_default: Sequence[str] = ()
+    """Hyperparameters that only its space gives."""
 
     def __init__(self, description: Description, params_class: Any, objective: Objective | None) -> None:
         self.description, self.params_class, self.objective = description, params_class, objective
@@ -81,6 +89,11 @@ class Trainable(ABC):
     def prepare_params(self) -> tuple[str, ...]:
         """Hyperparameters that prepared rows depend on."""
         return () if self.preparation is None else self.preparation.params
+
+    @property
+    def saves(self) -> bool:
+        """Whether its trainings write checkpoints, so that a trial can be paused and continued."""
+        return True
 
     @abstractmethod
     def sources(self) -> Sequence[Source]:
@@ -110,6 +123,14 @@ class Trainable(ABC):
         """
         return {}
 
+    def faults_of_options(self, params: Any) -> list[str]:
+        """What it can't be trained with of what its own code sets, for some hyperparameters."""
+        return []
+
+    def faults_of_settings(self, given: Collection[str]) -> list[str]:
+        """Settings that it does not take, of the names of those that do not have their default."""
+        return []
+
     def why_not(self, path: str) -> str:
         """Why a setting is no hyperparameter; "" where it is one, or where there is none."""
         return ""
@@ -126,12 +147,13 @@ class Trainable(ABC):
 
 
 class LightningTrainable(Trainable):
-    """One that trains a LightningModule, as all kinds do today."""
+    """One that trains a LightningModule."""
 
-    precision: Precision = "auto"
-    """That of its own settings."""
     build_raw_data: Callable[[Any, int], LightningDataModule] | None = None
     """Of params and a number of loader workers: the same rows from raw data."""
+
+    def faults_of_options(self, params: Any) -> list[str]:
+        return trainer_options.faults(self, params)
 
     @abstractmethod
     def build_model(self, params: Any) -> LightningModule: ...
@@ -151,6 +173,18 @@ class LightningTrainable(Trainable):
     def trainer_options(self, params: Any) -> Mapping[str, Any]:
         """Settings of Lightning's Trainer beside those of this program, as they are given."""
         return {}
+
+
+def as_lightning(trainable: Trainable) -> LightningTrainable:
+    """A trainable, for what can be done with a LightningModule alone.
+
+    Raises:
+        UserError: it trains none.
+    """
+    if isinstance(trainable, LightningTrainable):
+        return trainable
+    kind = trainable.description.kind
+    raise UserError(f"{trainable.name}: a LightningModule is needed here, and this is a {kind}")
 
 
 class OtherData(LightningTrainable):

@@ -6,11 +6,10 @@ Light: the driver checks them without importing Lightning, unless the trainable 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from sweeps.common.errors import CannotTrain, UserError, reason_of
+from sweeps.common.errors import CannotTrain, reason_of
 from sweeps.common.yaml_values import nearest
-from sweeps.kinds.trainable import LightningTrainable
 
 _DEBUGGING = "it is for debugging; limit_train_batches and limit_val_batches shorten an epoch"
 _EPOCHS = "trials are compared and pruned by epochs; give --max-epochs"
@@ -61,7 +60,18 @@ OWNED_CALLBACKS: Mapping[str, str] = {
 """The same for Lightning's callbacks, by the name of their class or of a class that they extend."""
 
 
-def trainer_options_for(trainable: LightningTrainable, params: Any) -> dict[str, Any]:
+class HasOptions(Protocol):
+    """A trainable with options."""
+
+    @property
+    def name(self) -> str:
+        """As it was given to the command."""
+
+    def trainer_options(self, params: Any) -> Mapping[str, Any]:
+        """As they are given."""
+
+
+def trainer_options_for(trainable: HasOptions, params: Any) -> dict[str, Any]:
     """The options of a trainable for a run, checked.
 
     Raises:
@@ -72,29 +82,23 @@ def trainer_options_for(trainable: LightningTrainable, params: Any) -> dict[str,
         raise CannotTrain(
             f"trainer_options must return a dict of settings of Lightning's Trainer, not {options!r}"
         )
-    if faults := [f"trainer_options: {name}: {why}" for name, why in refused(options).items()]:
-        raise CannotTrain("\n".join(faults))
+    if lines := [f"trainer_options: {name}: {why}" for name, why in refused(options).items()]:
+        raise CannotTrain("\n".join(lines))
     found = {name: value for name, value in options.items() if value is not None}
     return {**found, "callbacks": callbacks_of(found)} if "callbacks" in found else found
 
 
-def check_trainer_options(trainable: LightningTrainable, params: Any) -> None:
-    """Check the options of a trainable for some hyperparameters, before any resource is taken.
-
-    Args:
-        trainable: whose name begins each message.
-        params: of any point.
-
-    Raises:
-        UserError: some can't be taken, or the function raises.
-    """
+def faults(trainable: HasOptions, params: Any) -> list[str]:
+    """What can't be taken of the options of a trainable for some hyperparameters, or that its function
+    raises."""
     asked = f"--trainable {trainable.name}"
     try:
         trainer_options_for(trainable, params)
     except CannotTrain as error:
-        raise UserError("\n".join(f"{asked}: {line}" for line in str(error).splitlines())) from None
+        return [f"{asked}: {line}" for line in str(error).splitlines()]
     except Exception as error:  # it is the user's code
-        raise UserError(f"{asked}: trainer_options raises {reason_of(error)}") from None
+        return [f"{asked}: trainer_options raises {reason_of(error)}"]
+    return []
 
 
 def refused(options: Mapping[str, Any]) -> dict[str, str]:

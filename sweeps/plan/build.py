@@ -42,7 +42,7 @@ def make_plan(config: SweepConfig) -> Plan:
         searcher=config.searcher or (DEFAULT_OF_SEVERAL if are_several else DEFAULT_SEARCHER)
     )
     searcher = plugins.find("searcher", str(config.searcher))
-    config = config.changed(scheduler=config.scheduler or next(iter(searcher.SCHEDULERS), "none"))
+    config = config.changed(scheduler=config.scheduler or _default_scheduler(config, searcher))
     scheduler = plugins.find("scheduler", str(config.scheduler))
     if are_several:
         _check_several(config, searcher, scheduler)
@@ -57,6 +57,14 @@ def make_plan(config: SweepConfig) -> Plan:
     config, ranges, ignored = refine.narrowed(config, earlier, searcher)
     plan = _plan(config, searcher, scheduler)
     return _of_new_points(dataclasses.replace(plan, lineage=refine.lineage(plan, earlier, ignored, ranges)))
+
+
+def _default_scheduler(config: SweepConfig, searcher: type[SearchMethod]) -> str:
+    """The first one of the searcher; where trials can't be paused, the first one that does not pause any."""
+    if plan_models.all_save(config):
+        return next(iter(searcher.SCHEDULERS), "none")
+    pauseless = (name for name in searcher.SCHEDULERS if not plugins.find("scheduler", name).PAUSES)
+    return next(pauseless, next(iter(searcher.SCHEDULERS), "none"))
 
 
 def _of_new_points(plan: Plan) -> Plan:

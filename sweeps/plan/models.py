@@ -13,10 +13,10 @@ from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.kinds import registry, trainer_options
+from sweeps.kinds import registry
 from sweeps.kinds.lightning import STATIC_METRICS
 from sweeps.kinds.registry import is_project
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.trainable import Trainable
 from sweeps.search.search_method import SearchMethod
 from sweeps.space import conditional, flat
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
@@ -29,7 +29,7 @@ from sweeps.training.data.dataset import DataSet
 class Model:
     """One of the models of a sweep, with its space and its data."""
 
-    trainable: LightningTrainable
+    trainable: Trainable
     space_name: str
     space: OneSpace
     data: str
@@ -78,6 +78,13 @@ def find(config: SweepConfig, searcher: type[SearchMethod]) -> tuple[Model, ...]
             found.append(_model(config, name, space_name, searcher))
     refuse(faults)
     return tuple(found)
+
+
+def all_save(config: SweepConfig) -> bool:
+    """Whether trials of all models can be paused."""
+    with suppress(UserError):  # `find` tells it, with all that does not fit
+        return all(registry.find(name).saves for name in config.trainables)
+    return True
 
 
 def whole(models: Sequence[Model]) -> Space:
@@ -170,7 +177,7 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: type[Searc
         space = conditional.check(file.suggest, *rest)
     prepared = datasets.find_data_sets(trainable, space)
     fixed = build_params(trainable.params_class, space.fixed)
-    trainer_options.check_trainer_options(trainable, fixed)
+    refuse(trainable.faults_of_options(fixed) + trainable.faults_of_settings(config.given()))
     return Model(trainable, space_name, space, trainable.describe_data(fixed), prepared)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sweeps.common.objective import Mode, Objective
 from sweeps.common.settings import setting
-from sweeps.kinds.trainable import LightningTrainable, Precision
+from sweeps.kinds.trainable import Precision, Trainable
 
 Strategy = Literal[
     "auto",
@@ -83,7 +83,7 @@ class FitConfig:
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in alone}
 
 
-def precision_of(asked: Precision, trainable: LightningTrainable) -> Precision:
+def precision_of(asked: Precision, trainable: Trainable) -> Precision:
     """The precision that was asked for; instead of auto, that of a project's settings."""
     return trainable.precision if asked == "auto" else asked
 

@@ -21,6 +21,7 @@ from lightning.pytorch.callbacks import TQDMProgressBar
 from torch import nn
 
 from sweeps.common.errors import CannotTrain
+from sweeps.common.formatting import count
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training import compile as training_compile
@@ -86,8 +87,8 @@ class Fit:
         CannotTrain: the configuration can't run here.
     """
 
-    can_go_on = True
-    """Whether it can be advanced after a failed `save`."""
+    can_go_on = can_be_saved = True
+    """Also after a failed `save`."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Fit:
         progress_bar: bool = False,
     ) -> None:
         strategy.check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
-        self.params, self.config, self.is_to_leave = params, config, is_to_leave
+        self.params, self.config = params, config
         self.callbacks: list[pl.Callback] = []
         """Further ones of Lightning; complete before `advance` is called first."""
         self._notices = Notices()
@@ -144,6 +145,11 @@ class Fit:
     def progress(self) -> Progress:
         """How far it has come."""
         return self._epoch_end.progress
+
+    @property
+    def by(self) -> str:
+        """Strategy, precision and threads."""
+        return f"{self.choice.in_words}, {count(self.config.threads or 1, 'thread')}"
 
     @property
     def best(self) -> ModelState:
@@ -237,6 +243,13 @@ class Fit:
             now = replace(self.progress, has_ended=has_ended, strategy=self.choice.strategy, workers=workers)
             now.write(folder)
         self._trainer.save_checkpoint(folder / RESUME_FILE)
+
+    def keep_best(self, folder: Path, about: str) -> bool:
+        """Write the best epoch's weights and params.yaml into a new folder, atomically; whether there are
+        any."""
+        if self.best.weights:
+            training_weights.keep(folder, self.best, about)
+        return bool(self.best.weights)
 
     def release(self) -> None:
         """Drop the training as it is, and give back memory that the strategy would keep with the process. The

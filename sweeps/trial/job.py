@@ -13,7 +13,7 @@ from sweeps.common import imports
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import Description, Trainable
+from sweeps.kinds.trainable import Description, Trainable, as_lightning
 from sweeps.space.point import Point
 from sweeps.storage.data_source import PreparedData, Say
 from sweeps.storage.protocol import Storage
@@ -83,7 +83,7 @@ def test_winner(
         from sweeps.training import torch_state  # with PyTorch, which the driver does not load
         from sweeps.training.checkpoints import trained_model
     torch_state.seed_again(0)  # as in a trial
-    trainable = registry.load(job.trainables[point.trainable])
+    trainable = as_lightning(registry.load(job.trainables[point.trainable]))
     params = build_params(trainable.params_class, {**point.fixed, **point.params})
     data = job.data_of(trainable, params)
     fit = job.fit_of({"seed": seed, "micro_batch": micro_batch})

@@ -21,7 +21,7 @@ from sweeps.storage.protocol import StorageError
 from sweeps.training.report import REPORT, Report
 
 if TYPE_CHECKING:
-    from sweeps.training.fit_loop import Fit
+    from sweeps.training.run import RunHere
 
 MESSAGE, SAVED = "message", "saved"
 """Keys of a result of Tune's. What is saved is known only after the step, and a trial that is done has no
@@ -200,12 +200,12 @@ class LeftEarly(Exception):
     with which Ray would end the worker.)"""
 
 
-def failure_of(error: BaseException, fit: Fit | None = None, worker: str = "") -> Failure:
+def failure_of(error: BaseException, run: RunHere | None = None, worker: str = "") -> Failure:
     """How a trial failed that raised an error; of a fault of the PC or the storage it is not to blame.
 
     Args:
         error: that was raised.
-        fit: the training; None where it could not be built.
+        run: the training; None where it could not be built.
         worker: `in_another_worker`; "" in the first one.
     """
     if isinstance(error, WorkerFailed):
@@ -216,7 +216,7 @@ def failure_of(error: BaseException, fit: Fit | None = None, worker: str = "") -
     if isinstance(error, CannotTrain):
         return Failed(reason=f"{error}{worker}", traceback=text, is_user_error=True)
     if is_out_of_memory(error):
-        return remedied(OutOfMemory(reason=reason_of(error), traceback=text), fit, worker)
+        return remedied(OutOfMemory(reason=reason_of(error), traceback=text), run, worker)
     return Failed(reason=f"{reason_of(error)}{worker}", traceback=text)
 
 
@@ -225,25 +225,25 @@ def unfit(error: Exception) -> Unfit:
     return Unfit(reason=str(error), pc=platform.node(), node=broadcast.here())
 
 
-def remedied(failure: OutOfMemory, fit: Fit | None, worker: str = "") -> OutOfMemory:
+def remedied(failure: OutOfMemory, run: RunHere | None, worker: str = "") -> OutOfMemory:
     """How a trial that ran out of memory goes on, or why it can't.
 
     Args:
         failure: as it was raised.
-        fit: the training; None where it could not be built.
+        run: the training; None where it could not be built.
         worker: as in `failure_of`.
     """
     what = f"out of memory{worker}"
-    if fit is None:
+    if run is None:
         return replace(failure, reason=f"{what}: the model and its data can't be built")
     try:
-        found = fit.smaller_batch()
+        found = run.smaller_batch()
     except CannotTrain as error:
         return replace(failure, reason=f"{what}: {error}")
-    rows, whole = count(found.rows, "row"), found.share * fit.config.workers
+    rows, whole = count(found.rows, "row"), found.share * run.config.workers
     reason = (
         f"{what}: it goes on with micro-batches of {rows}, {found.accumulation} for each "
         f"step, so that its batch is {count(whole, 'row')} as before"
     )
-    caution = NORMS if fit.depends_on_batch else ""
+    caution = NORMS if run.depends_on_batch else ""
     return replace(failure, reason=reason, micro_batch=found.rows, caution=caution)

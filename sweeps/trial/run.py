@@ -1,4 +1,4 @@
-"""What the process of a trial advances: a Run, which a training with Lightning is, and a group of workers."""
+"""The training of a trial, as its process or one of its workers has it, and where that is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import lightning.pytorch as pl
 import ray
@@ -14,44 +14,17 @@ import torch
 
 from sweeps.common.formatting import GB
 from sweeps.common.param_types import build_params
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.function import FunctionFile
+from sweeps.kinds.trainable import Trainable, as_lightning
 from sweeps.storage.data_source import Say
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.fit_loop import Fit
+from sweeps.training.function_run import FunctionRun
 from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.report import Position, Report
+from sweeps.training.run import RunHere
 from sweeps.training.trainer import Trainer
 from sweeps.trial import leave_request
 from sweeps.trial.job import Job
-
-
-class Run(Protocol):
-    """A training that is advanced a report at a time, and can be left and continued."""
-
-    @property
-    def why_no_test(self) -> str:
-        """Why the model can't be scored on test rows; "" where it can."""
-
-    @property
-    def checkpoint_bytes(self) -> int:
-        """About what `save` writes; 0 where that is not known."""
-
-    @property
-    def can_go_on(self) -> bool:
-        """Whether it can be advanced; not after a `save` that only some workers have done."""
-
-    def advance(self) -> Report | Position | None:
-        """Train to the end of the next epoch, or to the position inside it where the run is left; None where
-        the training has ended."""
-
-    def save(self, folder: Path) -> None:
-        """Write into a folder what continues it."""
-
-    def close(self) -> None:
-        """Let the training end in order, then `release` it."""
-
-    def release(self) -> None:
-        """Drop the training as it is. It can't be saved after it."""
 
 
 class Host(NamedTuple):
@@ -86,18 +59,20 @@ class Listening(pl.Callback):
         leave_request.listen()
 
 
-def build_fit(
+def build_run(
     job: Job,
     config: Mapping[str, Any],
-    trainable: LightningTrainable,
+    trainable: Trainable,
     checkpoint: Path | None,
     say: Say,
     environment: WorkerGroupEnvironment | None = None,
-) -> Fit:
+) -> RunHere:
     """The training of a trial, as each of its workers has it; what is copied to this PC for it is told."""
     params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
+    if isinstance(trainable, FunctionFile):
+        return FunctionRun(trainable, params, job.fit_of(config), checkpoint, number=config["number"])
     fit = Fit(
-        trainable,
+        as_lightning(trainable),
         params,
         job.fit_of(config),
         checkpoint,

@@ -15,14 +15,14 @@ from threadpoolctl import threadpool_limits
 from sweeps.common.errors import MetricNotLogged, reason_of
 from sweeps.common.formatting import GB
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.trainable import Trainable
 from sweeps.record.trials import why_diverged
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.checkpoints.progress import Progress
-from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.report import CheckpointUnusable, Position, Report
+from sweeps.training.run import Run, RunHere
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import CONTEXT_GB, Job
 from sweeps.trial.messages import (
@@ -40,7 +40,7 @@ from sweeps.trial.messages import (
     Unfit,
     failure_of,
 )
-from sweeps.trial.run import Host, Run, build_fit
+from sweeps.trial.run import Host, build_run
 from sweeps.trial.worker_group import WorkerGroup
 
 
@@ -54,7 +54,7 @@ class TrialRunner:
     def __init__(self, job: Job) -> None:
         self._job = job
         threadpool_limits(job.fit.threads or 1, "blas")  # NumPy's: of a fork it has been one
-        self._trainables: dict[str, tuple[LightningTrainable, torch_state.Settings]] = {}
+        self._trainables: dict[str, tuple[Trainable, torch_state.Settings]] = {}
         """By name those of earlier trials, each with the settings of PyTorch as its import left them."""
         self._bare = torch_state.Settings()
         if job.is_bound_to_share:
@@ -63,6 +63,8 @@ class TrialRunner:
         self.hosts = [Host.here()]
         """Of all workers; of several they are known when a trial has begun."""
         self._run: Run | None = None
+        self._here: RunHere | None = None
+        """The run where it has one worker, which is this process."""
         self._before = Progress()
         """Of the run, when it began."""
         self._epochs: int | None = None
@@ -111,7 +113,7 @@ class TrialRunner:
             except (SIGTERMException, LeftEarly):  # SIGTERM came while the training began; it took one step
                 failure = Left("")
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
-                failure = failure_of(error, self._run if isinstance(self._run, Fit) else None)
+                failure = failure_of(error, self._here)
                 self._failures += isinstance(failure, Failed) and not failure.is_user_error
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
@@ -135,7 +137,7 @@ class TrialRunner:
     def save(self) -> Saved | NotSaved | None:
         """Write what a resume needs into the storage; None where nothing is new."""
         assert self._run is not None, "Tune saves after a step"
-        if self._epochs is None:
+        if self._epochs is None or not self._run.can_be_saved:
             return None
         self._save_began = time.perf_counter()
         # Not the last one that was reported: after a retry some are trained again.
@@ -191,13 +193,13 @@ class TrialRunner:
         self._before, self._epochs = Progress.read(checkpoint), None
         if self._job.fit.workers == 1:
             trainable, say = self._trainable(self._config["trainable"]), self._copied.append
-            self._run = build_fit(self._job, self._config, trainable, checkpoint, say)
+            self._run = self._here = build_run(self._job, self._config, trainable, checkpoint, say)
         else:
             self._run = group = WorkerGroup(self._job)
             self.hosts = group.hosts
             self._copied += group.begin(self._config, checkpoint)
 
-    def _trainable(self, name: str) -> LightningTrainable:
+    def _trainable(self, name: str) -> Trainable:
         """The trainable of a name. Imported for the first trial of it, not when the process begins: a
         trainable that can't be imported is a failed trial with a reason, not a lost process."""
         if name not in self._trainables:
@@ -265,5 +267,5 @@ class TrialRunner:
     def _abandon_run(self) -> None:
         if self._run is not None:
             self._run.release()
-        self._run = None
+        self._run = self._here = None
         self.is_broken = not memory.free()

@@ -22,12 +22,12 @@ from sweeps.storage.folder_copy import File
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import CheckpointUnusable, Position, Report
+from sweeps.training.run import RunHere
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import LeftEarly, WorkerFailed, failure_of
-from sweeps.trial.run import Host, build_fit
+from sweeps.trial.run import Host, build_run
 
 _Arguments = ParamSpec("_Arguments")
 _Value = TypeVar("_Value")
@@ -59,7 +59,7 @@ class Worker:
     def __init__(self, job: Job, rank: int) -> None:
         self._job, self.rank = job, rank
         threadpool_limits(job.fit.threads or 1, "blas")  # NumPy's: of a fork it has been one
-        self.fit: Fit | None = None
+        self.fit: RunHere | None = None
         self._made: list[tuple[Path, int]] = []
         """Folders for the first worker, each with the descriptor of its lock: no process removes it."""
 
@@ -104,7 +104,7 @@ class Worker:
         own_address, workers = ray.util.get_node_ip_address(), self._job.fit.workers
         environment = WorkerGroupEnvironment(self.rank, workers, address, port, own_address)
         copied: list[str] = []
-        self.fit = build_fit(self._job, config, trainable, folder, copied.append, environment)
+        self.fit = build_run(self._job, config, trainable, folder, copied.append, environment)
         return self.fit.why_no_test, copied
 
     @_failing_as_worker

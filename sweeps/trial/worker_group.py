@@ -51,6 +51,8 @@ POLL_S = 1.0
 class WorkerGroup:
     """A Run by the workers of a trial, which are all there once this object is."""
 
+    can_be_saved = True
+
     def __init__(self, job: Job) -> None:
         self.why_no_test, self.can_go_on = "", True
         self._address = ray.util.get_node_ip_address()

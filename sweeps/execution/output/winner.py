@@ -65,7 +65,12 @@ def _with_weights(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> Seque
     """The best runs; where the first one has not ended, and was left without its best weights, the best trial
     that has ended."""
     ended = record.ended_leaders(1)
-    if not ended or runs[0].status != "unfinished" or _source(plan, record, runs[0]) is not None:
+    if (
+        not ended
+        or runs[0].status != "unfinished"
+        or not _saves(plan, runs[0])
+        or _source(plan, record, runs[0]) is not None
+    ):
         return runs
     say(
         f"The best weights of trial {runs[0].number} were not saved, and a resume trains them again: "
@@ -103,10 +108,10 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
     best = plan.folder / BEST_FOLDER
     sources = {run.number: _source(plan, record, run) for run in runs}
     for run in runs:
-        if sources[run.number] is None:
+        if sources[run.number] is None and _saves(plan, run):
             then = "not written" if run is runs[0] else "written without them"
             say(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is {then}.")
-    if sources[runs[0].number] is None:
+    if sources[runs[0].number] is None and _saves(plan, runs[0]):
         shutil.rmtree(best, ignore_errors=True)  # of a trial that is no longer the best
         return False
     if len(runs) == 1 and sources[runs[0].number] == best:
@@ -114,11 +119,16 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
     with atomic_io.atomic_write(best) as part:
         part.mkdir()
         for place, run in enumerate(runs):
-            if (source := sources[run.number]) is not None:
+            if (source := sources[run.number]) is not None or not _saves(plan, run):
                 within = FRONT_FOLDER.format(_of_search(run)) if place else ""
                 _write_folder(plan, record, run, source, part, within)
         shutil.rmtree(best, ignore_errors=True)
     return True
+
+
+def _saves(plan: Plan, run: TrialRow) -> bool:
+    """Whether the trainable of a run writes checkpoints."""
+    return next(model.trainable.saves for model in plan.models if model.name == run.trainable)
 
 
 def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
@@ -131,16 +141,21 @@ def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     return retention.best_folder_of(plan.folder, _of_search(run), run.number, best_epoch)
 
 
-def _write_folder(plan: Plan, record: Record, run: TrialRow, source: Path, best: Path, within: str) -> None:
-    """Fill `best/`, or a folder within, with a run and its weights, which are in the source."""
+def _write_folder(
+    plan: Plan, record: Record, run: TrialRow, source: Path | None, best: Path, within: str
+) -> None:
+    """Fill `best/`, or a folder within, with a run and its weights, which are in the source; None: it has
+    none."""
     workers = plan.config.workers_per_trial  # `sweeps fit` starts all of them on one PC
     job = job_of(plan)
     fit = job.fit_of({"seed": run.seed, "micro_batch": run.micro_batch})
     fit = dataclasses.replace(fit, devices=workers, num_nodes=1)
     into = best / within
     into.mkdir(exist_ok=True)
-    for file in params_file.files_of_weights(source):
-        shutil.copy(file, into / file.name)
+    if source is not None:
+        for file in params_file.files_of_weights(source):
+            (target := into / file.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
     (into / PARAMS_FILE).write_text(_params_text(plan, record, run, fit, within))
     if within:  # the metrics of the first one have its score on the test rows
         (into / METRICS_FILE).write_text(_metrics_text(record, run, {}))

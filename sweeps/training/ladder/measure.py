@@ -21,7 +21,7 @@ from sweeps.common.objective import Objective
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import OtherData
+from sweeps.kinds.trainable import OtherData, as_lightning
 from sweeps.training.data import preparation
 from sweeps.training.distributed import subprocess_run
 from sweeps.training.fit_loop import Fit
@@ -163,7 +163,7 @@ def steps_to_go(steps: int, time_s: float, seconds: float) -> int:
 
 def train(name: str, params: dict[str, ParamValue], setup: Setup, seconds: float) -> Speed:
     """Train a trainable of this name in this process until its speed is measured."""
-    trainable = registry.find(name)
+    trainable = as_lightning(registry.find(name))
     prepared = None if setup.is_raw else preparation.prepare_for_run(trainable, params)
     if setup.loader_workers is not None and not setup.is_raw:
         params = {**params, "loader_workers": setup.loader_workers}

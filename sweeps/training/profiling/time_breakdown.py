@@ -54,7 +54,14 @@ def bound(costs: Mapping[str, float]) -> tuple[str, str]:
 
 
 def verdict(costs: Mapping[str, float], *, is_prepared: bool = False) -> str:
-    """The bottleneck of a run in words, and what to do; `is_prepared`: its data is prepared already."""
+    """The bottleneck of a run in words, and what to do; "" where the parts of its time are not known.
+
+    Args:
+        costs: of the run.
+        is_prepared: whether its data is prepared already.
+    """
+    if "data_wait_pct" not in costs:
+        return ""
     what, why = bound(costs)
     advice = ADVICE.get(what, "")
     if is_prepared:

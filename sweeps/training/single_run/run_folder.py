@@ -20,16 +20,16 @@ from tqdm import tqdm
 
 from sweeps.common import atomic_io, local_dirs
 from sweeps.common.errors import CannotTrain, DiskIsFull, UserError, causes
-from sweeps.common.formatting import command, count, duration, short, shown_path, size
+from sweeps.common.formatting import command, duration, short, shown_path, size
 from sweeps.common.param_types import readable
 from sweeps.kinds import params_file
-from sweeps.training.checkpoints import checkpoint_store, weights
+from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.checkpoints.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
-from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
 from sweeps.training.report import Position, Report
+from sweeps.training.run import RunHere
 from sweeps.training.single_run.run_settings import BEST, FIT_FILE, SingleRun
 
 SNAPSHOT_FILE = "memory.pickle"
@@ -90,16 +90,16 @@ class RunFolder:
             say(f"\nStopped    {self._resumes_after}\nResume     {self._resume_command}")
             raise KeyboardInterrupt from None
 
-    def begin(self, training: Fit) -> None:
+    def begin(self, training: RunHere) -> None:
         """Print what is trained; create the folder of a new run."""
-        config, choice = self._config, training.choice
+        config = self._config
         begin = f", resumed at epoch {epochs + 1}" if (epochs := training.progress.epochs) else ""
         lines = [
             ("run", shown_path(self._run.folder)),
-            ("data", self._run.data),
+            *([("data", self._run.data)] if self._run.data else []),
             ("metric", f"{config.metric} ({config.mode})"),
             ("epochs", f"{config.max_epochs}{begin}"),
-            ("strategy", f"{choice.in_words}, {count(config.threads or 1, 'thread')}"),
+            ("strategy", training.by),
         ]
         say("\n".join(f"{name:<10} {text}" for name, text in lines) + "\n")
         if is_first() and self._run.resume is None:
@@ -111,7 +111,7 @@ class RunFolder:
             except OSError as error:
                 raise UserError(f"{self._run.folder}: {error}") from None
 
-    def note(self, found: Report | Position, training: Fit) -> bool:
+    def note(self, found: Report | Position, training: RunHere, is_asked_to_leave: bool) -> bool:
         """Record and print an epoch that has ended; save a checkpoint when one is due, and where the run is
         left. Returns whether it trains on."""
         if isinstance(found, Position):
@@ -122,7 +122,7 @@ class RunFolder:
         self._note_epoch(found)
         if found.epoch >= self._config.max_epochs:
             return True
-        self.has_left = training.agree(training.is_to_leave())
+        self.has_left = training.agree(is_asked_to_leave)
         if self.has_left or training.agree(self._pace.is_due(found.epoch)):
             self._save(found.epoch, training)
         return not self.has_left
@@ -149,23 +149,23 @@ class RunFolder:
             tqdm.write(f"Notice     {epoch.notice}")
         sys.stdout.flush()
 
-    def keep_best(self, training: Fit) -> None:
+    def keep_best(self, training: RunHere) -> None:
         """Write the best epoch's whole fp32 weights and their hyperparameters; then remove the checkpoints.
 
         Raises:
             DiskIsFull: there is no room for them.
         """
-        best = training.best
-        if not is_first() or not best.weights:
+        if not is_first():
             return
         (score, epoch), run = self._best, self._run
         head = [f"{self._config.metric} {score} in epoch {epoch}"]
         found = {"score": score, "epoch": epoch}
         params = readable(type(training.params), run.params)
         about = params_file.write(run.trainable, params, self._config.settings(), found, head)
-        with self._room_for(f"the weights of epoch {epoch} ({size(best.size_bytes)})"):
-            weights.keep(self.best, best, about)
-        checkpoint_store.remove(self._checkpoints.parent)
+        with self._room_for(f"the weights of epoch {epoch}"):
+            is_kept = training.keep_best(self.best, about)
+        if is_kept:
+            checkpoint_store.remove(self._checkpoints.parent)
 
     def say_end(self, test: Mapping[str, float] | str, *, is_prepared: bool) -> int:
         """Print the result; return the exit status.
@@ -184,14 +184,15 @@ class RunFolder:
         elif test:
             say("Test       " + ", ".join(f"{name} {short(value)}" for name, value in test.items()))
         say(f"Time       {duration(time.monotonic() - self._started)}: {where_time_went(costs)}")
-        say(f"Verdict    {verdict(costs, is_prepared=is_prepared)}")
+        if found := verdict(costs, is_prepared=is_prepared):
+            say(f"Verdict    {found}")
         if self._run.memory_snapshot:
             file = shown_path(self._run.folder / SNAPSHOT_FILE)
             say(f"Memory     {file} (open in https://pytorch.org/memory_viz)")
         say(f"Weights    {shown_path(self.best)}")
         return 0
 
-    def _save(self, epoch: int, training: Fit) -> bool:
+    def _save(self, epoch: int, training: RunHere) -> bool:
         """Save a checkpoint; on a full disk skip it. Returns whether it was saved."""
         began = time.perf_counter()
         # If one of several workers failed to save, the others would wait for ever: they agree before.

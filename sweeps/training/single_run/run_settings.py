@@ -21,7 +21,7 @@ from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.command import TRAINABLE, Command
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import FIT_SETTINGS, FitConfig, precision_of
 from sweeps.training.distributed import launch
 
@@ -68,7 +68,7 @@ class SingleRun(Settings):
     """Run to resume: its name in results/, or its folder; without one the newest. It keeps its settings
     (default: a new run)."""
 
-    def fit_config(self, trainable: LightningTrainable) -> FitConfig:
+    def fit_config(self, trainable: Trainable) -> FitConfig:
         """`fit`, with the trainable's metric, mode and precision and this PC's threads filled in."""
         own = trainable.objective
         return dataclasses.replace(
@@ -106,7 +106,7 @@ COMMAND = Command(
 )
 
 
-def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningTrainable]:
+def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, Trainable]:
     """The requested run and its trainable.
 
     Raises:
@@ -126,7 +126,12 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, LightningT
     )
     if not (run.fit.metric or trainable.objective):
         faults.append(f"--metric: give the metric by which epochs are compared: {run.trainable} names none")
-    refuse([*faults, *_faults(run)])
+    faults += [
+        f"{flag(name)}: give it: {run.trainable} has no default for it"
+        for name in trainable.without_default
+        if name not in run.params
+    ]
+    refuse([*faults, *trainable.faults_of_settings(run.given()), *_faults(run)])
     return run, trainable
 
 
@@ -141,7 +146,7 @@ def read(folder: Path) -> SingleRun:
     return SingleRun.from_settings(**given, name=folder.name, results_dir=str(folder.parent))
 
 
-def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, LightningTrainable]:
+def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, Trainable]:
     parser = cli_parser.Parser("sweeps fit", "%(prog)s --resume [NAME] [flags]", "Resume a run.")
     # The one setting that changes no result, and that a run without enough memory needs.
     cli_parser.add_settings(parser, [FLAGS["resume"], FLAGS["micro_batch"]])

@@ -20,15 +20,19 @@ from sweeps.common.errors import CannotTrain, UserError, first_line, is_out_of_m
 from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
-from sweeps.kinds.trainable import LightningTrainable, OtherData
+from sweeps.kinds.function import FunctionFile
+from sweeps.kinds.trainable import LightningTrainable, OtherData, Trainable, as_lightning
 from sweeps.training import micro_batches
 from sweeps.training.checkpoints import trained_model
+from sweeps.training.config import FitConfig
 from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch, strategy, subprocess_run
 from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
 from sweeps.training.fit_loop import Fit
+from sweeps.training.function_run import FunctionRun
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.torch_trace import Trace
+from sweeps.training.run import RunHere
 from sweeps.training.single_run.run_folder import SNAPSHOT_FILE, RunFolder
 from sweeps.training.single_run.run_settings import SingleRun
 
@@ -40,7 +44,7 @@ FOUND_ROWS = "SWEEPS_FOUND_MICRO_BATCH"
 """Environment variable that gives the rows found by the first worker to those that it starts."""
 
 
-def fit(run: SingleRun, trainable: LightningTrainable) -> int:
+def fit(run: SingleRun, trainable: Trainable) -> int:
     """Train, and where that does not fit in memory, print what takes less; the exit status."""
     run = run.changed(results_dir=str(Path(run.results_dir).expanduser().absolute()))
     os.environ[launch.STARTED_IN] = str(Path.cwd())
@@ -48,11 +52,11 @@ def fit(run: SingleRun, trainable: LightningTrainable) -> int:
     run = _with_data(run, trainable)
     prepared = preparation.prepare_for_run(trainable, run.params)
     if run.find_batch_size:
-        run = with_micro_batch(run, trainable, prepared)
+        run = with_micro_batch(run, as_lightning(trainable), prepared)
     return _train(run, trainable, prepared)
 
 
-def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
+def _with_data(run: SingleRun, trainable: Trainable) -> SingleRun:
     """The run with a description of its data.
 
     Raises:
@@ -71,28 +75,17 @@ def _with_data(run: SingleRun, trainable: LightningTrainable) -> SingleRun:
     return dataclasses.replace(run, data=now)
 
 
-def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> int:
-    params, config = build_params(trainable.params_class, run.params), run.fit_config(trainable)
+def _train(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
+    config = run.fit_config(trainable)
     snapshot = run.folder / SNAPSHOT_FILE if run.memory_snapshot and launch.is_first() else None
     with RunFolder(run, config) as folder, memory.recorded(snapshot):
         leaving, training = Leaving(), None
         try:
-            training = Fit(
-                trainable,
-                params,
-                config,
-                folder.checkpoint,
-                prepared=prepared,
-                is_to_leave=leaving.is_asked,
-                log_dir=run.folder / "logs",
-                progress_bar=sys.stderr.isatty(),
-            )
-            training.callbacks.append(leaving)
-            if run.profile and launch.is_first():
-                trace = Trace(training.meter.step_times, run.folder / "profile", tqdm.write)
-                training.callbacks.append(trace)
+            training = _begun(run, trainable, config, folder.checkpoint, prepared, leaving)
             folder.begin(training)
-            while (found := training.advance()) is not None and folder.note(found, training):
+            while (found := training.advance()) is not None and folder.note(
+                found, training, leaving.is_asked()
+            ):
                 pass
             training.close()
         except Exception as error:  # that memory ran out has no class of its own on each device
@@ -110,8 +103,39 @@ def _train(run: SingleRun, trainable: LightningTrainable, prepared: Path | None)
         folder.keep_best(training)
         test: dict[str, float] | str = {}
         if run.test and launch.is_first() and not (test := training.why_no_test):
-            test = trained_model.score_test_rows(trainable, params, config, folder.best, prepared=prepared)
+            params, own = build_params(trainable.params_class, run.params), as_lightning(trainable)
+            test = trained_model.score_test_rows(own, params, config, folder.best, prepared=prepared)
         return folder.say_end(test, is_prepared=prepared is not None)
+
+
+def _begun(
+    run: SingleRun,
+    trainable: Trainable,
+    config: FitConfig,
+    checkpoint: Path | None,
+    prepared: Path | None,
+    leaving: Leaving,
+) -> RunHere:
+    """The training, of whichever kind."""
+    params = build_params(trainable.params_class, run.params)
+    if isinstance(trainable, FunctionFile):
+        leaving.listen()
+        return FunctionRun(trainable, params, config, checkpoint)
+    training = Fit(
+        as_lightning(trainable),
+        params,
+        config,
+        checkpoint,
+        prepared=prepared,
+        is_to_leave=leaving.is_asked,
+        log_dir=run.folder / "logs",
+        progress_bar=sys.stderr.isatty(),
+    )
+    training.callbacks.append(leaving)
+    if run.profile and launch.is_first():
+        trace = Trace(training.meter.step_times, run.folder / "profile", tqdm.write)
+        training.callbacks.append(trace)
+    return training
 
 
 def with_micro_batch(run: SingleRun, trainable: LightningTrainable, prepared: Path | None) -> SingleRun:
@@ -163,7 +187,7 @@ def train_some_steps(run: SingleRun, rows: int) -> None:
     """Train with micro-batches of `rows` in this process."""
     with contextlib.suppress(OSError):  # when memory runs out, Linux kills this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
-    trainable = registry.find(run.trainable)
+    trainable = as_lightning(registry.find(run.trainable))
     config = dataclasses.replace(
         run.fit_config(trainable),
         max_epochs=1,
@@ -180,7 +204,7 @@ def train_some_steps(run: SingleRun, rows: int) -> None:
     training.close()
 
 
-def _explain(run: SingleRun, training: Fit | None, error: Exception) -> int:
+def _explain(run: SingleRun, training: RunHere | None, error: Exception) -> int:
     """Print why the run ran out of memory and which flags take less; returns the exit status."""
     if not launch.is_first():  # it prints its own line, since Lightning then kills the first worker
         number = getattr(rank_zero_only, "rank", 0)
@@ -229,6 +253,10 @@ class Leaving(pl.Callback):
         return self._is_asked
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.listen()
+
+    def listen(self) -> None:
+        """Note them from now on."""
         self._listens.enter_context(stop_signals.handled(self._note))
 
     def on_train_end(self, *_: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch import callbacks
 from torch.utils.data import DataLoader, IterableDataset
 
-from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.errors import CannotTrain, UserError, refuse
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainer_options import FREE, OWNED, OWNED_CALLBACKS
 from sweeps.training.config import FitConfig
@@ -123,7 +123,7 @@ def test_what_the_sweep_owns_is_refused_with_the_reason(options: Any, expected: 
     with pytest.raises(CannotTrain, match=expected):
         trainer_options.trainer_options_for(trainable(options), digits_mlp.Params())
     with pytest.raises(UserError, match="--trainable net: trainer_options"):
-        trainer_options.check_trainer_options(trainable(options), digits_mlp.Params())
+        refuse(trainer_options.faults(trainable(options), digits_mlp.Params()))
 
 
 def test_a_function_that_raises_is_named() -> None:
@@ -131,7 +131,7 @@ def test_a_function_that_raises_is_named() -> None:
         raise KeyError("clip")
 
     with pytest.raises(UserError, match="--trainable net: trainer_options raises KeyError: 'clip'"):
-        trainer_options.check_trainer_options(trainable(options), digits_mlp.Params())
+        refuse(trainer_options.faults(trainable(options), digits_mlp.Params()))
 
 
 @pytest.mark.parametrize("micro_batch", [None, 16])

@@ -1,0 +1,206 @@
+"""Train one trial by a function: one call of it, reported epoch by epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import greenlet
+import torch
+
+from sweeps.common import atomic_io
+from sweeps.common.errors import CannotTrain, MetricNotLogged
+from sweeps.common.formatting import short, shortest
+from sweeps.kinds import params_file
+from sweeps.kinds.function import FunctionFile, Save
+from sweeps.kinds.params_file import CHECKPOINT_FOLDER
+from sweeps.training.checkpoints.progress import ABOUT_FILE, Progress
+from sweeps.training.config import FitConfig
+from sweeps.training.micro_batches import MicroBatch
+from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.profiling.time_breakdown import PARTS
+from sweeps.training.report import Report
+from sweeps.training.torch_state import seed_epoch
+
+PARTS_PCT = frozenset(f"{part}_pct" for part in PARTS)
+"""Costs that are not known of a function."""
+
+
+_Answer = TypeVar("_Answer")
+
+
+class TrialStopped(BaseException):
+    """Ends the function where it reports an epoch behind which the trial does not go on. No Exception, so
+    that a function that catches those ends, too."""
+
+
+@dataclass
+class FunctionTrial:
+    """What the function gets: a `kinds.function.Trial`."""
+
+    number: int
+    seed: int
+    max_epochs: int
+    checkpoint: Path | None
+    run: FunctionRun = field(repr=False)
+
+    @property
+    def epochs(self) -> Iterator[int]:
+        """The epochs that are left, each seeded by itself."""
+        while self.run.progress.epochs < self.max_epochs:
+            seed_epoch(self.seed, self.run.progress.epochs)
+            yield self.run.progress.epochs + 1
+
+    def report(self, metrics: Mapping[str, Any], save: Save | None = None) -> None:
+        """Report an epoch that has ended."""
+        self.run.report(metrics, save)
+
+
+class FunctionRun:
+    """One training by a function, in a greenlet on the thread that advances it.
+
+    Args:
+        trainable: what to train.
+        params: its hyperparameters.
+        config: how to train it; a function takes the epochs, the objective, the seed and the threads of it.
+        checkpoint: a folder written by `save`, to resume from; None to start.
+        number: of the trial.
+    """
+
+    can_go_on = True
+    by = "a function"
+    why_no_test = "a function has no test"
+    checkpoint_bytes = 0
+    depends_on_batch = False
+
+    def __init__(
+        self,
+        trainable: FunctionFile,
+        params: Any,
+        config: FitConfig,
+        checkpoint: Path | None = None,
+        *,
+        number: int = 0,
+    ) -> None:
+        self.params, self.config, self.progress = params, config, Progress.read(checkpoint)
+        self._name, self._meter = trainable.name, Meter(config.threads or 1)
+        self._save: Save | None = None
+        folder = None if checkpoint is None else checkpoint / CHECKPOINT_FOLDER
+        trial = FunctionTrial(number, config.seed, config.max_epochs, folder, self)
+        self._call = partial(trainable.train, params, trial)
+        self._greenlet: greenlet.greenlet | None = None
+
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the last report had a `save`."""
+        return self._save is not None
+
+    def advance(self) -> Report | None:
+        """Call the function, or let its last report return, up to its next report; None where it has ended.
+
+        Raises:
+            MetricNotLogged: a report lacks the metric.
+            CannotTrain: a report is none, or there was none.
+            Exception: any error of the function.
+        """
+        if self._greenlet is None:
+            torch.set_num_threads(self.config.threads or 1)
+            seed_epoch(self.config.seed, self.progress.epochs)
+            self._greenlet = greenlet.greenlet(lambda _: self._train())
+        self._meter.begin()
+        found: Report | None = self._greenlet.switch(True)
+        if found is None and not self.progress.epochs:
+            raise CannotTrain(
+                f"{self._name}.train has ended without a report: call trial.report for each epoch"
+            )
+        return found
+
+    def report(self, metrics: Mapping[str, Any], save: Save | None = None) -> None:
+        """Hand an epoch to the caller of `advance`; it returns where the trial goes on.
+
+        Raises:
+            TrialStopped: it does not.
+        """
+        epoch, metric = self.progress.epochs + 1, self.config.objective.metric
+        known = _numbers(metrics)
+        if metric not in known:
+            raise MetricNotLogged.from_logged(metric, known, epoch)
+        score, best = shortest(known[metric]), self.progress.score
+        if math.isnan(best) or self.config.objective.is_better(score, best):
+            best = score
+        self.progress = replace(self.progress, epochs=epoch, metrics=known, score=best)
+        self._save = save
+        seconds, costs = self._meter.end()
+        costs = {name: cost for name, cost in costs.items() if name not in PARTS_PCT}
+        caller = greenlet.getcurrent().parent
+        assert caller is not None
+        if not caller.switch(Report.from_metrics(epoch, metric, known, seconds, costs)):
+            raise TrialStopped
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint of the last report."""
+        assert self._save is not None, "it had no save"
+        self.progress.write(folder)
+        (folder / CHECKPOINT_FOLDER).mkdir()
+        self._save(folder / CHECKPOINT_FOLDER)
+
+    def close(self) -> None:
+        """End the function where it has reported last, then `release` the run."""
+        try:
+            if self._greenlet is not None and not self._greenlet.dead:
+                self._greenlet.switch(False)
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Drop the training as it is; its last report can still be saved."""
+        self._greenlet = None
+
+    def keep_best(self, folder: Path, about: str) -> bool:
+        """Write params.yaml into a new folder, with a checkpoint of the last report where that had `save`."""
+        with atomic_io.atomic_write(folder) as part:
+            part.mkdir()
+            if self.can_be_saved:
+                self.save(part)
+                (part / ABOUT_FILE).unlink()
+            (part / params_file.FILE).write_text(about, encoding="utf-8")
+        return True
+
+    def agree(self, answer: _Answer) -> _Answer:
+        """The answer: a function has one worker."""
+        return answer
+
+    def smaller_batch(self) -> MicroBatch:
+        """Refuse: the batches of a function are its own.
+
+        Raises:
+            CannotTrain: always.
+        """
+        raise CannotTrain(f"the batches of {self._name}.train are its own")
+
+    def _train(self) -> None:
+        with suppress(TrialStopped):
+            self._call()
+
+
+def _numbers(metrics: object) -> dict[str, float]:
+    """What was reported, as numbers by name.
+
+    Raises:
+        CannotTrain: it is something else.
+    """
+    if not isinstance(metrics, Mapping):
+        wanted = "metrics must be a dict such as {'val_acc': 0.9}"
+        raise CannotTrain(f"trial.report: {wanted}, not {short(metrics)}")
+    found = {}
+    for name, value in metrics.items():
+        try:
+            found[str(name)] = float(value)
+        except (TypeError, ValueError):
+            raise CannotTrain(f"trial.report: {name} must be a number, not {short(value)}") from None
+    return found

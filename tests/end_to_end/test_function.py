@@ -1,0 +1,73 @@
+"""A function that trains is swept, killed, resumed and trained again as a LightningModule is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.record.record import Record
+from tests.conftest import ROOT, Command
+from tests.end_to_end.test_resume import OF_THE_RUN, murderer
+from tests.support.killing import check_whole
+
+SWEEP = (
+    *("--trainable", "tests.faulty.by_function", "--num-trials", "9", "--max-epochs", "9"),
+    *("--no-ray-dashboard", "--max-concurrent", "1", "--seed", "3"),
+)
+
+
+def test_one_that_was_killed_decides_and_ends_as_one_that_was_not(
+    sweep: Command, environment: dict[str, str], tmp_path: Path
+) -> None:
+    whole = sweep(*SWEEP, "--name", "whole", "--results-dir", str(tmp_path))
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    (tmp_path / "killed").mkdir()
+    killer = murderer(tmp_path / "killed" / "sweep", SWEEP, {**environment, "EPOCH_S": "0.1"}, 6_000)
+    done = killer.run(kills=2)
+    assert done.returncode == 0, done.stdout
+    assert "Traceback" not in done.stdout
+    check_whole(Record.read(killer.folder), 9, [3], max_epochs=9, brackets=False, halving=True)
+    ours, theirs = analysis_sweep.load(killer.folder), analysis_sweep.load(tmp_path / "whole")
+    assert (
+        ours.trials.drop_columns(OF_THE_RUN).to_pydict() == theirs.trials.drop_columns(OF_THE_RUN).to_pydict()
+    )
+
+    best = tmp_path / "whole" / "best"
+    assert (best / "checkpoint" / "inside" / "state.pt").is_file()
+    words = ["tests.faulty.by_function", "--params", str(best / "params.yaml"), "--name", "again"]
+    again = subprocess.run(
+        [sys.executable, "-m", "sweeps.fit", *words, "--results-dir", str(tmp_path)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    first, second = (
+        yaml.safe_load((tmp_path / name / "best" / "params.yaml").read_text()) for name in ("whole", "again")
+    )
+    assert (first["score"], first["epoch"]) == (second["score"], second["epoch"])
+
+
+def test_one_without_checkpoints_is_never_paused(sweep: Command, tmp_path: Path) -> None:
+    """Its trials are stopped by asha, and the best one's hyperparameters are kept."""
+    module = tmp_path / "project" / "plain.py"
+    module.parent.mkdir()
+    module.write_text(
+        "from ray import tune\nMETRIC, MODE = 'loss', 'min'\nSPACE = {'x': tune.uniform(-1, 1)}\n"
+        "def train(params, trial):\n"
+        "    for epoch in trial.epochs:\n        trial.report({'loss': params.x**2 / epoch})\n"
+    )
+    done = sweep(
+        *("--trainable", str(module), "--num-trials", "6", "--max-epochs", "9", "--no-ray-dashboard"),
+        *("--name", "plain", "--results-dir", str(tmp_path)),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "scheduler  asha" in done.stdout
+    assert "reports without save" in done.stdout
+    assert yaml.safe_load((tmp_path / "plain" / "best" / "params.yaml").read_text())["params"].keys() == {"x"}
+    assert not (tmp_path / "plain" / "best" / "checkpoint").exists()

@@ -1,0 +1,83 @@
+"""A file with a function that trains, as a trainable; one that breaks its contract is told how."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from sweeps.common import project
+from sweeps.common.errors import UserError
+from sweeps.common.objective import Objective
+from sweeps.kinds import registry
+from sweeps.kinds.trainable import as_lightning
+from tests.faulty import by_function
+
+SPACE = "from ray import tune\nSPACE = {'lr': tune.uniform(0, 1)}\n"
+OBJECTIVE = "METRIC, MODE = 'val_acc', 'max'\n"
+TRAIN = "def train(params, trial):\n    trial.report({'val_acc': params.lr})\n"
+SAVING = TRAIN.replace("})", "}, save=print)")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's folder."""
+    monkeypatch.chdir(tmp_path)
+    project.use()
+    return tmp_path
+
+
+def test_another_process_makes_it_again_of_its_description() -> None:
+    found = registry.find("tests.faulty.by_function")
+    there = registry.load(pickle.loads(pickle.dumps(found.description)))
+    assert there.objective == found.objective == Objective("val_loss", "min")
+    assert there.space is not None
+    assert there.space.ranges is by_function.SPACE
+    assert there.without_default == ("lr", "size")
+    assert [name for name, _ in there.sources()] == ["tests.faulty.by_function"]
+
+
+def test_its_project_lists_it_and_no_script_with_another_train(here: Path) -> None:
+    (here / "mine.py").write_text(SPACE + OBJECTIVE + TRAIN)
+    (here / "script.py").write_text("def train(epochs):\n    pass\n")
+    assert registry.choices() == ["mine"]
+
+
+def test_it_can_be_paused_where_its_code_saves(here: Path) -> None:
+    (here / "saving.py").write_text(SPACE + OBJECTIVE + SAVING)
+    (here / "forgetful.py").write_text(SPACE + OBJECTIVE + TRAIN)
+    (here / "loop.py").write_text("def run(trial):\n    trial.report({}, print)\n")
+    (here / "elsewhere.py").write_text(
+        SPACE + "import loop\ndef train(params, trial):\n    loop.run(trial)\n"
+    )
+    assert [registry.find(name).saves for name in ("saving", "forgetful", "elsewhere")] == [True, False, True]
+    assert registry.find("saving").notes() == ()
+    ((_, note),) = registry.find("forgetful").notes()
+    assert note == "forgetful.train reports without save, so that a trial that is interrupted starts again"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (OBJECTIVE + TRAIN, "without Params it needs SPACE, a dict with a range for each hyperparameter"),
+        (SPACE + "METRIC = 'val_acc'\n" + TRAIN, "METRIC and MODE are defined together, or none of them"),
+        (SPACE + OBJECTIVE.replace("max", "up") + TRAIN, "MODE 'up' must be min or max"),
+        (SPACE + "Params = dict\n" + TRAIN, "Params must be a dataclass"),
+        (SPACE + "def train(params):\n    pass\n", r"train must take two arguments, train\(params, trial\)"),
+        ("SPACE = {1: 2}\n" + TRAIN, "SPACE: 1 is no name of a hyperparameter, such as lr"),
+    ],
+)
+def test_a_broken_contract(here: Path, text: str, expected: str) -> None:
+    name = f"broken_{len(text)}.py"  # a module is imported once
+    (here / name).write_text(text)
+    with pytest.raises(UserError, match=f"--trainable {name}: {expected}"):
+        registry.find(name)
+
+
+def test_what_needs_a_module_of_lightning_says_so() -> None:
+    found = registry.find("tests.faulty.by_function")
+    with pytest.raises(UserError, match="a LightningModule is needed here, and this is a function"):
+        as_lightning(found)
+    (fault,) = found.faults_of_settings(["max_epochs", "precision"])
+    assert fault.startswith("--precision: it is for a LightningModule, and tests.faulty.by_function.train")

@@ -1,0 +1,104 @@
+"""A training by a function: its reports, its checkpoints, its ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sweeps.common.errors import CannotTrain, MetricNotLogged
+from sweeps.kinds.function import FunctionFile
+from sweeps.training.checkpoints.progress import Progress
+from sweeps.training.config import FitConfig
+from sweeps.training.function_run import FunctionRun
+from sweeps.training.report import Report
+from tests.faulty import by_function
+
+PARAMS = SimpleNamespace(lr=0.1, size=2)
+
+
+def run(train: Any = by_function.train, checkpoint: Path | None = None, epochs: int = 6) -> FunctionRun:
+    module = SimpleNamespace(__name__="mine", __file__=__file__, train=train, SPACE={})
+    config = FitConfig(max_epochs=epochs, metric="val_loss", mode="min", seed=3)
+    return FunctionRun(FunctionFile("mine", module), PARAMS, config, checkpoint, number=5)
+
+
+def reports(training: FunctionRun, most: int = 100) -> list[Report]:
+    found = []
+    while len(found) < most and (report := training.advance()) is not None:
+        found.append(report)
+    return found
+
+
+def test_a_resumed_one_trains_as_one_that_was_never_interrupted(tmp_path: Path) -> None:
+    whole = [report.score for report in reports(run())]
+    training = run()
+    first = [report.score for report in reports(training, 2)]
+    training.save(tmp_path)
+    training.close()
+    resumed = reports(run(checkpoint=tmp_path))
+    assert [report.epoch for report in resumed] == [3, 4, 5, 6]
+    assert first + [report.score for report in resumed] == whole
+    assert Progress.read(tmp_path).score == min(first)
+
+
+def test_it_is_stopped_where_it_has_reported_and_cleans_up() -> None:
+    seen: list[object] = []
+
+    def train(params: Any, trial: Any) -> None:
+        try:
+            for epoch in trial.epochs:
+                seen.append((trial.number, trial.seed, trial.max_epochs, epoch))
+                try:
+                    trial.report({"val_loss": 1})
+                except Exception:
+                    seen.append("caught")
+        finally:
+            seen.append("cleaned up")
+
+    training = run(train)
+    reports(training, 2)
+    assert not training.can_be_saved
+    training.close()
+    assert seen == [(5, 3, 6, 1), (5, 3, 6, 2), "cleaned up"]
+
+
+def test_it_ends_by_itself() -> None:
+    assert len(reports(run(lambda params, trial: trial.report({"val_loss": 1})))) == 1
+
+
+def test_an_error_of_the_function_is_its_own() -> None:
+    def train(params: Any, trial: Any) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(train).advance()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "kind", "expected"),
+    [
+        ({"loss": 1}, MetricNotLogged, "metric 'val_loss' was not logged; logged: loss. Did you mean"),
+        ({"val_loss": "low"}, CannotTrain, "trial.report: val_loss must be a number, not low"),
+        ([1.0], CannotTrain, r"trial.report: metrics must be a dict such as .*, not 1"),
+    ],
+)
+def test_a_report_that_is_none(metrics: object, kind: type[Exception], expected: str) -> None:
+    with pytest.raises(kind, match=expected):
+        run(lambda params, trial: trial.report(metrics)).advance()
+
+
+def test_a_function_without_a_report() -> None:
+    with pytest.raises(CannotTrain, match=r"mine.train has ended without a report: call trial.report"):
+        run(lambda params, trial: None).advance()
+
+
+def test_its_best_folder_has_what_trains_it_again_and_its_last_state(tmp_path: Path) -> None:
+    training = run()
+    reports(training)
+    training.close()
+    assert training.keep_best(tmp_path / "best", "params: {}\n")
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert files == ["best/checkpoint/inside/state.pt", "best/params.yaml"]
