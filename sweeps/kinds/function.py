@@ -75,7 +75,7 @@ class FunctionFile(Trainable):
     """
 
     kind = "function"
-    has_first_steps = False
+    has_first_steps = has_weights = False
 
     def __init__(self, name: str, module: Any) -> None:
         defined = vars(module)

@@ -74,6 +74,8 @@ class Trainable(ABC):
     """That of its own settings."""
     has_first_steps: bool = True
     """Whether a few steps of it can be trained alone."""
+    has_weights: bool = True
+    """Whether its checkpoints have the weights of the best epoch."""
     without_default: Sequence[str] = ()
     """Hyperparameters that only its space gives."""
 

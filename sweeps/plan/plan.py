@@ -19,6 +19,7 @@ from sweeps.record.trials import Earlier, Ending, TrialRow
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
 from sweeps.space.point import Point, Space
+from sweeps.storage import retention
 from sweeps.storage.open import open_storage
 from sweeps.storage.protocol import Storage
 
@@ -55,6 +56,15 @@ class Plan:
     def storage(self) -> Storage:
         """Where its checkpoints go."""
         return open_storage(self.config.storage, self.folder)
+
+    def has_weights(self, trainable: str) -> bool:
+        """Whether a trial of this trainable has weights of its best epoch, which are kept if it leads."""
+        return next((model.trainable.has_weights for model in self.models if model.name == trainable), True)
+
+    def lacks_weights(self, record: Record, number: int) -> bool:
+        """Whether a trial is among the best and has no checkpoint of its best epoch."""
+        has_any = self.has_weights(record.trials[number].trainable)
+        return has_any and retention.lacks_weights(self.config, record, self.storage, number)
 
     def refusal(self, point: Point) -> Ending | None:
         """The end of a point that is never trained: its static metrics miss a constraint, or can't be

@@ -185,9 +185,10 @@ def decided_end(plan: Plan, record: Record, trial: TrialRow) -> Ending | None:
     for name, value in {objectives.first.metric: row.score, **others}.items():
         if not math.isfinite(value):
             return Ending("diverged", why_diverged(name, last, value))
-    if retention.would_be_kept(config, record, plan.storage, trial.number):
-        has_weights = not retention.lacks_weights(config, record, plan.storage, trial.number)
-        return Ending("stopped", STOPPED) if is_stopped and has_weights else None
+    is_kept = retention.would_be_kept(config, record, plan.storage, trial.number)
+    if is_kept and plan.has_weights(trial.trainable):
+        has_them = not plan.lacks_weights(record, trial.number)
+        return Ending("stopped", STOPPED) if is_stopped and has_them else None
     if last == config.max_epochs:
         return Ending("finished")
     if is_stopped:

@@ -14,7 +14,9 @@ from tests.docs.pages import BY_NAME
 from tests.support import configured
 
 PACKAGE = "my_project"
-NAMES = {PACKAGE, "digits", "tune_digits", "net", "data"}
+FILES = ("digits.py", "loop.py", "svm.py")
+"""Trainables beside it."""
+NAMES = {PACKAGE, "digits", "loop", "svm", "tune_digits", "net", "data"}
 """Of modules: those of the tutorial, too."""
 MODEL = """
 METRIC, MODE = "val_acc", "max"
@@ -35,6 +37,8 @@ def write(folder: Path) -> None:
     package = folder / PACKAGE
     package.mkdir(exist_ok=True)
     (folder / "digits.py").write_text(block_with("README", "METRIC"))
+    (folder / "loop.py").write_text(block_with("functions", "def save"))
+    (folder / "svm.py").write_text(block_with("functions", "KFold"))
     configured.write_hydra(folder)
     (package / "cli.py").write_text(configured.ANY_CLI)
     (folder / "config.yaml").write_text(configured.ANY_CONFIG)

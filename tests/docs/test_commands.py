@@ -62,7 +62,7 @@ FLAGS_OF_OTHERS = {
 }
 """Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, LightningCLI, Hydra,
 Weights & Biases, the benchmarks."""
-FLAGS_OF_MODELS = {"--pixels", "--fold"}
+FLAGS_OF_MODELS = {"--pixels", "--hidden", "--fold"}
 """Hyperparameters of data.md and recipes.md."""
 
 FITS = [*arguments_of("sweeps fit"), *arguments_of("torchrun --nproc-per-node 2 -m sweeps.fit")]
@@ -93,7 +93,7 @@ def test_a_sweep_of_the_docs_makes_a_plan(
         if flag in tokens:
             pytest.importorskip(package, reason=f"{package} is not installed")
     is_configured = bool({"-c", "--hydra"} & set(tokens))
-    if "my_project" in command or "digits.py" in tokens or is_configured:
+    if "my_project" in command or set(examples.FILES) & set(tokens) or is_configured:
         examples.write(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
         monkeypatch.chdir(tmp_path)
@@ -148,7 +148,7 @@ def test_a_job_of_slurm_is_one(command: str) -> None:
 def test_a_single_run_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "params.yaml").write_text("params: {lr: 0.02}")
     arguments = shlex.split(line.replace("results/NAME/best", str(tmp_path)))
-    if "digits.py" in arguments:
+    if set(examples.FILES) & set(arguments):
         examples.write(tmp_path)
         monkeypatch.chdir(tmp_path)
     if "--help" in arguments:

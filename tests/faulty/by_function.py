@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from ray import tune
 
-METRIC, MODE = "val_loss", "min"
+METRIC, MODE = "val_score", "max"
 SPACE = {"lr": tune.loguniform(1e-3, 1.0), "size": tune.choice([1, 2, 4])}
 
 
@@ -23,7 +23,7 @@ def train(params: Any, trial: Any) -> None:
     for _ in trial.epochs:
         weights += params.lr * (1 + 0.1 * torch.randn(params.size) - weights)
         time.sleep(float(os.environ.get("EPOCH_S", "0")))
-        trial.report({"val_loss": (weights - 1).square().mean()}, save=partial(save, weights))
+        trial.report({"val_score": -(weights - 1).square().mean()}, save=partial(save, weights))
 
 
 def save(weights: torch.Tensor, folder: Path) -> None:

@@ -239,7 +239,7 @@ class TuneCallback(DriverCallback):
         return self._scheduler.ends_at(self._config, self._record, number, last)
 
     def _lacks_weights(self, number: int) -> bool:
-        return retention.lacks_weights(self._config, self._record, self._storage, number)
+        return self._context.plan.lacks_weights(self._record, number)
 
     def _is_to_stay(self, number: int) -> bool:
         return retention.would_be_kept(self._config, self._record, self._storage, number)

@@ -181,7 +181,7 @@ class StoppedTrials(DriverCallback):
                 process.leaves_in_s = self._context.config.stop_grace
         self._processes.ask_to_leave(asked)
         for number in to_stop:
-            is_lacking = retention.lacks_weights(plan.config, record, plan.storage, number)
+            is_lacking = plan.lacks_weights(record, number)
             if is_lacking and self._processes.not_left[number] < 2:
                 continue  # it is trained again up to its best epoch, twice at most
             if self._searcher.withdraw(number):

@@ -68,7 +68,7 @@ def _with_weights(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> Seque
     if (
         not ended
         or runs[0].status != "unfinished"
-        or not _saves(plan, runs[0])
+        or not plan.has_weights(runs[0].trainable)
         or _source(plan, record, runs[0]) is not None
     ):
         return runs
@@ -108,10 +108,10 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
     best = plan.folder / BEST_FOLDER
     sources = {run.number: _source(plan, record, run) for run in runs}
     for run in runs:
-        if sources[run.number] is None and _saves(plan, run):
+        if sources[run.number] is None and plan.has_weights(run.trainable):
             then = "not written" if run is runs[0] else "written without them"
             say(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is {then}.")
-    if sources[runs[0].number] is None and _saves(plan, runs[0]):
+    if sources[runs[0].number] is None and plan.has_weights(runs[0].trainable):
         shutil.rmtree(best, ignore_errors=True)  # of a trial that is no longer the best
         return False
     if len(runs) == 1 and sources[runs[0].number] == best:
@@ -119,16 +119,11 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
     with atomic_io.atomic_write(best) as part:
         part.mkdir()
         for place, run in enumerate(runs):
-            if (source := sources[run.number]) is not None or not _saves(plan, run):
+            if (source := sources[run.number]) is not None or not plan.has_weights(run.trainable):
                 within = FRONT_FOLDER.format(_of_search(run)) if place else ""
                 _write_folder(plan, record, run, source, part, within)
         shutil.rmtree(best, ignore_errors=True)
     return True
-
-
-def _saves(plan: Plan, run: TrialRow) -> bool:
-    """Whether the trainable of a run writes checkpoints."""
-    return next(model.trainable.saves for model in plan.models if model.name == run.trainable)
 
 
 def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
@@ -136,7 +131,9 @@ def _source(plan: Plan, record: Record, run: TrialRow) -> Path | None:
     lost."""
     best_epoch = run.best_epoch(record.objective) or 0
     newest, _ = plan.storage.newest(run.number, {**run.fixed, **run.params})
-    if newest is not None and checkpoint_store.epoch_of(newest) >= best_epoch:
+    if newest is not None and (
+        checkpoint_store.epoch_of(newest) >= best_epoch or not plan.has_weights(run.trainable)
+    ):
         return newest
     return retention.best_folder_of(plan.folder, _of_search(run), run.number, best_epoch)
 

@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_another_process_makes_it_again_of_its_description() -> None:
     found = registry.find("tests.faulty.by_function")
     there = registry.load(pickle.loads(pickle.dumps(found.description)))
-    assert there.objective == found.objective == Objective("val_loss", "min")
+    assert there.objective == found.objective == Objective("val_score", "max")
     assert there.space is not None
     assert there.space.ranges is by_function.SPACE
     assert there.without_default == ("lr", "size")

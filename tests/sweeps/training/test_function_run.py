@@ -21,7 +21,7 @@ PARAMS = SimpleNamespace(lr=0.1, size=2)
 
 def run(train: Any = by_function.train, checkpoint: Path | None = None, epochs: int = 6) -> FunctionRun:
     module = SimpleNamespace(__name__="mine", __file__=__file__, train=train, SPACE={})
-    config = FitConfig(max_epochs=epochs, metric="val_loss", mode="min", seed=3)
+    config = FitConfig(max_epochs=epochs, metric="val_score", mode="max", seed=3)
     return FunctionRun(FunctionFile("mine", module), PARAMS, config, checkpoint, number=5)
 
 
@@ -41,7 +41,7 @@ def test_a_resumed_one_trains_as_one_that_was_never_interrupted(tmp_path: Path) 
     resumed = reports(run(checkpoint=tmp_path))
     assert [report.epoch for report in resumed] == [3, 4, 5, 6]
     assert first + [report.score for report in resumed] == whole
-    assert Progress.read(tmp_path).score == min(first)
+    assert Progress.read(tmp_path).score == max(first)
 
 
 def test_it_is_stopped_where_it_has_reported_and_cleans_up() -> None:
@@ -52,7 +52,7 @@ def test_it_is_stopped_where_it_has_reported_and_cleans_up() -> None:
             for epoch in trial.epochs:
                 seen.append((trial.number, trial.seed, trial.max_epochs, epoch))
                 try:
-                    trial.report({"val_loss": 1})
+                    trial.report({"val_score": 1})
                 except Exception:
                     seen.append("caught")
         finally:
@@ -66,7 +66,7 @@ def test_it_is_stopped_where_it_has_reported_and_cleans_up() -> None:
 
 
 def test_it_ends_by_itself() -> None:
-    assert len(reports(run(lambda params, trial: trial.report({"val_loss": 1})))) == 1
+    assert len(reports(run(lambda params, trial: trial.report({"val_score": 1})))) == 1
 
 
 def test_an_error_of_the_function_is_its_own() -> None:
@@ -80,8 +80,8 @@ def test_an_error_of_the_function_is_its_own() -> None:
 @pytest.mark.parametrize(
     ("metrics", "kind", "expected"),
     [
-        ({"loss": 1}, MetricNotLogged, "metric 'val_loss' was not logged; logged: loss. Did you mean"),
-        ({"val_loss": "low"}, CannotTrain, "trial.report: val_loss must be a number, not low"),
+        ({"score": 1}, MetricNotLogged, "metric 'val_score' was not logged; logged: score. Did you mean"),
+        ({"val_score": "low"}, CannotTrain, "trial.report: val_score must be a number, not low"),
         ([1.0], CannotTrain, r"trial.report: metrics must be a dict such as .*, not 1"),
     ],
 )
