@@ -300,7 +300,6 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
     [
         (["--refine", "results/wid"], "--refine results/wid: no such folder. Did you mean 'results/wide'?"),
         (["--refine", "results"], "--refine results: a folder of sweeps, not a sweep. Give one of results/"),
-        (["--refine"], "--refine: expected at least one argument"),
         (["--refine", "results/torn"], "record.journal: line 4 is damaged"),
         (
             ["--refine", "results/wide", "--trainable", "fashion_cnn"],
