@@ -22,11 +22,12 @@ def sweeps(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_lists_every_command_in_a_line() -> None:
+def test_help_lists_every_command() -> None:
     done = sweeps("--help")
     assert done.returncode == 0
+    shown = " ".join(done.stdout.split())
     for name, does in COMMANDS.items():
-        assert f"  {name:<10} {does}\n" in done.stdout
+        assert f" {name} {does}" in shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)
