@@ -120,7 +120,10 @@ def test_a_misspelt_name_or_path_is_answered_with_what_lies_there(tmp_path: Path
 def test_a_folder_that_is_no_project_names_the_command_that_begins_one(tmp_path: Path) -> None:
     write(tmp_path, {"data.py": "ROWS = 3\n"})
     (found,) = found_in(tmp_path, "trainable", "cnn")
-    assert f"{tmp_path} is not a project: it has no trainables/ and no .py file that defines METRIC" in found
+    assert (
+        f"{tmp_path} is not a project: it has no trainables/ and no .py file that defines build_model"
+        in found
+    )
     assert found.endswith("init FOLDER")
 
 
