@@ -147,7 +147,7 @@ class Fit:
         return self._epoch_end.progress
 
     @property
-    def by(self) -> str:
+    def strategy_in_words(self) -> str:
         """Strategy, precision and threads."""
         return f"{self.choice.in_words}, {count(self.config.threads or 1, 'thread')}"
 

@@ -51,10 +51,18 @@ class FunctionTrial:
 
     @property
     def epochs(self) -> Iterator[int]:
-        """The epochs that are left, each seeded by itself."""
-        while self.run.progress.epochs < self.max_epochs:
-            seed_epoch(self.seed, self.run.progress.epochs)
-            yield self.run.progress.epochs + 1
+        """The epochs that are left, each seeded by itself.
+
+        Raises:
+            CannotTrain: one had no report.
+        """
+        while (done := self.run.progress.epochs) < self.max_epochs:
+            seed_epoch(self.seed, done)
+            yield done + 1
+            if self.run.progress.epochs == done:
+                raise CannotTrain(
+                    f"epoch {done + 1} of trial.epochs had no report: call trial.report once for each"
+                )
 
     def report(self, metrics: Mapping[str, Any], save: Save | None = None) -> None:
         """Report an epoch that has ended."""
@@ -73,7 +81,7 @@ class FunctionRun:
     """
 
     can_go_on = True
-    by = "a function"
+    strategy_in_words = ""
     why_no_test = "a function has no test"
     checkpoint_bytes = 0
     depends_on_batch = False

@@ -66,8 +66,8 @@ class RunHere(Run, Protocol):
         """Whether the model normalizes by the rows of a batch, so that smaller ones change its result."""
 
     @property
-    def by(self) -> str:
-        """What trains it, and how, for the head of a single run."""
+    def strategy_in_words(self) -> str:
+        """Strategy, precision and threads; "" where it has none."""
 
     def smaller_batch(self) -> MicroBatch:
         """The split of the batch to go on with, after this training ran out of memory.

@@ -99,7 +99,7 @@ class RunFolder:
             *([("data", self._run.data)] if self._run.data else []),
             ("metric", f"{config.metric} ({config.mode})"),
             ("epochs", f"{config.max_epochs}{begin}"),
-            ("strategy", training.by),
+            *([("strategy", training.strategy_in_words)] if training.strategy_in_words else []),
         ]
         say("\n".join(f"{name:<10} {text}" for name, text in lines) + "\n")
         if is_first() and self._run.resume is None:

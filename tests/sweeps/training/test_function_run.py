@@ -95,6 +95,18 @@ def test_a_function_without_a_report() -> None:
         run(lambda params, trial: None).advance()
 
 
+def test_an_epoch_without_a_report_is_named() -> None:
+    def train(params: Any, trial: Any) -> None:
+        for epoch in trial.epochs:
+            if epoch % 2:
+                trial.report({"val_score": 1})
+
+    training = run(train)
+    assert training.advance() is not None
+    with pytest.raises(CannotTrain, match=r"epoch 2 of trial\.epochs had no report"):
+        training.advance()
+
+
 def test_its_best_folder_has_what_trains_it_again_and_its_last_state(tmp_path: Path) -> None:
     training = run()
     reports(training)
