@@ -71,3 +71,5 @@ def test_one_without_checkpoints_is_never_paused(sweep: Command, tmp_path: Path)
     assert "reports without save" in done.stdout
     assert yaml.safe_load((tmp_path / "plain" / "best" / "params.yaml").read_text())["params"].keys() == {"x"}
     assert not (tmp_path / "plain" / "best" / "checkpoint").exists()
+    assert f"Settings   {tmp_path}/plain/best" in done.stdout
+    assert "checkpoints while it runs" not in done.stdout

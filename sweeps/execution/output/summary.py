@@ -13,6 +13,7 @@ from sweeps.common.formatting import command, count, pairs, short, shown_path
 from sweeps.config.sweep_folder import BEST_FOLDER, repeat_command, resume_command
 from sweeps.execution.output import winner
 from sweeps.execution.run_context import RunContext
+from sweeps.kinds.params_file import files_of_weights
 from sweeps.plan import run_start
 from sweeps.plan.plan import Plan
 from sweeps.record import constraints, status
@@ -168,7 +169,8 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
             best_epoch = record.trials[held].best_epoch(record.objective)
             if retention.run_of_best_folder(plan.folder / BEST_FOLDER, best_epoch) is None:
                 others = " (of an earlier epoch)"
-        yield "Weights", shown_path(plan.folder / BEST_FOLDER) + others
+        title = "Weights" if files_of_weights(plan.folder / BEST_FOLDER) else "Settings"
+        yield title, shown_path(plan.folder / BEST_FOLDER) + others
         yield "Retrain", of_held + _retrain(plan, best)
 
 

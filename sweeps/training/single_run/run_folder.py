@@ -189,7 +189,8 @@ class RunFolder:
         if self._run.memory_snapshot:
             file = shown_path(self._run.folder / SNAPSHOT_FILE)
             say(f"Memory     {file} (open in https://pytorch.org/memory_viz)")
-        say(f"Weights    {shown_path(self.best)}")
+        title = "Weights" if params_file.files_of_weights(self.best) else "Settings"
+        say(f"{title:<10} {shown_path(self.best)}")
         return 0
 
     def _save(self, epoch: int, training: RunHere) -> bool:
