@@ -55,7 +55,7 @@ def choices(kind: PlugInKind) -> list[str]:
         file.stem
         for folder in (here, here / TRAINABLES)
         for file in folder.glob("[!_]*.py")
-        if file.stem.isidentifier() and _defines(file, kind.marks)
+        if file.stem.isidentifier() and defines(file, kind.marks)
     ]
     return sorted({*_public([str(here / kind.folder)]), *marked})
 
@@ -84,15 +84,24 @@ def find(kind: PlugInKind, name: str) -> ModuleType:
         UserError: it does not exist, can't be imported, or breaks the contract.
     """
     project.enter()
-    path = path_of(kind, name)
-    if not _exists(path):
-        raise UserError(_no_such(kind, name))
+    path = existing_path(kind, name)
     module = _import(kind, name, path)
     if lacking := ", ".join(entry for entry in kind.defines if not hasattr(module, entry)):
         needed = f"a {kind.name} defines {', '.join(kind.defines)}"
         raise UserError(f"{kind.flag} {name}: {module.__file__} does not define {lacking} ({needed})")
     kind.check(f"{kind.flag} {name}", module)
     return module
+
+
+def existing_path(kind: PlugInKind, name: str) -> str:
+    """The dotted path of a plug-in that is there; it is not imported.
+
+    Raises:
+        UserError: it is not there.
+    """
+    if not _exists(path := path_of(kind, name)):
+        raise UserError(_no_such(kind, name))
+    return path
 
 
 def _is_file(name: str) -> bool:
@@ -153,7 +162,7 @@ def _public(places: Iterable[str]) -> list[str]:
     return [module.name for module in pkgutil.iter_modules(places) if not module.name.startswith("_")]
 
 
-def _defines(file: Path, names: Iterable[str]) -> bool:
+def defines(file: Path, names: Iterable[str]) -> bool:
     """Whether a file defines one of these marks; it is not imported."""
     text, marks = file.read_text(errors="replace"), {name.partition("(")[0]: name for name in names}
     if not any(name in text for name in marks):

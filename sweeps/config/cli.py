@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import local_dirs, project
+from sweeps.common import local_dirs, plugins, project
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import command, shown_path
@@ -21,7 +21,6 @@ from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, fla
 from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, newest_sweep, no_sweep, sweep_named
 from sweeps.config.validation import check, refuse_other
 from sweeps.kinds import registry
-from sweeps.kinds.projects import cli_source
 from sweeps.kinds.projects.lightning_cli import FIT
 
 MOST_USED = (
@@ -65,7 +64,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         merged = {name: {**given.get(name, {}), **content.get(name, {})} for name in PAIRS}
         given |= {**content, **merged}
     local_dirs.use_typed(values.data_dir, values.prepared_dir)
-    given = dict(_with_recognized(given))
+    given = dict(_with_recognized(given, values.trainables))
     config = SweepConfig.from_settings(
         **{
             name: one_or_several(value) if isinstance(value, list) and name not in POINTS else value
@@ -92,16 +91,15 @@ def _given_by_position(words: Sequence[str], flags: Mapping[str, Any]) -> list[s
     return [*words]
 
 
-def _with_recognized(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings, with the program of a LightningCLI as such where it was given as the trainable.
+def _with_recognized(given: Mapping[str, Any], words: Sequence[str]) -> Mapping[str, Any]:
+    """The settings, with the program of a LightningCLI as such where the words that belong to no flag name
+    one. What a flag or a file names as a trainable is one.
 
     Raises:
         UserError: files of its settings were given, but no such program.
     """
-    named = given.get("trainable") or []
-    words = [named] if isinstance(named, str) else [*named]
-    modules = {word: module for word in words if (module := cli_source.module_of(word))}
-    if modules and words[1:] == [FIT]:  # as its own program is called
+    modules = {word: module for word in words if (module := registry.cli_module(word))}
+    if modules and [*words[1:]] == [FIT]:  # as its own program is called
         words = words[:1]
     files = given.get("cli_config") or []
     if modules and len(words) > 1:
@@ -114,7 +112,7 @@ def _with_recognized(given: Mapping[str, Any]) -> Mapping[str, Any]:
             example = command("run", "my/cli.py", *typed_as.split())
             raise UserError(f"{typed_as}: give the program of the LightningCLI, too, as in {example}")
         if len(words) == 1:
-            registry.name_of(words[0])  # raises where there is no such file
+            plugins.existing_path(registry.TRAINABLE_FILES, words[0])
         raise UserError(
             f"{typed_as}: {' '.join(words)} makes no LightningCLI, whose settings it would be. Settings of "
             "the sweep are given with --config"

@@ -84,10 +84,19 @@ def name_of(typed: str) -> str:
     return typed if is_project(typed) else plugins.name_of(TRAINABLE_FILES, typed)
 
 
+def cli_module(typed: str) -> str:
+    """The module of the program of a LightningCLI, as it was typed; "" of any other word.
+
+    Raises:
+        UserError: the program is no Python.
+    """
+    return cli_source.module_of(typed, TRAINABLE_FILES.marks)
+
+
 def cli_name(typed: str, files: Sequence[str]) -> str:
     """The name of a LightningCLI of its program, as it was typed, and files of its settings; "" where the
     program makes none."""
-    module = cli_source.module_of(typed)
+    module = cli_module(typed)
     return project_name(LightningCLIProject.kind, module, *project.within(files)) if module else ""
 
 

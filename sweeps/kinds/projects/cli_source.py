@@ -8,20 +8,29 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sweeps.common import project
+from sweeps.common import plugins, project
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import shown_path
 
-CLI, TRAINABLE = "LightningCLI", "build_model"
+CLI = "LightningCLI"
 
 
-def module_of(typed: str) -> str:
+def module_of(typed: str, marks: Collection[str]) -> str:
     """The module of a program that makes a LightningCLI, of its path or its dotted path; "" of another word.
 
     A program that imports a file beside it by its bare name is run in its own folder, which becomes the
     project's.
+
+    Args:
+        typed: a word of the command line.
+        marks: of a trainable, as in PlugInKind. A file that defines one is that, whatever else it does.
+
+    Raises:
+        UserError: the program, or a file of the project that it calls, is no Python.
     """
     is_path = typed.endswith(".py") or "/" in typed
     file = _program(Path(typed).expanduser().resolve()) if is_path else _program_of(typed)
-    if file is None or not _makes_cli(file):
+    if file is None or not _makes_cli(file, marks):
         return ""
     if not is_path:
         return typed
@@ -51,20 +60,19 @@ def _program_of(module: str) -> Path | None:
     return next(filter(None, found), None)
 
 
-def _makes_cli(file: Path, seen: Collection[Path] = ()) -> bool:
-    """Whether a program names LightningCLI, or calls what it imports from a file of the project that does. A
-    file that defines a trainable is that, whatever else it does."""
-    nodes = [] if file in seen else _nodes(file)
+def _makes_cli(file: Path, marks: Collection[str], seen: Collection[Path] = ()) -> bool:
+    """Whether a program names LightningCLI, or calls what it imports from a file of the project that does."""
+    nodes = [] if file in seen or plugins.defines(file, marks) else _nodes(file)
     names = {each.id for each in nodes if isinstance(each, ast.Name)}
     names |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
     names |= {each.name for each in nodes if isinstance(each, ast.alias | ast.FunctionDef)}
-    if CLI in names or TRAINABLE in names:
-        return TRAINABLE not in names
+    if CLI in names:
+        return True
     called = {ast.unparse(each.func).partition(".")[0] for each in nodes if isinstance(each, ast.Call)}
     others = [
         _file_of(name, [project.folder(), file.parent]) for name, as_ in _imports(file) if as_ in called
     ]
-    return any(_makes_cli(other, (*seen, file)) for other in others if other is not None)
+    return any(_makes_cli(other, marks, (*seen, file)) for other in others if other is not None)
 
 
 def _imports(file: Path) -> Iterator[tuple[str, str]]:
@@ -94,7 +102,8 @@ def _file_of(module: str, places: Sequence[Path]) -> Path | None:
 
 
 def _nodes(file: Path) -> list[ast.AST]:
-    """Of the parsed file; [] where it can't be read or is no Python."""
-    with suppress(OSError, SyntaxError, ValueError):
-        return list(ast.walk(ast.parse(file.read_text(errors="replace"))))
-    return []
+    """Of the parsed file."""
+    try:
+        return list(ast.walk(ast.parse(file.read_text(errors="replace"), str(file))))
+    except (SyntaxError, ValueError) as error:  # the latter of null bytes
+        raise UserError(f"{shown_path(file)} is no Python: {error}") from None

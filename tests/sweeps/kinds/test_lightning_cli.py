@@ -14,9 +14,9 @@ import yaml
 
 from sweeps.common import project
 from sweeps.common.errors import UserError, reason_of
+from sweeps.config import cli
 from sweeps.config.sweep_config import to_yaml
 from sweeps.kinds import registry, source_files
-from sweeps.kinds.projects import cli_source
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training.config import FitConfig
@@ -78,6 +78,14 @@ def test_its_program_and_its_file_are_enough(program: str, here: Path) -> None:
     assert (run.trainable, run.params) == (name, {"model.lr": 0.5})
 
 
+def test_a_program_is_recognized_only_where_it_is_typed_without_a_flag(here: Path) -> None:
+    for words in (("--trainable", "net_project.cli"), ("--config", "sweep.yaml")):
+        (here / "sweep.yaml").write_text("trainable: net_project.cli\n")
+        config = cli.parse(words)
+        assert (config.trainable, config.lightning_cli) == ("net_project.cli", None)
+    assert cli.parse(["net_project.cli"]).lightning_cli == "net_project.cli"
+
+
 PROGRAMS = {
     "plain.py": "from lightning.pytorch.cli import LightningCLI\nLightningCLI()",
     "by_package.py": "import lightning.pytorch as pl\npl.cli.LightningCLI()",
@@ -88,7 +96,7 @@ PROGRAMS = {
 OTHERS = {
     "model.py": "from lightning.pytorch.cli import LightningCLI\nbuild_model = 0",
     "imports.py": "import plain",
-    "wrong.py": "LightningCLI(",
+    "loop.py": "from plain import main\ndef train(params, trial): main()",
     "cycle.py": "from cycle import main\nmain()",
 }
 
@@ -98,20 +106,25 @@ def test_what_makes_a_lightning_cli_is_seen_in_its_source(here: Path) -> None:
     (here / "in_package").mkdir()
     for name, text in {**PROGRAMS, **OTHERS, "in_package/__init__.py": ""}.items():
         (here / name).write_text(f"import os\n{text}\nos._exit(9)\n")
-    assert {name: cli_source.module_of(name) for name in PROGRAMS} == {
+    assert {name: registry.cli_module(name) for name in PROGRAMS} == {
         "plain.py": "plain",
         "by_package.py": "by_package",
         "calls.py": "calls",
         "in_package/__main__.py": "in_package",
         "in_package/own.py": "in_package.own",
     }
-    assert cli_source.module_of("in_package") == "in_package"
-    assert [name for name in (*OTHERS, "none.py", "no.such", "plain x") if cli_source.module_of(name)] == []
+    assert registry.cli_module("in_package") == "in_package"
+    assert [name for name in (*OTHERS, "none.py", "no.such", "plain x") if registry.cli_module(name)] == []
     assert project.folder() == here
+    (here / "wrong.py").write_text("\nLightningCLI(")
+    (here / "calls_wrong.py").write_text("from wrong import main\nmain()")
+    for name in ("wrong.py", "calls_wrong"):
+        with pytest.raises(UserError, match=r"^wrong.py is no Python: .* \(wrong.py, line 2\)$"):
+            registry.cli_module(name)
     (here / "scripts").mkdir()
     (here / "scripts" / "main.py").write_text("import beside\nfrom plain import main\nmain()")
     (here / "scripts" / "beside.py").touch()
-    assert cli_source.module_of("scripts/main.py") == "main"
+    assert registry.cli_module("scripts/main.py") == "main"
     assert project.folder() == here / "scripts", "from where it imports the file beside it"
 
 
@@ -120,6 +133,7 @@ def test_files_of_settings_without_a_program_are_refused() -> None:
     expected = "-c config.yaml: net_project/model.py makes no LightningCLI"
     assert expected in fault("net_project/model.py", "-c", "config.yaml")
     assert "Did you mean 'net_project/cli.py'?" in fault("net_project/clli.py", "-c", "config.yaml")
+    assert "Did you mean 'net_project.cli'?" in fault("net_project.clii", "-c", "config.yaml")
     assert "give them with -c config.yaml" in fault("net_project/cli.py", "--config", "config.yaml")
     assert "is a LightningCLI, which is swept alone" in fault("net_project.cli", "net_project.model")
     assert "--model.lr: no such flag. A hyperparameter is given as --params model.lr=VALUE" in fault(
