@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from sweeps.common import project
 from sweeps.common.cli.parser import listed
 from sweeps.common.errors import CannotContinue, CannotTrain, UserError
-from sweeps.common.formatting import command
+from sweeps.common.formatting import command, fitted
 from sweeps.common.yaml_values import nearest
 
 
@@ -48,9 +49,8 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
 
 
 def _complain(text: str) -> None:
-    from sweeps.common.cli.terminal import say  # rich and tqdm, which `--help` does without
-
-    say(text, sys.stderr)
+    width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    print(fitted(text, width), file=sys.stderr, flush=True)
 
 
 def is_output_closed() -> bool:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from sweeps.common.cli.dispatch import dispatch
 from sweeps.common.errors import UserError
+from tests.conftest import ROOT
 
 COMMANDS = {"check": "Find what is wrong.", "drain": "Take a PC out."}
 
@@ -53,3 +59,25 @@ def test_a_mistake_that_a_subcommand_finds_is_a_line(capsys: pytest.CaptureFixtu
 
     assert dispatch("", COMMANDS, call, ["drain"]) == 2
     assert capsys.readouterr().err == "error: pc9: no such PC\n"
+
+
+HIDDEN = """
+import sys
+from sweeps.common.cli.dispatch import status_of
+def program():
+    import {name}.console
+sys.exit(status_of(program))
+"""
+
+
+@pytest.mark.parametrize("name", ["rich", "tqdm"])
+def test_a_file_that_hides_a_package_of_the_messages_too_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN.format(name=name)], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: ModuleNotFoundError: No module named '{name}.console'")
+    assert f"{name}.py has the name of a module that libraries import" in line
