@@ -104,16 +104,21 @@ def _broken(line: str, width: int, indent: int) -> list[str]:
         return [line]
     titled, typed = _TITLE.match(line), _COMMAND.search(line)
     indent = max(indent, titled.end() if titled is not None else 0)
-    begins = len(line) if typed is None else len(line[: typed.start()].rstrip())
+    begins = ends = len(line)
+    if typed is not None:
+        begins = len(line[: typed.start()].rstrip())
+        ended = _END_OF_COMMAND.search(line, begins)
+        ends = len(line) if ended is None else ended.end()
     words = re.findall(r"\s*\S+", line[:begins])
-    if 0 < len(line[begins:].lstrip()) + indent <= width:
-        words.append(line[begins:])
+    if begins < ends and len(line[begins:ends].lstrip()) + indent <= width:
+        words.append(line[begins:ends])
     else:
-        words += re.findall(_SHELL_WORD, line[begins:])
+        words += re.findall(_SHELL_WORD, line[begins:ends])
+    words += re.findall(r"\s*\S+", line[ends:])
     found, at = [words[0]], len(words[0])
     for word in words[1:]:
-        is_typed, at = at > begins, at + len(word)
-        room = width - 2 if at > begins and at < len(line) else width  # for the backslash
+        is_typed, at = begins < at < ends, at + len(word)
+        room = width - 2 if begins < at < ends else width  # for the backslash
         if len(found[-1]) + len(word) <= room:
             found[-1] += word
             continue
@@ -129,6 +134,8 @@ _COMMAND = re.compile(
     r"(?=(?:run|fit|report|control|results|dashboard|prepare|ladder|init|demo|pcs) )"
     r"|(?<!\S)(?:cat|xdg-open) (?=\S*/)"
 )
+_END_OF_COMMAND = re.compile(r"[;`]\S*(?=\s|$)")
+"""Behind it prose goes on."""
 _SHELL_WORD = re.compile(r"\s*(?:--[\w-]+ (?!-))?(?:'[^']*'|\S)+")
 """A flag with its value."""
 

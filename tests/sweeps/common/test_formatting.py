@@ -171,6 +171,14 @@ LONG = "results/digits-20261129-064701"
             f"For more trials, type: sweeps run --resume {LONG}",
             ["For more trials, type:", f"sweeps run --resume {LONG}"],
         ),
+        (
+            f"--name s: exists. Go on: sweeps run --resume {LONG}/s --force; else give another name",
+            [
+                "--name s: exists. Go on: sweeps run \\",
+                f"  --resume {LONG}/s --force; else",
+                "give another name",
+            ],
+        ),
         ("It sweeps runs of all kinds, as you may have read in many words", None),
     ],
 )
