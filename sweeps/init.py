@@ -63,7 +63,7 @@ def write(folder: Path) -> list[str]:
     try:
         if folder.is_file():
             raise UserError(f"{shown_path(folder)} is a file: give a new folder, or an empty one")
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and any(path.name != ".git" for path in folder.iterdir()):
             raise UserError(f"{shown_path(folder)} is not empty: give a new folder, or an empty one")
         folder.mkdir(parents=True, exist_ok=True)
         name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"

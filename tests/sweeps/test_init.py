@@ -63,6 +63,12 @@ def test_a_project_is_written_once(program: Path, project: Path) -> None:
     assert not (project / "digits.py").exists()
 
 
+def test_a_folder_that_git_alone_has_written_to_is_empty(program: Path, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    assert typed(program, tmp_path, "sweeps", "init", ".").returncode == 0
+    assert (tmp_path / "digits.py").is_file()
+
+
 def test_a_file_in_the_place_of_the_folder_is_refused(program: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     done = typed(program, tmp_path, "sweeps", "init", "taken")
