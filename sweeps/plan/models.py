@@ -123,7 +123,11 @@ def objectives(config: SweepConfig, models: Sequence[Model]) -> Objectives:
         )
     mode = config.mode or mode
     if not mode and any(metric != each for each in metrics.values()):
-        raise UserError(f"--metric {metric}: give --mode too: min if small values are good, max if large")
+        near = nearest(metric, filter(None, metrics.values()))
+        raise UserError(
+            f"--metric {metric}:{f'{near} Else' if near else ''} give --mode too: min if small values are "
+            "good, max if large"
+        )
     mode = mode or _agreed(modes, "MODE", "--mode")
     return Objectives((Objective(metric, "min" if mode == "min" else "max"),))
 

@@ -85,6 +85,7 @@ def test_a_hyperparameter_that_stands_still_goes_to_all_models_or_to_one(tmp_pat
          f"{STEPS}: slope: no such hyperparameter"),
         ({"trainable": [TOY, "fashion_cn"]}, "fashion_cn: --trainable fashion_cn: no such trainable."),
         ({"metric": "other"}, "--metric other: give --mode too"),
+        ({"metric": "scor"}, "--metric scor: Did you mean 'score'? Else give --mode too"),
         ({"searcher": "grid"},
          f"{TOY}: suggest: searcher grid can't take a space whose hyperparameters depend"),
     ],
