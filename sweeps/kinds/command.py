@@ -20,6 +20,7 @@ from sweeps.common.settings import Setting, field_docs, flag, typed
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.params_file import Recipe
+from sweeps.kinds.projects.lightning_cli import FIT
 from sweeps.kinds.trainable import Trainable
 from sweeps.ray_start import ray_auth
 
@@ -78,13 +79,17 @@ class Command:
             SystemExit: after `--help` (status 0).
         """
         tokens = list(sys.argv[1:] if arguments is None else arguments)
-        typed_name = tokens.pop(0) if tokens and not tokens[0].startswith("-") else None
+        first = next((n for n in range(0, len(tokens), 2) if tokens[n] != "-c"), len(tokens))
+        is_typed = first < len(tokens) and not tokens[first].startswith("-")
+        typed_name = tokens.pop(first) if is_typed else None
         if typed_name is None and {"-h", "--help"} & set(tokens):
             self._parser(None, None).values_of(tokens)
         project.use()
         named = self._use_project_of_files(tokens)
         if typed_name is not None:
             name = registry.cli_name(typed_name, _files_of_cli(tokens)) or registry.name_of(typed_name)
+            if registry.is_project(name) and tokens[first : first + 1] == [FIT]:  # as its program is called
+                del tokens[first]
         else:
             name = named or registry.only(self._choices(), TRAINABLE)
         ray_auth.turn_on()  # before the trainable imports Ray: its data may be prepared by Ray
@@ -98,7 +103,7 @@ class Command:
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"
         values = self._parser(name, trainable).values_of(tokens, hint)
-        if (files := vars(values)[FILES_OF_CLI]) and not registry.is_project(name):
+        if (files := getattr(values, FILES_OF_CLI, ())) and not registry.is_project(name):
             raise UserError(f"-c {files[0]}: {name} makes no LightningCLI, whose settings it would be")
         recipes = [params_file.read(path, self.fit_settings) for path in getattr(values, "files", [])]
         pairs = getattr(values, "params", {})
@@ -199,7 +204,8 @@ class Command:
         that = " that rows depend on" if self.is_of_raw_data else ""
         group = parser.add_argument_group(f"Hyperparameters of {name or 'NAME'}{that}")
         cli_parser.add_pairs(group, "params", PARAMS_HELP, file_of=params_file.named)
-        _add_files_of_cli(parser)
+        if not self.is_of_raw_data:
+            _add_files_of_cli(parser)
         cli_parser.add_settings(parser, self.settings.values())
         cli_parser.add_machine(parser)
         if trainable is not None:

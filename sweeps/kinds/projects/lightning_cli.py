@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from sweeps.common import imports, plugins, project
-from sweeps.common.errors import CannotTrain, UserError, first_line, innermost
+from sweeps.common.errors import CannotTrain, UserError, first_line, innermost, refuse
 from sweeps.common.yaml_values import load_yaml, nearest
 from sweeps.kinds import trainer_options
 from sweeps.kinds.projects import settings_tree
@@ -83,9 +83,9 @@ class LightningCLIProject(ConfiguredProject):
             hint = exact or nearest(dotted, plugins.beside(dotted))
             raise UserError(f"{flag}: no such module.{hint} Give a dotted path")
         paths = [project.folder() / Path(file).expanduser() for file in files]
-        if missing := [str(path) for path in paths if not path.is_file()]:
-            raise UserError(f"--cli-config {' '.join(missing)}: no such file")
-        where = f"--cli-config {' '.join(files)}" if files else flag
+        missing = [file for file, path in zip(files, paths, strict=True) if not path.is_file()]
+        refuse([f"-c {file}: no such file" for file in missing])
+        where = " ".join(f"-c {file}" for file in files) or flag
         given: dict[str, Any] = {}
         try:
             texts = tuple(path.read_text() for path in paths)

@@ -74,8 +74,10 @@ def test_its_program_and_its_file_are_enough(program: str, here: Path) -> None:
     ranges = ("--ranges", "model.lr=1e-3..1:log")
     (name,) = planned(*program.split(), "-c", "config.yaml", *ranges).config.trainables
     assert name == planned(*RUN, *ranges).config.trainable == "lightning-cli:net_project.cli:config.yaml"
-    run, _ = run_settings.parse([program.split()[0], "-c", "config.yaml", "--params", "model.lr=0.5"])
-    assert (run.trainable, run.params) == (name, {"model.lr": 0.5})
+    file = ["-c", "config.yaml"]
+    for words in ([*program.split(), *file], [*file, *program.split()]):
+        run, _ = run_settings.parse([*words, "--params", "model.lr=0.5"])
+        assert (run.trainable, run.params) == (name, {"model.lr": 0.5})
 
 
 def test_a_program_is_recognized_only_where_it_is_typed_without_a_flag(here: Path) -> None:
@@ -211,7 +213,7 @@ def test_the_value_of_a_fixed_one_is_given_by_params() -> None:
         ),
         (
             ("--lightning-cli", "net_project.cli", "--cli-config", "c.yaml"),
-            "--cli-config .*c.yaml: no such file",
+            "^-c c.yaml: no such file",
         ),
         (
             ("--lightning-cli", "net_project.nothing"),
@@ -311,10 +313,10 @@ def test_an_unknown_setting_of_a_class_is_told_in_the_words_of_the_parser(here: 
     written["optimizer"] = {"class_path": "torch.optim.SGD", "init_args": {"momentun": 0.9}}
     (here / "any.yaml").write_text(yaml.safe_dump(written))
     assert fault(*ANY, "--ranges", "optimizer.init_args.lr=0.1..1") == (
-        "--cli-config any.yaml: Parser key \"optimizer\": Option 'momentun' is not accepted"
+        "-c any.yaml: Parser key \"optimizer\": Option 'momentun' is not accepted"
     )
     (here / "any.yaml").write_text("model: [")
-    assert "--cli-config any.yaml: ParserError: while parsing" in fault(*ANY, "--ranges", "x=0.1..1")
+    assert "-c any.yaml: ParserError: while parsing" in fault(*ANY, "--ranges", "x=0.1..1")
 
 
 def test_two_files_have_the_settings(here: Path) -> None:
