@@ -141,11 +141,12 @@ def noted_in(results: Path) -> str | None:
 
 
 def in_results(given: str, file: str) -> Path:
-    """The folder of this path that has the file, else the one of this name in results/ that has it. A folder
-    beside results/ that has another purpose hides none."""
+    """The folder of this path that has the file, else the one of this name in results/ that has it, else the
+    one of the two that is there. A folder beside results/ that has another purpose hides none."""
     folder, named = Path(given).expanduser(), Path(RESULTS, given)
-    is_hidden = given and not (folder / file).is_file() and (named / file).is_file()
-    return named if is_hidden else folder
+    is_missing = not (folder / file).is_file()
+    is_named = (named / file).is_file() or (named.is_dir() and not folder.exists())
+    return named if given and is_missing and is_named else folder
 
 
 def newest_in_results(file: str) -> Path | None:

@@ -57,6 +57,8 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     if "resume" in flags and flags["resume"] is None and not flags.get("submit"):
         flags |= {"resume": str(newest_sweep())}
     if "refine" in flags:
+        if "" in flags["refine"]:
+            raise UserError("--refine: give the name of a sweep, as in --refine NAME")
         flags |= {"refine": [str(sweep_named(each)) for each in flags["refine"]] or [str(newest_sweep())]}
     contents = _contents(flags, values.config)
     given: dict[str, Any] = {}

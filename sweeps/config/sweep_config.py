@@ -145,8 +145,8 @@ class SweepConfig(Settings):
     """With --resume: continue although something has changed; the record holds the changes."""
 
     refine: str | list[str] | None = setting(None, group="The next sweep", metavar="NAME", may_be_bare=True)
-    """Sweep to refine, or several: the new sweep starts with its settings, adjusted ranges and its trials as
-    prior knowledge. A name in results/, or a folder; without one the newest (default: none)."""
+    """Sweep to refine, or several: names in results/, or folders; without one the newest. The new sweep
+    starts with its settings, adjusted ranges and its trials as prior knowledge (default: none)."""
     refine_keep: float = setting(0.2, above=0, most=1)
     """With --refine: share of the best trials from which the new ranges are computed."""
 

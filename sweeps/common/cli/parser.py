@@ -20,7 +20,7 @@ from sweeps.common.formatting import command
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.common.param_types import literals, members
 from sweeps.common.settings import Setting, flag, grouped, typed
-from sweeps.common.yaml_values import hyperparameter, nearest
+from sweeps.common.yaml_values import closest, hyperparameter
 
 SHORT = {"num_trials": "-n", "max_concurrent": "-j"}
 """Flags that are typed most, by setting."""
@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         words = []
         for token in tokens:
             name, equals, value = token.partition("=")
-            takes_several = equals and name in known and known[name].nargs == "+"
+            takes_several = equals and name in known and known[name].nargs in ("+", "*")
             words += [name, value] if takes_several else [token]
         try:
             values, strays = self.parse_known_intermixed_args(words)
@@ -132,9 +132,16 @@ def listed(entries: Mapping[str, str]) -> str:
 
 
 def _no_flag(name: str, known: Iterable[str]) -> str:
+    bare, names = name.lstrip("-"), {each.lstrip("-"): each for each in known}
     if "." in name:  # as the program of a LightningCLI takes it
-        return f"{name}: no such flag. A hyperparameter is given as --params {name.lstrip('-')}=VALUE"
-    return f"{name}: no such flag.{nearest(name, known)}"
+        return f"{name}: no such flag. A hyperparameter is given as --params {bare}=VALUE"
+    if near := closest(bare, names):
+        return f"{name}: no such flag. Did you mean '{names[near]}'?"
+    if "ranges" not in names:
+        return f"{name}: no such flag."
+    pair = bare.replace("-", "_")
+    fixed, swept = f"--params {pair}=VALUE", f"--ranges {pair}=LOW..HIGH"
+    return f"{name}: no such flag. A fixed hyperparameter is given as {fixed}, a range of one as {swept}"
 
 
 class _Value(argparse.Action):

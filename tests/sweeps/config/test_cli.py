@@ -149,7 +149,11 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--num-trails", "5"], "--num-trails: no such flag. Did you mean '--num-trials'?"),
         (["--num_trials=5"], "--num_trials: no such flag. Did you mean '--num-trials'?"),
         (["--num-tri", "5"], "--num-tri: no such flag. Did you mean '--num-trials'?"),
-        (["--xyz"], "--xyz: no such flag."),
+        (
+            ["--lr", "0.1"],
+            "--lr: no such flag. A fixed hyperparameter is given as --params lr=VALUE, a range of one as "
+            "--ranges lr=LOW..HIGH",
+        ),
         (["--num-trials", "many"], "--num-trials many: must be a whole number"),
         (["--num-trials", "2.5"], "--num-trials 2.5: must be a whole number"),
         (["--gpus-per-trial", "half"], "--gpus-per-trial half: must be a number"),
@@ -163,6 +167,7 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--params", "rows=0", "7"], "--params 7: give name=value, as in --params rows=0 width=16"),
         (["--num-trials"], "--num-trials: expected one argument"),
         (["--resume="], "--resume: give the name of a sweep, as in --resume NAME"),
+        (["--refine="], "--refine: give the name of a sweep, as in --refine NAME"),
         (["--force"], "--force needs --resume"),
         (["--config"], "--config: expected one argument"),
         (["lr=0.1"], "lr=0.1: not a flag. A fixed hyperparameter is --params lr=0.1"),

@@ -50,8 +50,16 @@ def test_the_newest_sweep_is_the_one_that_changed_last(
     assert newest_sweep() == Path("results/b")
     assert parse(["--resume"]).name == "b"
     assert parse(["--refine", "--dry-run"]).refine == "results/b"
+    assert parse(["--refine=c", "a"]).refine == parse(["--refine", "c", "a"]).refine
     assert parse(["--refine", "c", "a"]).refine == ["results/c", "results/a"]
     assert faults("--submit", "--address", "h:1", "--resume")[0].startswith("--resume: give the name")
+
+
+def test_a_single_run_is_told_as_such_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results" / "f1").mkdir(parents=True)
+    (tmp_path / "results" / "f1" / "fit.yaml").touch()
+    assert faults("--resume", "f1") == ["--resume results/f1: a single run of sweeps fit, not a sweep."]
 
 
 def test_only_the_last_sweeps_of_many_are_listed(tmp_path: Path) -> None:
