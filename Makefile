@@ -141,10 +141,11 @@ $(DONE): export CODE = $(CHECK_MACHINE)
 # The rest with --no-deps from the lock, so that no package that needs a compiler slips in.
 $(DONE): requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "error: there is no $(PYTHON) here: make PYTHON=python3.12" >&2; exit 1; }
-	@$(PYTHON) -c "$$CODE"
-	$(PYTHON) -m venv .venv
-	@timeout 120 $(BIN)/python -m pip index versions --retries 0 --timeout 20 ray >/dev/null 2>&1 || { echo \
-	  "error: pip reaches no index of packages: check the network, HTTPS_PROXY, and 'pip config list'" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -c "$$CODE"
+	@test -x $(BIN)/pip || { $(PYTHON) -m venv .venv && { \
+	  timeout 120 $(BIN)/python -m pip index versions --retries 0 --timeout 20 ray >/dev/null 2>&1 || { echo \
+	  "error: pip reaches no index of packages: check the network, HTTPS_PROXY, and 'pip config list'" >&2; \
+	  rm -rf .venv; exit 1; }; }; }
 	@echo "Installing torch $(TORCH) and what it needs (once; 200 MB on a CPU, 3 GB on a GPU machine)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock torch==$(TORCH)
 	@echo "Installing the other packages (once; 400 MB)"

@@ -171,13 +171,13 @@ def defines(file: Path, names: Iterable[str]) -> bool:
         table = symtable.symtable(text, str(file), "exec")
     except SyntaxError:
         return False
-    arguments = {
-        f"{child.get_name()}/{len(child.get_parameters())}"
+    functions = {
+        f"{child.get_name()}({', '.join(child.get_parameters())})"
         for child in table.get_children()
         if isinstance(child, symtable.Function)
     }
     return any(
-        "(" not in mark or f"{symbol.get_name()}/{mark.count(',') + 1}" in arguments
+        "(" not in mark or mark in functions
         for symbol in table.get_symbols()
         if symbol.is_assigned() and (mark := marks.get(symbol.get_name())) is not None
     )

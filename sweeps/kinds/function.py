@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import keyword
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from pathlib import Path
@@ -119,20 +120,28 @@ class FunctionFile(Trainable):
         return [f"{flag(name)}: {what}" for name in given if name in OF_LIGHTNING]
 
     def notes(self) -> Sequence[tuple[str, str]]:
-        what = f"{self.name}.{TRAIN} reports without save, so that a trial that is interrupted starts again"
-        return () if self.saves else [("checkpoint", what)]
+        then = "a trial that is paused or interrupted starts again"
+        return () if self.saves else [("checkpoint", f"{self.name}.{TRAIN} reports without save: {then}")]
 
     @property
     def saves(self) -> bool:
         """Whether a report of its project's code has `save`."""
-        return any(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "report"
-            and (len(node.args) > 1 or any(keyword.arg == "save" for keyword in node.keywords))
-            for file in source_files.files(self.sources()).values()
-            for node in ast.walk(ast.parse(file.read_text()))
-        )
+        return any(map(_saves, source_files.files(self.sources()).values()))
+
+
+def _saves(file: Path) -> bool:
+    """Whether a file calls a method `report` with a second argument."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # its import may be tried alone
+        return False
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "report"
+        and (len(call.args) > 1 or any(each.arg == "save" for each in call.keywords))
+        for call in calls
+    )
 
 
 def is_function(module: Any) -> bool:
@@ -158,7 +167,7 @@ def _faults(module: Any) -> list[str]:
         faults += faults_of_params(module.Params)
     elif not isinstance(space := defined.get("SPACE"), Mapping):
         faults.append("without Params it needs SPACE, a dict with a range for each hyperparameter")
-    elif bad := [name for name in space if not str(name).isidentifier()]:
+    elif bad := [name for name in space if not str(name).isidentifier() or keyword.iskeyword(str(name))]:
         faults.append(f"SPACE: {bad[0]!r} is no name of a hyperparameter, such as lr")
     return faults
 

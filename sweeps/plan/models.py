@@ -179,6 +179,14 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: type[Searc
         )
     else:
         space = conditional.check(file.suggest, *rest)
+    known = {*space.fixed, *(space.domains if isinstance(space, flat.FlatSpace) else ())}
+    refuse(
+        [
+            f"{each}: {name} has no default for it: give a range, or --params {each}=VALUE"
+            for each in trainable.without_default
+            if each not in known
+        ]
+    )
     prepared = datasets.find_data_sets(trainable, space)
     fixed = build_params(trainable.params_class, space.fixed)
     refuse(trainable.faults_of_options(fixed) + trainable.faults_of_settings(config.given()))

@@ -244,7 +244,7 @@ class Fit:
             now.write(folder)
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
-    def keep_best(self, folder: Path, about: str) -> bool:
+    def keep_best(self, folder: Path, about: str, newest: Path | None = None) -> bool:
         """Write the best epoch's weights and params.yaml into a new folder, atomically; whether there are
         any."""
         if self.best.weights:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -132,8 +133,14 @@ class FunctionRun:
         """Hand an epoch to the caller of `advance`; it returns where the trial goes on.
 
         Raises:
-            TrialStopped: it does not.
+            TrialStopped: it does not, or it has reported all its epochs before.
+            CannotTrain: it is called in another thread.
         """
+        caller = greenlet.getcurrent().parent
+        if caller is None:
+            raise CannotTrain("trial.report: call it in the thread that runs train")
+        if self.progress.epochs >= self.config.max_epochs:
+            raise TrialStopped
         epoch, metric = self.progress.epochs + 1, self.config.objective.metric
         known = _numbers(metrics)
         if metric not in known:
@@ -145,8 +152,6 @@ class FunctionRun:
         self._save = save
         seconds, costs = self._meter.end()
         costs = {name: cost for name, cost in costs.items() if name not in PARTS_PCT}
-        caller = greenlet.getcurrent().parent
-        assert caller is not None
         if not caller.switch(Report.from_metrics(epoch, metric, known, seconds, costs)):
             raise TrialStopped
 
@@ -158,10 +163,11 @@ class FunctionRun:
         self._save(folder / CHECKPOINT_FOLDER)
 
     def close(self) -> None:
-        """End the function where it has reported last, then `release` the run."""
+        """End the function where it has reported last, then `release` the run. One that has reported all its
+        epochs comes to its end."""
         try:
             if self._greenlet is not None and not self._greenlet.dead:
-                self._greenlet.switch(False)
+                self._greenlet.switch(self.progress.epochs >= self.config.max_epochs)
         finally:
             self.release()
 
@@ -169,13 +175,16 @@ class FunctionRun:
         """Drop the training as it is; its last report can still be saved."""
         self._greenlet = None
 
-    def keep_best(self, folder: Path, about: str) -> bool:
-        """Write params.yaml into a new folder, with a checkpoint of the last report where that had `save`."""
+    def keep_best(self, folder: Path, about: str, newest: Path | None = None) -> bool:
+        """Write params.yaml into a new folder, with a checkpoint of the last report, or the newest one where
+        that had no `save`."""
         with atomic_io.atomic_write(folder) as part:
             part.mkdir()
             if self.can_be_saved:
                 self.save(part)
                 (part / ABOUT_FILE).unlink()
+            elif newest is not None:
+                shutil.copytree(newest / CHECKPOINT_FOLDER, part / CHECKPOINT_FOLDER)
             (part / params_file.FILE).write_text(about, encoding="utf-8")
         return True
 

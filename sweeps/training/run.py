@@ -79,5 +79,11 @@ class RunHere(Run, Protocol):
     def agree(self, answer: _Answer) -> _Answer:
         """The first worker's answer, on all workers."""
 
-    def keep_best(self, folder: Path, about: str) -> bool:
-        """Write a new folder of what was best and of params.yaml, atomically; whether there is anything."""
+    def keep_best(self, folder: Path, about: str, newest: Path | None) -> bool:
+        """Write a new folder of what was best and of params.yaml, atomically; whether there is anything.
+
+        Args:
+            folder: to write.
+            about: the text of params.yaml.
+            newest: the newest checkpoint that was written; None: there is none.
+        """

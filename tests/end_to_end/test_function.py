@@ -73,3 +73,12 @@ def test_one_without_checkpoints_is_never_paused(sweep: Command, tmp_path: Path)
     assert not (tmp_path / "plain" / "best" / "checkpoint").exists()
     assert f"Settings   {tmp_path}/plain/best" in done.stdout
     assert "checkpoints while it runs" not in done.stdout
+    words = [str(module), "--x", "0.5", "--max-epochs", "3", "--checkpoint-epochs", "1", "--name", "once"]
+    once = subprocess.run(
+        [sys.executable, "-m", "sweeps.fit", *words, "--results-dir", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert once.returncode == 0, once.stdout + once.stderr
+    assert f"Settings   {tmp_path}/once/best" in once.stdout

@@ -173,7 +173,7 @@ def tried(name: str, wheel: Path, tests: Sequence[str]) -> list[str]:
         except AssertionError as error:
             print(f"{name}: {error}", flush=True)
             result = "fails: " + str(error).splitlines()[0][:60]
-        versions = environment.versions()
+        versions = environment.versions() if Path(environment.python).exists() else {}
     print(f"{name}: {result}, {time.monotonic() - began:.0f} s", flush=True)
     return [name, *(versions.get(each, "-") for each in ("python", *SHOWN)), result]
 
@@ -184,6 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("columns", nargs="*", help=f"some of: {', '.join(COLUMNS)}; or: corners")
     asked = parser.parse_args(arguments).columns
     are_corners = asked == ["corners"]
+    if unknown := [name for name in asked if name not in COLUMNS and not are_corners]:
+        parser.error(f"{unknown[0]}: no such column (a name of two words in quotes)")
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         run([uv(), "build", "--quiet", "--wheel", "--out-dir", folder, str(ROOT)])

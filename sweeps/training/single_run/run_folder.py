@@ -58,6 +58,7 @@ class RunFolder:
         """From which an interrupted run resumes."""
         self.has_left = False
         """Whether the run was left, to be resumed."""
+        self._can_be_saved = True
         self._position = ""  # inside an epoch
 
     @property
@@ -123,7 +124,8 @@ class RunFolder:
         if found.epoch >= self._config.max_epochs:
             return True
         self.has_left = training.agree(is_asked_to_leave)
-        if self.has_left or training.agree(self._pace.is_due(found.epoch)):
+        self._can_be_saved = training.can_be_saved
+        if training.can_be_saved and (self.has_left or training.agree(self._pace.is_due(found.epoch))):
             self._save(found.epoch, training)
         return not self.has_left
 
@@ -135,7 +137,10 @@ class RunFolder:
         self._pace.trained(epoch.seconds)
         if not is_first():
             return
-        line = {"epoch": epoch.epoch, **epoch.metrics, "seconds": epoch.seconds, **epoch.costs}
+        own = {"epoch": epoch.epoch, "seconds": epoch.seconds, **epoch.costs}
+        line = {
+            f"{name}_logged" if name in own else name: value for name, value in epoch.metrics.items()
+        } | own
         text = json.dumps(line) + "\n"
         with self._room_for(f"the line of epoch {epoch.epoch} ({size(len(text))})"):
             atomic_io.append(self._epochs, text)
@@ -155,15 +160,15 @@ class RunFolder:
         Raises:
             DiskIsFull: there is no room for them.
         """
-        if not is_first():
-            return
         (score, epoch), run = self._best, self._run
+        if not is_first() or not epoch:
+            return
         head = [f"{self._config.metric} {score} in epoch {epoch}"]
         found = {"score": score, "epoch": epoch}
         params = readable(type(training.params), run.params)
         about = params_file.write(run.trainable, params, self._config.settings(), found, head)
         with self._room_for(f"the weights of epoch {epoch}"):
-            is_kept = training.keep_best(self.best, about)
+            is_kept = training.keep_best(self.best, about, checkpoint_store.newest(self._checkpoints)[0])
         if is_kept:
             checkpoint_store.remove(self._checkpoints.parent)
 
@@ -246,6 +251,8 @@ class RunFolder:
             return f"the run resumes at {self._position}"
         for newest in checkpoint_store.all_of(self._checkpoints):
             return f"the run resumes after epoch {checkpoint_store.epoch_of(newest)}"
+        if not self._can_be_saved:
+            return "the run starts again: its last report had no save"
         return "the run starts again: it has no checkpoint yet (--checkpoint-epochs 1 saves one each epoch)"
 
     @property
@@ -262,8 +269,9 @@ class RunFolder:
         lines = self._epochs.read_text().splitlines() if self._epochs.exists() else []
         kept = [line for line in lines[:done] if line]
         for epoch in map(json.loads, kept):
-            if self._config.objective.is_better(epoch[self._config.metric], self._best[0]):
-                self._best = epoch[self._config.metric], epoch["epoch"]
+            score = epoch.get(f"{self._config.metric}_logged", epoch[self._config.metric])
+            if self._config.objective.is_better(score, self._best[0]):
+                self._best = score, epoch["epoch"]
         if is_first():
             text = "".join(f"{line}\n" for line in kept)
             with self._room_for(f"its epochs ({size(len(text))})"):

@@ -91,8 +91,10 @@ def _train(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
         except Exception as error:  # that memory ran out has no class of its own on each device
             if not is_out_of_memory(error):
                 raise
-            return _explain(run, training, error)
+            return _explain(run, trainable, training, error)
         finally:
+            if not leaving.is_asked():
+                leaving.close()
             if training is not None:
                 training.release()  # what follows needs the memory
         if folder.has_left and launch.is_first():
@@ -204,7 +206,7 @@ def train_some_steps(run: SingleRun, rows: int) -> None:
     training.close()
 
 
-def _explain(run: SingleRun, training: RunHere | None, error: Exception) -> int:
+def _explain(run: SingleRun, trainable: Trainable, training: RunHere | None, error: Exception) -> int:
     """Print why the run ran out of memory and which flags take less; returns the exit status."""
     if not launch.is_first():  # it prints its own line, since Lightning then kills the first worker
         number = getattr(rank_zero_only, "rank", 0)
@@ -215,6 +217,9 @@ def _explain(run: SingleRun, training: RunHere | None, error: Exception) -> int:
     )
     micro_batch = f" with micro-batches of {count(run.fit.micro_batch, 'row')}" if run.fit.micro_batch else ""
     launch.say(f"Out of memory: the run does not fit{micro_batch}.")
+    if not (found := smaller_settings(run, trainable, strategy.Device.here())):
+        launch.say("Give smaller hyperparameters.")
+        return OUT_OF_MEMORY_STATUS
     if training is not None:
         try:
             rows = training.smaller_batch().rows
@@ -222,19 +227,18 @@ def _explain(run: SingleRun, training: RunHere | None, error: Exception) -> int:
             launch.say(f"Resume with the same effective batch:\n  {again}")
         except CannotTrain as fault:
             launch.say(f"A smaller micro-batch is of no use: {fault}")
-    found = smaller_settings(run, strategy.Device.here())
     launch.say("\n".join(["For a new run, try one of:", *(f"  {hint}" for hint in found)]))
     return OUT_OF_MEMORY_STATUS
 
 
-def smaller_settings(run: SingleRun, device: strategy.Device) -> list[str]:
-    """Flags of a new run that take less memory than this one did."""
-    found = ["--find-batch-size"]
+def smaller_settings(run: SingleRun, trainable: Trainable, device: strategy.Device) -> list[str]:
+    """Flags of a new run, which the trainable takes, that take less memory than this one did."""
+    found = {"find_batch_size": "--find-batch-size"}
     if strategy.choose_precision(run.fit.precision, device)[0] == "32-true":
-        found.append(f"--precision {'bf16' if device.has_bf16 else '16'}-mixed")
+        found["precision"] = f"--precision {'bf16' if device.has_bf16 else '16'}-mixed"
     if "offload" not in run.fit.strategy:
-        found.append("--strategy deepspeed_stage_2_offload, on a GPU")
-    return found
+        found["strategy"] = "--strategy deepspeed_stage_2_offload, on a GPU"
+    return [hint for name, hint in found.items() if not trainable.faults_of_settings([name])]
 
 
 class Leaving(pl.Callback):
@@ -261,10 +265,14 @@ class Leaving(pl.Callback):
 
     def on_train_end(self, *_: Any) -> None:
         if not self._is_asked:  # else until Lightning has ended: the signal may be sent again and again
-            self._listens.close()
+            self.close()
 
     def on_exception(self, *_: Any) -> None:
         self.on_train_end()
+
+    def close(self) -> None:
+        """Note them no longer."""
+        self._listens.close()
 
     def _note(self) -> None:
         self._is_asked = True

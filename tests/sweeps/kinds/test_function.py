@@ -10,8 +10,10 @@ import pytest
 from sweeps.common import project
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Objective
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import as_lightning
+from sweeps.plan.build import make_plan
 from tests.faulty import by_function
 
 SPACE = "from ray import tune\nSPACE = {'lr': tune.uniform(0, 1)}\n"
@@ -41,6 +43,7 @@ def test_another_process_makes_it_again_of_its_description() -> None:
 def test_its_project_lists_it_and_no_script_with_another_train(here: Path) -> None:
     (here / "mine.py").write_text(SPACE + OBJECTIVE + TRAIN)
     (here / "script.py").write_text("def train(epochs):\n    pass\n")
+    (here / "helper.py").write_text("def train(model, loader):\n    pass\n")
     assert registry.choices() == ["mine"]
 
 
@@ -54,7 +57,7 @@ def test_it_can_be_paused_where_its_code_saves(here: Path) -> None:
     assert [registry.find(name).saves for name in ("saving", "forgetful", "elsewhere")] == [True, False, True]
     assert registry.find("saving").notes() == ()
     ((_, note),) = registry.find("forgetful").notes()
-    assert note == "forgetful.train reports without save, so that a trial that is interrupted starts again"
+    assert note == "forgetful.train reports without save: a trial that is paused or interrupted starts again"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +69,7 @@ def test_it_can_be_paused_where_its_code_saves(here: Path) -> None:
         (SPACE + "Params = dict\n" + TRAIN, "Params must be a dataclass"),
         (SPACE + "def train(params):\n    pass\n", r"train must take two arguments, train\(params, trial\)"),
         ("SPACE = {1: 2}\n" + TRAIN, "SPACE: 1 is no name of a hyperparameter, such as lr"),
+        ("SPACE = {'lambda': 2}\n" + TRAIN, "SPACE: 'lambda' is no name of a hyperparameter"),
     ],
 )
 def test_a_broken_contract(here: Path, text: str, expected: str) -> None:
@@ -73,6 +77,24 @@ def test_a_broken_contract(here: Path, text: str, expected: str) -> None:
     (here / name).write_text(text)
     with pytest.raises(UserError, match=f"--trainable {name}: {expected}"):
         registry.find(name)
+
+
+def test_a_helper_that_cannot_be_read_saves_nothing(here: Path) -> None:
+    (here / "torn.py").write_text("def (:\n")
+    (here / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nNAME = '\xe9'\n")
+    tries = "try:\n    import torn\nexcept SyntaxError:\n    import latin\n"
+    (here / "trying.py").write_text(tries + SPACE + OBJECTIVE + TRAIN)
+    assert not registry.find("trying").saves
+
+
+def test_a_space_that_lacks_one_of_its_hyperparameters_is_refused(here: Path) -> None:
+    both = SPACE.replace("}", ", 'width': tune.choice([1, 2])}")
+    (here / "two.py").write_text(both + OBJECTIVE + TRAIN)
+    (here / "one.py").write_text(SPACE)
+    config = SweepConfig(trainable="two", search_space="one")
+    with pytest.raises(UserError, match="width: two has no default for it: give a range, or --params width"):
+        make_plan(config)
+    assert make_plan(config.changed(params={"width": 2})).space.fixed == {"width": 2}
 
 
 def test_what_needs_a_module_of_lightning_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,3 +115,45 @@ def test_its_best_folder_has_what_trains_it_again_and_its_last_state(tmp_path: P
     assert training.keep_best(tmp_path / "best", "params: {}\n")
     files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
     assert files == ["best/checkpoint/inside/state.pt", "best/params.yaml"]
+
+
+def test_it_keeps_the_newest_checkpoint_where_the_last_report_had_no_save(tmp_path: Path) -> None:
+    def train(params: Any, trial: Any) -> None:
+        for epoch in trial.epochs:
+            save = (lambda folder: (folder / "state").write_text("2")) if epoch == 2 else None
+            trial.report({"val_score": epoch}, save=save)
+
+    training = run(train, epochs=3)
+    reports(training, 2)
+    (tmp_path / "epoch_0002").mkdir()
+    training.save(tmp_path / "epoch_0002")
+    reports(training)
+    assert not training.can_be_saved
+    training.keep_best(tmp_path / "best", "params: {}\n", tmp_path / "epoch_0002")
+    assert (tmp_path / "best" / "checkpoint" / "state").read_text() == "2"
+
+
+def test_it_ends_with_its_epochs_and_runs_the_code_behind_its_loop() -> None:
+    seen: list[object] = []
+
+    def train(params: Any, trial: Any) -> None:
+        for epoch in range(1, 30):
+            seen.append(epoch)
+            if epoch == 4:
+                seen.append("behind")
+            trial.report({"val_score": epoch})
+
+    closed, ended = run(train, epochs=3), run(train, epochs=3)
+    assert len(reports(closed, 3)) == 3
+    closed.close()
+    assert len(reports(ended)) == 3
+    assert seen == [1, 2, 3, 4, "behind"] * 2
+
+
+def test_a_report_of_another_thread_is_refused() -> None:
+    def train(params: Any, trial: Any) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(trial.report, {"val_score": 1}).result()
+
+    with pytest.raises(CannotTrain, match="call it in the thread that runs train"):
+        run(train).advance()

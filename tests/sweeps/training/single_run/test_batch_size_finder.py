@@ -8,17 +8,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from sweeps.common.errors import UserError
+from sweeps.kinds import registry
 from sweeps.training.config import Precision
 from sweeps.training.distributed import subprocess_run
 from sweeps.training.distributed.strategy import Device
 from sweeps.training.single_run import training_run
 from sweeps.training.single_run.run_settings import SingleRun
 from tests.conftest import ROOT
+from tests.support.trainables import as_trainable
 
 # Of digits_mlp, whose batches of $MOST_ROWS rows and more find no memory: what a GPU's allocator raises, an
 # allocation that this process is not allowed, or the end of the process by the system.
@@ -217,7 +220,10 @@ def test_a_lower_precision_is_a_hint_where_there_is_one(
     run = SingleRun.from_settings(
         trainable="digits_mlp", precision=precision, strategy="deepspeed_stage_2_offload"
     )
-    assert training_run.smaller_settings(run, device) == ["--find-batch-size", *hint]
+    found = training_run.smaller_settings(run, as_trainable(SimpleNamespace()), device)
+    assert found == ["--find-batch-size", *hint]
+    by_function = registry.find("tests.faulty.by_function")
+    assert training_run.smaller_settings(run, by_function, device) == []
 
 
 @pytest.mark.long
