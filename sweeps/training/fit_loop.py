@@ -244,6 +244,11 @@ class Fit:
             now.write(folder)
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
+    @property
+    def best_bytes(self) -> int:
+        """Size of the weights that `keep_best` writes."""
+        return self.best.size_bytes
+
     def keep_best(self, folder: Path, about: str, newest: Path | None = None) -> bool:
         """Write the best epoch's weights and params.yaml into a new folder, atomically; whether there are
         any."""

@@ -84,7 +84,7 @@ class FunctionRun:
     can_go_on = True
     strategy_in_words = ""
     why_no_test = "a function has no test"
-    checkpoint_bytes = 0
+    checkpoint_bytes = best_bytes = 0
     depends_on_batch = False
 
     def __init__(

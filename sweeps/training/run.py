@@ -69,6 +69,10 @@ class RunHere(Run, Protocol):
     def strategy_in_words(self) -> str:
         """Strategy, precision and threads; "" where it has none."""
 
+    @property
+    def best_bytes(self) -> int:
+        """Size of the weights that `keep_best` writes; 0 where that is not known."""
+
     def smaller_batch(self) -> MicroBatch:
         """The split of the batch to go on with, after this training ran out of memory.
 

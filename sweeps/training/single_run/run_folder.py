@@ -167,7 +167,8 @@ class RunFolder:
         found = {"score": score, "epoch": epoch}
         params = readable(type(training.params), run.params)
         about = params_file.write(run.trainable, params, self._config.settings(), found, head)
-        with self._room_for(f"the weights of epoch {epoch}"):
+        shown = f" ({size(training.best_bytes)})" if training.best_bytes else ""
+        with self._room_for(f"the weights of epoch {epoch}{shown}"):
             is_kept = training.keep_best(self.best, about, checkpoint_store.newest(self._checkpoints)[0])
         if is_kept:
             checkpoint_store.remove(self._checkpoints.parent)

@@ -12,7 +12,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
-from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint, StochasticWeightAveraging
+from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.utilities import CombinedLoader
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler, random_split
@@ -24,6 +24,10 @@ from sweeps.training.config import FitConfig
 from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
 from tests.support.trainables import as_trainable, run_through
+
+averaging = pytest.importorskip(
+    "lightning.pytorch.callbacks.weight_averaging", reason="Lightning 2.5 has no averaging of weights"
+)
 
 CONFIG = FitConfig(max_epochs=3, metric="val_acc", mode="max", precision="32")
 
@@ -238,7 +242,7 @@ class Lazy(Net):
 @pytest.mark.parametrize(
     ("model", "callbacks"),
     [
-        (Net, [EMAWeightAveraging(decay=0.9)]),
+        (Net, [averaging.EMAWeightAveraging(decay=0.9)]),
         (Net, [SwappedByCallback()]),
         (SwappedByModel, []),
         (ChangedAfterwards, []),
@@ -346,7 +350,7 @@ def test_callbacks_of_the_model_that_would_write_are_left_out_with_a_word(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     what = trainable(Net)
-    ema = EMAWeightAveraging(decay=0.5)
+    ema = averaging.EMAWeightAveraging(decay=0.5)
     what.build_model = lambda params: ConfiguresCallbacks(ModelCheckpoint(save_last=True), ema)
     epochs, _ = trained(what)
     assert "ModelCheckpoint is left out: checkpoints" in epochs[0].notice
