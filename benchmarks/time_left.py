@@ -84,7 +84,9 @@ def look_at(sweep: Recorded) -> list[Look]:
         moment = sweep.total_s * share / 100
         left = time_left(Past(sweep, moment), ahead, sweep.slots, 0.0, moment)
         look = Look(sweep.kind, str(sweep.settings["scheduler"]), share, sweep.total_s - moment, None)
-        found.append(look if left is None else dataclasses.replace(look, **vars(left)))
+        if left is not None:
+            look = dataclasses.replace(look, best_s=left.best_s, low_s=left.low_s, high_s=left.high_s)
+        found.append(look)
     return found
 
 

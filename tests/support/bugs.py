@@ -43,7 +43,7 @@ BUGS = (
         "sweeps/execution/driver/gpu_sharing.py", "1.0 if self._needs_one(number) else self.gpus", "self.gpus"
     ),
     Bug("sweeps/execution/faults/requeue.py", "            if not hung:", "            if True:"),
-    Bug("sweeps/execution/output/time_left.py", "in spans) / slots", "in spans)"),
+    Bug("sweeps/execution/output/time_left.py", "to_come / slots", "to_come"),
     Bug("sweeps/kinds/trainer_options.py", '"precision": "give', '"precisions": "give'),
     Bug("sweeps/loggers/_event_files.py", "if count > (known or 0):", "if count >= (known or 0):"),
     Bug("sweeps/plan/run_start.py", '(config.num_trials or 0) > before["num_trials"]', "True"),
