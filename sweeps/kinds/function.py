@@ -15,21 +15,18 @@ def train(params, trial):
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import keyword
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field, make_dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self, get_args
+from typing import Any, Protocol, get_args
 
-from sweeps.common.errors import UserError
 from sweeps.common.objective import Mode, Objective
 from sweeps.common.settings import flag
 from sweeps.kinds import source_files
 from sweeps.kinds.lightning import faults_of_params, space_of
-from sweeps.kinds.source_files import Source
-from sweeps.kinds.trainable import Description, Trainable
+from sweeps.kinds.trainable import FileTrainable
 
 TRAIN = "train"
 """Name of the function."""
@@ -67,7 +64,7 @@ class Trial(Protocol):
         """
 
 
-class FunctionFile(Trainable):
+class FunctionFile(FileTrainable):
     """A file with a function that trains, and what it may define beside it: METRIC and MODE, Params, SPACE.
 
     Args:
@@ -79,41 +76,26 @@ class FunctionFile(Trainable):
     has_first_steps = has_weights = False
 
     def __init__(self, name: str, module: Any) -> None:
+        super().__init__(name, module)
         defined = vars(module)
-        objective = Objective(module.METRIC, module.MODE) if "METRIC" in defined else None
         if {"SPACE", "suggest"} & defined.keys():
             self.space = space_of(module)
-        params_class = defined.get("Params")
-        if params_class is None:
+        if "Params" not in defined:
             self.without_default = tuple(defined["SPACE"])
-            params_class = _params_of(defined["SPACE"])
-        super().__init__(Description(self.kind, name, module.__name__), params_class, objective)
-        self._module = module
         self.train: Callable[[Any, Trial], object] = module.train
 
-    @classmethod
-    def of(cls, name: str, module: Any, flag: str) -> Self:
-        """The trainable of an imported file.
+    @staticmethod
+    def faults_of(module: Any) -> list[str]:
+        return _faults(module)
 
-        Args:
-            name: as it was given to the command.
-            module: the file.
-            flag: for messages.
+    @staticmethod
+    def params_of(module: Any) -> Any:
+        defined = vars(module)
+        return defined["Params"] if "Params" in defined else _params_of(defined["SPACE"])
 
-        Raises:
-            UserError: it breaks the contract.
-        """
-        if faults := _faults(module):
-            raise UserError("\n".join(f"{flag} {name}: {fault}" for fault in faults))
-        return cls(name, module)
-
-    @classmethod
-    def load(cls, description: Description) -> Self:
-        """The same in another process."""
-        return cls(description.name, importlib.import_module(description.content))
-
-    def sources(self) -> Sequence[Source]:
-        return [source_files.source_of(self._module)]
+    @staticmethod
+    def objective_of(module: Any) -> Objective | None:
+        return Objective(module.METRIC, module.MODE) if "METRIC" in vars(module) else None
 
     def faults_of_settings(self, given: Collection[str]) -> list[str]:
         what = f"it is for a LightningModule, and {self.name}.{TRAIN} is a function"

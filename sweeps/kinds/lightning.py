@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shortest
@@ -18,8 +17,7 @@ from sweeps.common.objective import Mode, Objective
 from sweeps.common.param_types import defaults_of, hints_of
 from sweeps.common.yaml_values import nearest
 from sweeps.kinds import source_files
-from sweeps.kinds.source_files import Source
-from sweeps.kinds.trainable import Description, LightningTrainable, Preparation, SpaceFile
+from sweeps.kinds.trainable import FileTrainable, LightningTrainable, Preparation, SpaceFile
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
@@ -31,7 +29,7 @@ PREPARES = ("PREPARE_PARAMS", "raw_items", "prepare")
 STATIC_METRICS = "static_metrics"
 
 
-class LightningFile(LightningTrainable):
+class LightningFile(FileTrainable, LightningTrainable):
     """A file with METRIC, MODE, Params, build_model and build_data, and what it may define beside them.
 
     Args:
@@ -42,12 +40,8 @@ class LightningFile(LightningTrainable):
     kind = "lightning"
 
     def __init__(self, name: str, module: Any) -> None:
-        super().__init__(
-            Description(self.kind, name, module.__name__),
-            module.Params,
-            Objective(module.METRIC, module.MODE),
-        )
-        self._module, self._defined = module, vars(module)
+        super().__init__(name, module)
+        self._defined = vars(module)
         if "prepare" in self._defined:
             names = tuple(module.PREPARE_PARAMS)
             self.preparation = Preparation(names, module.raw_items, module.prepare)
@@ -55,29 +49,17 @@ class LightningFile(LightningTrainable):
             self.space = space_of(module)
         self.build_raw_data = self._defined.get("build_raw_data")
 
-    @classmethod
-    def of(cls, name: str, module: Any, flag: str) -> Self:
-        """The trainable of an imported file.
+    @staticmethod
+    def faults_of(module: Any) -> list[str]:
+        return _faults(module)
 
-        Args:
-            name: as it was given to the command.
-            module: the file.
-            flag: for messages.
+    @staticmethod
+    def params_of(module: Any) -> Any:
+        return module.Params
 
-        Raises:
-            UserError: it breaks the contract.
-        """
-        if faults := _faults(module):
-            raise UserError("\n".join(f"{flag} {name}: {fault}" for fault in faults))
-        return cls(name, module)
-
-    @classmethod
-    def load(cls, description: Description) -> Self:
-        """The same in another process."""
-        return cls(description.name, importlib.import_module(description.content))
-
-    def sources(self) -> Sequence[Source]:
-        return [source_files.source_of(self._module)]
+    @staticmethod
+    def objective_of(module: Any) -> Objective:
+        return Objective(module.METRIC, module.MODE)
 
     def build_model(self, params: Any) -> LightningModule:
         model: LightningModule = self._module.build_model(params)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from sweeps.common import imports, plugins, project
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import TRAINABLES
 from sweeps.kinds import function
@@ -46,7 +46,8 @@ def find(name: str, flag: str = TRAINABLE_FILES.flag) -> Trainable:
             return PROJECTS[name.partition(":")[0]].find(name)
     module = plugins.find(dataclasses.replace(TRAINABLE_FILES, flag=flag), name)
     kind = FunctionFile if function.is_function(module) else LightningFile
-    return kind.of(name, module, flag)
+    refuse([f"{flag} {name}: {fault}" for fault in kind.faults_of(module)])
+    return kind(name, module)
 
 
 def load(description: Description) -> Trainable:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Objective
-from sweeps.kinds import trainer_options
+from sweeps.kinds import source_files, trainer_options
 from sweeps.kinds.source_files import Source
 
 if TYPE_CHECKING:
@@ -146,6 +147,45 @@ class Trainable(ABC):
             folder: where the files will be.
         """
         return {}
+
+
+class FileTrainable(Trainable):
+    """One that a file of the project defines.
+
+    Args:
+        name: as it was given to the command.
+        module: the imported file, which keeps the contract.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str, module: Any) -> None:
+        description = Description(self.kind, name, module.__name__)
+        super().__init__(description, self.params_of(module), self.objective_of(module))
+        self._module = module
+
+    @staticmethod
+    @abstractmethod
+    def faults_of(module: Any) -> list[str]:
+        """What breaks the contract in an imported file."""
+
+    @staticmethod
+    @abstractmethod
+    def params_of(module: Any) -> Any:
+        """Its Params."""
+
+    @staticmethod
+    @abstractmethod
+    def objective_of(module: Any) -> Objective | None:
+        """Its METRIC and MODE."""
+
+    @classmethod
+    def load(cls, description: Description) -> Self:
+        """The same in another process."""
+        return cls(description.name, importlib.import_module(description.content))
+
+    def sources(self) -> Sequence[Source]:
+        return [source_files.source_of(self._module)]
 
 
 class LightningTrainable(Trainable):

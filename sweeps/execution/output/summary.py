@@ -83,7 +83,7 @@ def _next(plan: Plan, record: Record, told: Sequence[str]) -> Iterator[Line]:
         from sweeps.analysis import advice  # SciPy: as the report
 
         steps = advice.advise(Sweep(record)).steps
-    except Exception:  # as of the report, which tells what is wrong
+    except Exception:  # of SciPy or pandas: the sweep is complete, and the report has told the same error
         return
     best = record.best()
     retrain = "" if best is None else _retrain(plan, best)

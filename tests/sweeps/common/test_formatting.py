@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from sweeps.common.formatting import (
     shown_path,
     size,
 )
+from tests import ROOT
 
 
 @pytest.mark.parametrize(
@@ -137,13 +138,14 @@ def test_a_rough_duration_has_two_digits(seconds: float, text: str) -> None:
     assert rough(seconds) == text
 
 
-def test_a_package_is_installed_by_uv_where_the_environment_has_no_pip(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sys, "executable", "/env/bin/python")
-    assert pip_install("raysweeps[all]") == "/env/bin/python -m pip install 'raysweeps[all]'"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert pip_install("raysweeps[all]") == "uv pip install --python /env/bin/python 'raysweeps[all]'"
+def test_a_package_is_installed_by_uv_where_the_environment_has_no_pip() -> None:
+    assert pip_install("raysweeps[all]").endswith(" -m pip install 'raysweeps[all]'")
+    code = f"import sys; sys.path.append({str(ROOT)!r})\nfrom sweeps.common.formatting import pip_install\n"
+    code += "print(pip_install('raysweeps[all]'))"
+    without = [sys.executable, "-I", "-S", "-c", code]  # without the packages of the environment
+    said = subprocess.run(without, capture_output=True, text=True, check=True).stdout
+    assert said.startswith("uv pip install --python ")
+    assert said.endswith(" 'raysweeps[all]'\n")
 
 
 LONG = "results/digits-20261129-064701"
