@@ -28,7 +28,7 @@ ON_GPU = $(if $(findstring --trainable,$(ARGS))$(findstring --lightning-cli,$(AR
 # its place can wait for ever for tests that it was never given (pytest-dev/pytest-xdist#1378).
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --timeout 300 \
             -p tests.support.skipped -p tests.support.crashed
-# A test of over 2 s fails where it has no mark, and is run once more before.
+# A test of over 4 s fails where it has no mark, and is run once more before.
 QUICK := -m "not slow and not long" $(PARALLEL) -p tests.support.slow_tests --reruns 1 --only-rerun TooSlow
 
 .PHONY: sweep test check test-all test-extras test-gpu test-matrix test-slurm bench lint docs data faces mlflow wandb projects clean
@@ -50,8 +50,12 @@ test-all: test check
 
 # The tests that `make test` skipped for want of an extra, or of a program that was installed since.
 test-extras: data faces mlflow wandb projects $(DOCS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "onnxruntime>=1.20"
-	$(BIN)/python -m pytest $(QUICK) --only-skipped
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock "onnxruntime>=1.20" \
+	  transformers accelerate keras xgboost-cpu lightgbm
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "trackio>=0.43" # with an older Pillow than the lock's
+	$(BIN)/python -m pytest -m "not slow and not long" $(PARALLEL) --only-skipped
+	$(BIN)/python -m pytest $(PARALLEL) tests/sweeps/integrations tests/end_to_end/test_libraries.py \
+	  tests/sweeps/training/test_command_run.py
 
 # What only a GPU shows, in a few minutes; without one each test is skipped with the reason.
 test-gpu: data
@@ -78,6 +82,7 @@ bench: $(DONE)
 	$(BIN)/python -m benchmarks.search
 	$(BIN)/python -m benchmarks.infeasible
 	$(BIN)/python -m benchmarks.cluster
+	$(BIN)/python -m benchmarks.sharing
 	$(BIN)/python -m benchmarks.gpu
 
 lint: $(DONE)

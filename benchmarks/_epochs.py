@@ -21,7 +21,7 @@ from sweeps.kinds import registry
 from sweeps.kinds.lightning import LightningFile
 from sweeps.kinds.trainable import LightningTrainable, as_lightning
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from sweeps.training.single_run import run_settings, training_run
 from sweeps.training.torch_state import seed_again
 
@@ -81,7 +81,7 @@ def by_plain_loop(name: str, epochs: int, clock: Clock) -> dict[str, float]:
 def by_fit(
     name: str, epochs: int, clock: Clock, *, precision: Any = "32", **changes: Any
 ) -> dict[str, float]:
-    """By `sweeps.training.fit_loop.Fit` alone; its last epoch's metrics.
+    """By `sweeps.training.runs.fit_loop.Fit` alone; its last epoch's metrics.
 
     Args:
         name: of the trainable.

@@ -1,4 +1,4 @@
-"""Lightning's Trainer as lean as sweeps/training/fit_loop.py has it."""
+"""Lightning's Trainer as lean as sweeps/training/runs/fit_loop.py has it."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Past(RankedTrials):
         for at, number, seconds, score in sorted(reports):
             row = self.trials[number]
             row.epochs[len(row.epochs) + 1] = EpochRow(score, {}, seconds, at, at)
-            self._rank_epoch(row, len(row.epochs))
+            self._rank_epoch(row, 0, len(row.epochs), row.epochs[len(row.epochs)])
         for row, trial in zip(self.trials, begun, strict=True):
             if trial.end is not None and trial.end <= moment and trial.status != "unfinished":
                 row.status, row.end = trial.status, trial.end

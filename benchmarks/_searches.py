@@ -11,7 +11,7 @@ import math
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,11 +25,24 @@ from benchmarks._ask_and_tell import Search, replay
 from benchmarks._asked import GRACE_EPOCHS, REDUCTION_FACTOR, Asked
 from benchmarks._clock import Clock
 from benchmarks._problems import Epoch, Problem
+from sweeps.space.encoding import Encoding
+from sweeps.space.point import Point, Space
 from sweeps.training.report import REPORT, Report
 
 if TYPE_CHECKING:
     from sweeps.plan.plan import Plan
     from sweeps.record.record import Record
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What the user believes: the best, or the worst, of so many random points, by its score at the end."""
+
+    points: int
+    of: Callable[..., Point]
+    """`max` or `min`."""
+    moved: float = 0.0
+    """Standard deviation by which each of its values was moved, as a share of its range on its scale."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,9 @@ class Arm:
     is_exact: bool = False
     """Whether its forecast of epochs is exact: then it gets the number of trials that fills the budget, and
     ends by itself. Others get more trials and are cut off."""
+    baseline: bool = False
+    """Whether the defaults are its first trial."""
+    prior: Prior | None = None
 
 
 OURS = {
@@ -53,6 +69,10 @@ OURS = {
     "tpe+halving": Arm("tpe", "halving", is_exact=True),
     "gp+asha": Arm("gp", "asha"),
     "gp+halving": Arm("gp", "halving", is_exact=True),
+    "gp+halving, defaults first": Arm("gp", "halving", is_exact=True, baseline=True),
+    "gp+halving, good prior": Arm("gp", "halving", is_exact=True, prior=Prior(25, max)),
+    "gp+halving, near prior": Arm("gp", "halving", is_exact=True, prior=Prior(500, max, 0.1)),
+    "gp+halving, misleading prior": Arm("gp", "halving", is_exact=True, prior=Prior(25, min)),
     "bohb": Arm("bohb", "bohb"),
     "bohb, grace 1": Arm("bohb", "bohb", 1),
 }
@@ -113,15 +133,27 @@ def _plan(asked: Asked, base: Path) -> Plan:
         params={**problem.params, "pace": asked.pace}, searcher=arm.searcher, scheduler=arm.scheduler,
         num_trials=100, max_epochs=problem.max_epochs, grace_epochs=arm.grace_epochs,
         reduction_factor=REDUCTION_FACTOR, seed=asked.seed, max_concurrent=asked.slots, gpus_per_trial=0,
-        results_dir=str(base), name="sweep",
+        results_dir=str(base), name="sweep", baseline=arm.baseline,
     )  # fmt: skip
     plan = planning.make_plan(config)
+    if arm.prior is not None:
+        config = config.changed(prior=_believed(arm.prior, asked, plan.space))
     trials = math.ceil(ROOM * asked.budget * 100 / plan.scheduler.expected_epochs(plan.config))
     if arm.is_exact:
         trials = 1
         while plan.scheduler.expected_epochs(config.changed(num_trials=trials + 1)) <= asked.budget:
             trials += 1
     return planning.make_plan(config.changed(num_trials=trials))
+
+
+def _believed(prior: Prior, asked: Asked, space: Space) -> dict[str, Any]:
+    """The values of a prior, by hyperparameter."""
+    known = [space.draw((asked.seed, number, 25)) for number in range(prior.points)]
+    chosen = prior.of(known, key=lambda point: asked.problem.curve(point.params).scores[-1])
+    generator, encoding = np.random.default_rng(asked.seed), Encoding.from_space(space)
+    row = encoding.coordinates(chosen)
+    row = np.clip(row + prior.moved * generator.standard_normal(len(row)), 0, 1)
+    return dict(encoding.point(row, generator).params)
 
 
 def _through_clock(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]:

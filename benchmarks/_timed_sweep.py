@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sweeps import run
 from sweeps.execution.output import table_files
+from sweeps.run import main as run_main
 
 
 def main(file: str, *flags: str) -> int:
@@ -25,7 +25,7 @@ def main(file: str, *flags: str) -> int:
         spent.append(time.perf_counter() - began)
 
     table_files.write_tables = timed  # the modules of the driver, which import it by name, are imported later
-    status = run.main(flags)
+    status = run_main(flags)
     Path(file).write_text(json.dumps(spent))
     return status
 

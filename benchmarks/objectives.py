@@ -111,7 +111,7 @@ def _by_us(arm: str, problem: Any, seed: int, budget: int, base: Path) -> Iterat
         trainable=problem.trainable, search_space=f"{problem.trainable}_space", params=dict(problem.params),
         metric=["val_acc:max", f"{SECOND}:min"], searcher=searcher, scheduler=scheduler, num_trials=100,
         max_epochs=problem.max_epochs, seed=seed, max_concurrent=SLOTS, gpus_per_trial=0,
-        results_dir=str(base), name="sweep",
+        results_dir=str(base), name="sweep", baseline=False,
     )  # fmt: skip
     plan = planning.make_plan(config)
     trials = math.ceil(_searches.ROOM * budget * 100 / plan.scheduler.expected_epochs(plan.config))

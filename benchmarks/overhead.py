@@ -16,6 +16,9 @@ compared is the time per epoch that was trained.
      plans, the epochs of (g): more, since halving stops more of them early
 
 `cnn_long` is `cnn` with ten times the steps in an epoch.
+
+`--reports 200` measures something else alone: how long `trial.report` keeps a function waiting that calls
+it ten times a second.
 """
 
 from __future__ import annotations
@@ -61,6 +64,8 @@ Run = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+    if asked.reports:
+        return measure_reports(asked.reports, asked.repeats)
     runs: list[Run] = []
     for repeat in range(asked.repeats):
         for model in asked.models:
@@ -70,6 +75,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(describe(medians), flush=True)
     name = "_".join(["overhead", *(model for model in asked.models if model not in MODELS)])
     _measure.write(name, {"arms": ARMS, "runs": runs, "medians": medians}, goals(runs), "overhead")
+    return 0
+
+
+def measure_reports(reports: int, repeats: int) -> int:
+    """Milliseconds for which a report keeps a function waiting, in sweeps of one trial."""
+    from sweeps.record.record import Record
+
+    waits: list[dict[str, Any]] = []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory(prefix="overhead-") as base:
+            words = ["--trainable", "benchmarks.reporting", "--num-trials", "1", "--max-epochs", str(reports)]
+            words += ["--results-dir", base, "--name", "sweep", "--no-ray-dashboard"]
+            busy, command = _measure.busy_cores(), [sys.executable, "-m", "sweeps.run", *words]
+            _measure.run_together([command], Path(base), ONE_THREAD)
+            (trial,) = Record.read(Path(base) / "sweep").trials
+            found = sorted(epoch.score for epoch in list(trial.epochs.values())[1:])
+        row = {"median_ms": _measure.median(found), "p90_ms": found[len(found) * 9 // 10]}
+        waits.append({**row, "reports": len(found), "busy_before": round(busy, 2)})
+        print(", ".join(f"{name} {value:.2f}" for name, value in waits[-1].items()), flush=True)
+    goal = Goal("ms_of_a_report", _measure.median([each["median_ms"] for each in waits]), "<=", 2.0)
+    _measure.write("reports", {"runs": waits}, [goal], "overhead")
     return 0
 
 
@@ -283,6 +309,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trials", type=int, nargs="+", default=[24, 96])
     parser.add_argument("--models", nargs="+", choices=list(NAMES), default=list(MODELS))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--reports", type=int, default=0, help="of a function: their time alone is measured")
     parser.add_argument(
         "--arms",
         nargs="+",

@@ -43,8 +43,8 @@ LEAST_DRAWN_S = 0.05
 MANY_CORES = """
 import os, sys
 os.sched_getaffinity = lambda pid: set(range({slots}))  # Ray is told of so many
-from sweeps import run
-sys.exit(run.main(sys.argv[1:]))
+from sweeps.run import main as run_main
+sys.exit(run_main(sys.argv[1:]))
 """
 
 Run = dict[str, Any]

@@ -23,8 +23,11 @@ COMMANDS = {
     "ladder": "measure how fast a model trains, one improvement after another",
     "results": "compare sweeps in a table",
     "report": "write an HTML page about a sweep",
+    "queue": "show the sweeps that run on this PC or a cluster, and those that wait",
     "control": "steer a running sweep: stop or add a trial, pause, finish, change its limits",
     "dashboard": "show a sweep in the browser, during or after its run",
+    "up": "start Ray on this PC so that it stays, for sweeps that join it",
+    "down": "end that Ray, or say by which sweeps it is used",
     "pcs": "check the PCs of a cluster, show their trials, take one out or back in",
 }
 """Each is a module `sweeps.NAME` with `main(arguments) -> exit status`; those of `pcs` are a package."""

@@ -79,7 +79,7 @@ def _control(typed: str, words: Sequence[str], address: str | None) -> int:
 
         return submit.control(address, typed, words)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped Ray job gets it: Ctrl-C elsewhere
-    folder = sweep_named(typed) if typed else _running()
+    folder = sweep_named(typed) if typed else _running(words)
     if (fault := no_sweep(folder)) is not None:
         raise UserError(fault)
     try:
@@ -101,8 +101,8 @@ def _control(typed: str, words: Sequence[str], address: str | None) -> int:
     return 0
 
 
-def _running() -> Path:
-    """The sweep in results/ that runs.
+def _running(words: Sequence[str]) -> Path:
+    """The sweep in results/ that runs, for the words of a command.
 
     Raises:
         UserError: there is none, or there are several.
@@ -114,7 +114,7 @@ def _running() -> Path:
         names = ", ".join(folder.name for folder in running)
         raise UserError(f"several sweeps run here: give the name of one first. Names: {names}")
     newest = newest_sweep()
-    raise UserError(_why_not_running(newest) or f"{shown_path(newest)} has just begun: type it again")
+    raise UserError(_why_not_running(newest, words) or f"{shown_path(newest)} has just begun: type it again")
 
 
 def _ask(folder: Path, words: Sequence[str]) -> control_requests.Answer | None:
@@ -123,14 +123,14 @@ def _ask(folder: Path, words: Sequence[str]) -> control_requests.Answer | None:
         try:
             return control_requests.ask(folder.resolve(), words)
         except control_requests.NotRunning:
-            if why := _why_not_running(folder):
+            if why := _why_not_running(folder, words):
                 raise UserError(why) from None
         except FileNotFoundError:  # its start has failed meanwhile
             raise UserError(no_sweep(folder) or f"{shown_path(folder)}: its files are gone") from None
 
 
-def _why_not_running(folder: Path) -> str:
-    """Why no process runs a sweep; "" where one has begun to since."""
+def _why_not_running(folder: Path, words: Sequence[str] = ()) -> str:
+    """Why no process runs a sweep, and the command to go on; "" where one has begun to since."""
     from sweeps.record import status
     from sweeps.record.record import Record
 
@@ -138,7 +138,11 @@ def _why_not_running(folder: Path) -> str:
     if status.is_running(record):
         return ""
     shown, how = shown_path(folder), status.status(record)
-    if status.can_go_on(record):
+    flags = status.flags_for(record, words, has_ended=not status.can_go_on(record))
+    if flags:
+        again = resume_command(folder, *status.flags_of_resume(record), *flags)
+        why = f"{shown}: no process runs this sweep; it is {how}. A resume does that: {again}"
+    elif status.can_go_on(record):
         again = resume_command(folder, *status.flags_of_resume(record))
         why = f"{shown}: no process runs this sweep; it is {how}. Resume it: {again}"
     else:

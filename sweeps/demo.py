@@ -10,10 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps import init, run
+from sweeps import init
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.formatting import command
+from sweeps.run import main as run_main
 
 SWEEP = ("--num-trials", "16", "--max-epochs", "27")
 
@@ -53,7 +54,7 @@ def demo(folder: Path) -> int:
         init.write(folder)
     os.chdir(folder)
     say(f"Folder     {Path.cwd()}\nCommand    {command('run', *SWEEP)}\n")
-    if (status := run.main(SWEEP)) == 0:
+    if (status := run_main(SWEEP)) == 0:
         report = max(Path("results").glob("*/report.html"), key=lambda path: path.stat().st_mtime)
         say(f"\nLook       xdg-open {report.resolve()}")
         say(f"Your own   {command('init', 'my-project')}")

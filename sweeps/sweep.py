@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.common.cli.terminal import say
+from sweeps.common.cli.terminal import Cell, say
 from sweeps.common.errors import RayLost
+from sweeps.common.formatting import command
 from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import dashboard_server, notify, summary, winner
@@ -14,34 +15,54 @@ from sweeps.execution.output.table_files import write_last
 from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following
-from sweeps.plan import describe, folder, run_start
+from sweeps.plan import describe, folder, more_epochs, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import environment, session
+from sweeps.ray_start.shared_ray import SharedRay
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 
 __all__ = ["make_plan", "run"]
 
 
-def run(plan: Plan, python: str | None) -> int:
-    """Run what is planned and report on it; the exit status. `python` starts the trials of this PC."""
+def run(plan: Plan, here: SharedRay | None, cell: Cell | None = None) -> int:
+    """Run what is planned and report on it; the exit status.
+
+    Args:
+        plan: of the sweep.
+        here: the Ray of this PC; None where a cluster is joined, or nothing is trained.
+        cell: of a notebook, which shows it in place of the terminal.
+    """
     config = plan.config
     sources = [source for model in plan.models for source in model.trainable.sources()]
     code = source_files.to_send(sources) if config.address else []
-    say(describe.describe(plan))
-    if config.dry_run and config.resume is None:
-        return 0
+    if config.resume is None:
+        say(describe.describe(plan))
+        if config.dry_run:
+            _tell_queue(plan)
+            return 0
     with folder.opened(plan) as record:
         storage_and_data.check_storage_here(plan)
         if config.resume is not None:
+            plan = more_epochs.with_noted(plan, record)
+            say(describe.describe(plan))
             state = run_start.check_resume(plan, record)
             say(state.text)
             if state.is_finished and not config.dry_run:
                 _complete(plan, record)
             if state.is_finished or config.dry_run:
+                if not state.is_finished:
+                    _tell_queue(plan)
                 return 0
-        return _run_trials(plan, record, code, python)
+        return _run_trials(plan, record, code, here, cell)
+
+
+def _tell_queue(plan: Plan) -> None:
+    """Say, of a sweep that is only planned, how it would wait."""
+    if plan.config.queue:
+        where = "on this PC" if plan.config.address is None else "on the cluster"
+        say(f"queue      it would wait for the sweeps that are {where}; {command('queue')} lists them")
 
 
 def _complete(plan: Plan, record: Record) -> None:
@@ -52,7 +73,9 @@ def _complete(plan: Plan, record: Record) -> None:
     catch_up(plan.config.logger_names, plan.folder)
 
 
-def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | None) -> int:
+def _run_trials(
+    plan: Plan, record: Record, code: Sequence[Path], here: SharedRay | None, cell: Cell | None
+) -> int:
     """Run all that is planned on Ray; the exit status."""
     config = plan.config
     print()
@@ -60,12 +83,14 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
     with (
         notify.at_the_end(plan, record, end),
         dashboard_server.beside(plan.folder, config.dashboard),
-        session.connect(config, code, python) as cluster,
+        session.connect(config, plan.folder, code, here) as cluster,
         following(config.logger_names, plan.folder),
     ):
         say(cluster.describe())
-        context = RunContext.from_plan(plan, record, cluster, end)
+        context = RunContext.from_plan(plan, record, cluster, end, cell)
         if not cluster.is_alone:
+            context.places.refuse_other_version(str(config.address))
+            context.announce()
             storage_and_data.check_storage(context)
         storage_and_data.deliver_data(context)
         test_scores: dict[str, float] = {}
@@ -76,6 +101,7 @@ def _run_trials(plan: Plan, record: Record, code: Sequence[Path], python: str | 
                 end.has_begun = True
                 tuner.fit(context)
                 test_scores = winner.keep(context)
+                context.places.withdraw()
         except RayLost as lost:
             if not end.has_begun:
                 raise

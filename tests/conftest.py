@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import faulthandler
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -30,12 +32,30 @@ from tests.support import lab
 from tests.support.lab import Lab
 from tests.support.sweep_on_pcs import Sweep
 
+TOY = ("--no-baseline", "--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes")
+"""Flags of a sweep that trains in no time."""
 MODE = "RAY_AUTH_MODE"
 SLOW = {
     "benchmarks", "cluster", "deploy", "docs", "end_to_end", "support",
     "test_architecture.py", "test_import_contracts.py", "test_secrets.py",
 }  # fmt: skip
 """What `make check` runs and `make test` does not: whole sweeps, and what is not of the program itself."""
+
+RAYS_FOLDER = "RAY_TMPDIR"
+
+
+def _own_folder_of_rays() -> Path:
+    """Of this process of pytest: sweeps of two that run at a time share no Ray. Its path must be short."""
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        (folder := Path(os.environ[RAYS_FOLDER], worker)).mkdir()
+        return folder
+    given = os.environ.get(RAYS_FOLDER) or tempfile.gettempdir()
+    folder = Path(tempfile.mkdtemp(prefix="t-", dir=given if len(given) < 16 else "/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+os.environ[RAYS_FOLDER] = str(_own_folder_of_rays())
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a script's `make test &` starts it: each program that a test starts would ignore Ctrl-C, too.
@@ -97,7 +117,7 @@ def projects_of_other_files(tmp_path_factory: pytest.TempPathFactory) -> Iterato
         places = [spec.origin or ""]
         with contextlib.suppress(KeyError):  # a namespace package below one that Ray has unloaded again
             places += spec.submodule_search_locations or []
-        if any(place.startswith(made) for place in places):
+        if any(str(place).startswith(made) for place in places):  # transformers has Paths there
             del sys.modules[name]
     sys.path[:] = [entry for entry in sys.path if not entry.startswith(made)]
     importlib.invalidate_caches()

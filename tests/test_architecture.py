@@ -167,6 +167,7 @@ HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemE
 @pytest.mark.parametrize(
     "statement",
     [
+        "import sweeps",
         "import sweeps.run",
         HELP,
         FIT_HELP,
@@ -178,6 +179,7 @@ HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemE
         *PCS_HELP,
     ],
     ids=[
+        "import the package",
         "import",
         "--help",
         "fit --help",

@@ -24,7 +24,7 @@ BREAKS: dict[str, list[dict[str, str]]] = {
         {"sweeps/space/point.py": f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    {UP}"},
         {"sweeps/new_room/__init__.py": "", "sweeps/new_room/file.py": ""},
     ],
-    "training": [{"sweeps/training/config.py": "from sweeps.training import fit_loop"}],
+    "training": [{"sweeps/training/config.py": "from sweeps.training.runs import fit_loop"}],
     "execution": [{"sweeps/execution/run_context.py": "from sweeps.execution.faults import away_pcs"}],
     "circles": [
         {

@@ -21,7 +21,7 @@ ALLOWED = {
     # Tune's own file of a failed trial, by the path that Tune gave; in the folder of the running sweep.
     "sweeps.ray_cluster.ray_internals: cloudpickle.loads(Path(file).read_bytes())",
     # The checkpoint of a sweep, written by `save`, in the folder that the user named or that we just made.
-    "sweeps.training.fit_loop: "
+    "sweeps.training.runs.fit_loop: "
     "self._trainer.fit(self._model, self._data, ckpt_path=resume, **WHOLE_CHECKPOINT)",
     # The files of a trained model beside it, of the same folder: what the model's own hooks put there.
     "sweeps.training.checkpoints.weights: "
@@ -31,6 +31,12 @@ ALLOWED = {
     # What this process has written into a folder of its own for its child, and the child for this process.
     "sweeps.training.distributed.subprocess_run: pickle.loads((folder / _CALL_FILE).read_bytes())",
     "sweeps.training.distributed.subprocess_run: pickle.loads((folder / _RESULT_FILE).read_bytes())",
+    # What Python code hands to a sweep: from that code's process, from the folder of the sweep that the user
+    # named, and from the process of the sweep to those of its trials.
+    "sweeps.python_api.sweep_process: pickle.load(sys.stdin.buffer)",
+    "sweeps.kinds.pickled: pickle.loads((folder / FILE).read_bytes())",
+    "sweeps.kinds.pickled: pickle.loads(base64.b64decode(description.content))",
+    "sweeps.kinds.pickled: pickle.loads(self.content)",
     # What was written into memory in the line before, and a checkpoint that was made of those two files.
     "sweeps.training.checkpoints.weights: torch.load(content, weights_only=False, map_location='cpu')",
     "sweeps.training.checkpoints.trained_model: "

@@ -11,10 +11,14 @@ from pathlib import Path
 import pytest
 
 from sweeps.ray_start import ray_auth
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TOY
 from tests.support.heads import head, with_token, write_token
 
-FEW = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "3")
+FEW = (
+    *TOY,
+    "--num-trials",
+    "3",
+)
 
 
 @pytest.mark.long

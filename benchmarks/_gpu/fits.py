@@ -13,9 +13,9 @@ from benchmarks import _measure
 from benchmarks._gpu.line import Run
 from sweeps.kinds.lightning import LightningFile
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
 from sweeps.training.report import Report
+from sweeps.training.runs.fit_loop import Fit
 
 COSTS = ("data_wait_pct", "gpu_util_pct", "gpu_memory_gb", "cpu_busy_pct")
 

@@ -109,7 +109,7 @@ def train(size: str, way: str, steps: int, device: str) -> Run:
     from benchmarks._gpu import transformer
     from sweeps.kinds.lightning import LightningFile
     from sweeps.training.config import FitConfig
-    from sweeps.training.fit_loop import Fit
+    from sweeps.training.runs.fit_loop import Fit
 
     width, depth = {**SIZES, **REHEARSED}[size]
     module: Any = SimpleNamespace(

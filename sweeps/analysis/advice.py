@@ -20,7 +20,7 @@ from sweeps.analysis.new_ranges import Change, changes
 from sweeps.analysis.pruning import later_first_rung
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import command, count, short, shown_path
-from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE, repeat_command, resume_command
+from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE, resume_command
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.trials import ENDED_WELL
@@ -80,8 +80,12 @@ def _steps(record: Record, refine: Step | None) -> Iterator[Step]:
         )
     elif refine is not None:
         yield refine
-    elif _needs_trials(record) and failed:  # a resume refuses other code
-        yield Step("Begin a new sweep with the repaired code.", repeat_command(folder, record.name))
+    elif _needs_trials(record) and status.retry_command(
+        record
+    ):  # a resume refuses other code where it has scores of this one
+        accepts, force = ("; --force accepts the change", " --force") if record.has_epochs else ("", "")
+        text = f"Train what failed again with the repaired code{accepts}."
+        yield Step(text, f"{status.retry_command(record)}{force}")
     elif _needs_trials(record):
         more = ("--num-trials", str(max(FEW, 2 * len(record.searched))))
         text = f"Add trials: to judge ranges, {FEW} with different scores are needed."

@@ -26,8 +26,7 @@ from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
-from sweeps.record.ranking import LEAST_COMPARED
-from sweeps.record.record import Record
+from sweeps.record.ranking import LEAST_COMPARED, RankedTrials
 from sweeps.record.trials import BAD, TrialRow
 from sweeps.space.numeric_range import Side
 
@@ -53,7 +52,7 @@ class ComparedTrials:
     epoch: int
     """0 where none has a score."""
     trials: tuple[TrialRow, ...]
-    """Whether they reached it or not."""
+    """Whether they reached it or not; without defaults that lie outside the space."""
     order: tuple[TrialRow, ...]
     """Those that reached it with a finite score and did not fail or diverge later, the best first."""
     objective: Objective
@@ -155,11 +154,13 @@ class ComparedTrials:
             )
 
 
-_FOUND: WeakKeyDictionary[Record, dict[Any, ComparedTrials]] = WeakKeyDictionary()
+_FOUND: WeakKeyDictionary[RankedTrials, dict[Any, ComparedTrials]] = WeakKeyDictionary()
 """What was found of each record, by how far it was, the trainable and the epoch: importances take time."""
 
 
-def compared_trials(record: Record, trainable: str | None = None, epoch: int | None = None) -> ComparedTrials:
+def compared_trials(
+    record: RankedTrials, trainable: str | None = None, epoch: int | None = None
+) -> ComparedTrials:
     """Trials by their scores at an epoch; computed once.
 
     Args:
@@ -172,7 +173,8 @@ def compared_trials(record: Record, trainable: str | None = None, epoch: int | N
     known = _FOUND.setdefault(record, {})
     how_far = len(record.trials), len(record.live), sum(len(trial.epochs) for trial in record.trials)
     if (key := (how_far, only, at)) not in known:
-        trials = tuple(trial for trial in record.searched if only in (None, trial.trainable))
+        inside = (trial for trial in record.searched if not trial.is_outside)
+        trials = tuple(trial for trial in inside if only in (None, trial.trainable))
         sign, scores = record.objective.sign, record.scores_at(at)
         there = [trial for trial in trials if trial.number in scores and not is_bad(trial)]
         there.sort(key=lambda trial: (-sign * scores[trial.number], trial.number))
@@ -189,7 +191,7 @@ def thinned(best_first: Sequence[T], most: int) -> list[T]:
     return [*best, *(others[index] for index in sample)]
 
 
-def trainables(record: Record) -> list[str]:
+def trainables(record: RankedTrials) -> list[str]:
     """What the trials trained, as it was named to the sweep."""
     return list(dict.fromkeys(trial.trainable for trial in record.searched))
 
@@ -199,7 +201,7 @@ def is_bad(trial: TrialRow) -> bool:
     return trial.status in BAD
 
 
-def without_influence(record: Record, trainable: str) -> dict[str, float]:
+def without_influence(record: RankedTrials, trainable: str) -> dict[str, float]:
     """Hyperparameters of a trainable that showed no influence, with their importance; {} where there are too
     few trials.
 

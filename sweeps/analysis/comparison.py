@@ -116,8 +116,8 @@ def _row(record: Record) -> dict[str, Any]:
         "confirmed_score": confirmed.mean if confirmed else None,
         "front": [{"trial": n, "values": v} for n, v in front.items()] if front else None,
         "test_score": info.test_score,
-        "epochs": sum(len(trial.epochs) for trial in record.trials),
-        "trained_hours": math.fsum(trial.seconds for trial in record.trials) / 3600,
+        "epochs": sum(trial.spent_epochs for trial in record.trials),
+        "trained_hours": math.fsum(trial.spent_seconds for trial in record.trials) / 3600,
         "elapsed_hours": record.elapsed_s / 3600,
         "parents": [vars(parent) for parent in info.parents],
     }

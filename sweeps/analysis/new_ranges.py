@@ -21,9 +21,10 @@ from sweeps.analysis.compared_trials import (
     without_influence,
 )
 from sweeps.analysis.failure_regions import DeadRegion, dead_regions
-from sweeps.analysis.tried_values import distributions_of
+from sweeps.analysis.tried_values import distributions_of, newest_distributions
 from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
+from sweeps.record.ranking import RankedTrials
 from sweeps.record.record import Record
 from sweeps.record.status import function_of
 from sweeps.record.trials import TrialRow
@@ -68,7 +69,7 @@ class Learnt:
         return next((each for each in self.edges if (each.hyperparameter, each.side) == (name, side)), None)
 
 
-def learn(parents: Sequence[Record], name: str, prefix: str, keep: float = BEST_SHARE) -> Learnt:
+def learn(parents: Sequence[RankedTrials], name: str, prefix: str, keep: float = BEST_SHARE) -> Learnt:
     """What the parents show of a trainable, whose hyperparameters have a prefix in Optuna's names."""
     seen = [compared_trials(parent, name) for parent in parents]
     trials = [trial for part in seen for trial in part.trials]
@@ -98,7 +99,11 @@ def changes(record: Record) -> list[Change]:
     for name in names:
         prefix = f"{name}." if len(names) > 1 else ""
         file, learnt = function_of(record, name), learn([record], name, prefix)
+        given, now = record.info.settings.ranges, newest_distributions(learnt.seen[0].trials)
         for asked, drawn_from in distributions_of(learnt.seen[0].trials).items():
+            if asked in given and asked not in now:
+                continue  # it was fixed since
+            drawn_from = [now[asked]] if asked in given else drawn_from
             old, choices = range_of(drawn_from), choices_of(drawn_from)
             new, why = new_value(asked.removeprefix(prefix), old, choices, learnt, is_grid=is_grid)
             before = in_words(old or choices, is_grid)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import csv
 
+from sweeps.common import atomic_io
+from sweeps.common.errors import UserError
+from sweeps.common.formatting import count, shown_path
+from sweeps.config.sweep_folder import EPOCHS_SUFFIX, no_sweep
+from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS, mean_costs
 
@@ -40,6 +48,34 @@ def _narrowest(values: Iterable[Any]) -> pa.Array:
     return _texts(None if value is None else str(value) for value in found)
 
 
+def write_csv(folder: Path, name: str) -> list[str]:
+    """Write the tables of a sweep as CSV, a row for each trial, and beside it one for each epoch; a line for
+    each file. `-` writes the trials to the standard output.
+
+    Raises:
+        UserError: there is no sweep, its record is damaged, or there is no place to write to.
+    """
+    if (why := no_sweep(folder)) is not None:
+        raise UserError(why)
+    try:
+        record = Record.read(folder)
+    except (OSError, RecordUnreadable) as error:
+        raise UserError(str(error)) from None
+    if name == "-":
+        csv.write_csv(trials_table(record), sys.stdout.buffer)
+        return []
+    path, lines = Path(name).expanduser(), []
+    beside = path.with_name(f"{path.stem}{EPOCHS_SUFFIX}")
+    for file, table in ((path, trials_table(record)), (beside, epochs_table(record))):
+        try:
+            with atomic_io.atomic_write(file) as part:
+                csv.write_csv(table, part)
+        except OSError as error:
+            raise UserError(f"--csv {name}: {error.strerror or error}") from None
+        lines.append(f"{shown_path(file)}: {count(table.num_rows, 'row')}")
+    return lines
+
+
 def trials_table(record: Record) -> pa.Table:
     """A row per trial.
 
@@ -49,6 +85,8 @@ def trials_table(record: Record) -> pa.Table:
     metric M, seconds (trained) and the costs of `epochs_table` over all its epochs, pc, pid, gpu, start, end
     (UTC), seed, confirms (of a rerun: id of the trial that was trained again with this seed), origin (of an
     anchor: the trial of an earlier sweep that it runs again; else ""), on_front (with several objectives).
+    Where some were trained again: attempts, how many each has had. Where what scores depend on has changed
+    between runs of the sweep: code, which one a trial was trained with, from 1 (`1, 2`: it went on then).
     A hyperparameter that a trial did not have is null, as is a value that is null; a column of values of
     several kinds is text.
     """
@@ -58,6 +96,7 @@ def trials_table(record: Record) -> pa.Table:
     if record.objectives.are_several:
         on_front = set(record.front())
         front["on_front"] = _column(pa.bool_(), (trial.number in on_front for trial in trials))
+    attempts = [trial.attempt + 1 for trial in trials]
     several = {"trainable": _texts(trial.trainable for trial in trials)} if record.info.is_of_several else {}
     return pa.table(
         {
@@ -82,6 +121,8 @@ def trials_table(record: Record) -> pa.Table:
             "confirms": _wholes(trial.confirms for trial in trials),
             "origin": _texts(trial.origin for trial in trials),
             **front,
+            **({"attempts": _wholes(attempts)} if max(attempts, default=1) > 1 else {}),
+            **({"code": _texts(codes)} if (codes := record.codes()) else {}),
         }
     )
 

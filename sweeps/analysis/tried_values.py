@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +34,10 @@ def tried(trials: Sequence[TrialRow]) -> Tried:
     """What trials tried, and the ranges of that.
 
     A hyperparameter without a distribution of Optuna's (`sample_from`, a normal one) has the range of its
-    values.
+    values. One that was fixed for some trials, as the ranges were changed, has that value there.
     """
-    params = {trial.number: _named(trial) for trial in trials}
+    swept = {(trial.trainable, name) for trial in trials for name in trial.params}
+    params = {trial.number: _named(trial, swept) for trial in trials}
     distributions = distributions_of(trials, with_trainable=True)
     values: dict[str, dict[ParamValue, None]] = {}
     for of_trial in params.values():
@@ -49,13 +51,14 @@ def tried(trials: Sequence[TrialRow]) -> Tried:
     return Tried(params, ranges)
 
 
-def _named(trial: TrialRow) -> dict[str, ParamValue]:
-    """Its swept hyperparameters as the space names them (of several trainables: `fashion_cnn.lr`)."""
+def _named(trial: TrialRow, swept: Container[tuple[str, str]]) -> dict[str, ParamValue]:
+    """Its hyperparameters that are swept, as the space names them (of several: `fashion_cnn.lr`)."""
     named = dict(trial.optuna.params)
     prefix = f"{trial.trainable}." if "trainable" in named and "trainable" not in trial.params else ""
+    fixed = {name: value for name, value in trial.fixed.items() if (trial.trainable, name) in swept}
     return named | {
         f"{prefix}{name}": value
-        for name, value in trial.params.items()
+        for name, value in {**fixed, **trial.params}.items()
         if name not in named and f"{trial.trainable}.{name}" not in named
     }
 
@@ -63,9 +66,13 @@ def _named(trial: TrialRow) -> dict[str, ParamValue]:
 def _range(distributions: Sequence[BaseDistribution], values: Sequence[Any]) -> BaseDistribution:
     """One range for a hyperparameter: of all that it was drawn from, or of its values."""
     numbers = range_of(distributions)
-    if not distributions and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+    are_numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    if not distributions and are_numbers:
         numbers = Range(float(min(values)), float(max(values)))
-    if numbers is None:
+    elif numbers is not None and are_numbers:  # what the user chose, or fixed later, may lie beyond
+        low, high = min(numbers.low, *values), max(numbers.high, *values)
+        numbers = dataclasses.replace(numbers, low=low, high=high, is_log=numbers.is_log and low > 0)
+    if numbers is None or not are_numbers:
         return CategoricalDistribution(list(dict.fromkeys([*choices_of(distributions), *values])))
     if numbers.is_whole:
         return IntDistribution(int(numbers.low), int(numbers.high), log=numbers.is_log)
@@ -87,3 +94,8 @@ def distributions_of(
             if with_trainable or name != "trainable":
                 found.setdefault(name, {})[distribution] = None
     return {name: list(distributions) for name, distributions in found.items()}
+
+
+def newest_distributions(trials: Sequence[TrialRow]) -> Mapping[str, BaseDistribution]:
+    """Those of the last trial that was drawn from a space, by Optuna's names: ranges may have changed."""
+    return next((t.optuna.distributions for t in reversed(trials) if t.optuna.distributions), {})

@@ -13,10 +13,10 @@ from pathlib import Path
 from sweeps.common.errors import causes
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Write a small file atomically."""
     with atomic_write(path) as part:
-        part.write_text(text, encoding="utf-8")
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager

@@ -34,6 +34,19 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
+def oom_kills() -> int:
+    """Processes of this PC that the kernel has killed for want of memory since it was started."""
+    try:
+        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    except OSError:
+        return 0
+    return int(counters.get("oom_kill", 0))
+
+
+class ProgramFailed(RuntimeError):
+    """The program of a trial has failed; the text is the whole reason."""
+
+
 class CannotTrain(Exception):
     """The user's mistake, not a failure of the model."""
 
@@ -110,6 +123,8 @@ def reason_of(error: BaseException) -> str:
     """An exception as a reason of one line: its innermost cause, also where its text is a traceback, as in
     the errors of other processes."""
     error = innermost(error)
+    if isinstance(error, ProgramFailed):
+        return str(error)
     try:
         text = str(error).strip()
     except Exception:  # a user's exception whose own __str__ raises

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import itertools
 import math
 import re
@@ -12,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def _broken(line: str, width: int, indent: int) -> list[str]:
 _TITLE = re.compile(r"\S+(?: \S+)*\s{2,}|\s+")
 _COMMAND = re.compile(
     r"(?<!\S)(?:\S+ -m |\S*\b)sweeps "
-    r"(?=(?:run|fit|report|control|results|dashboard|prepare|ladder|init|demo|pcs) )"
+    r"(?=(?:run|fit|report|queue|control|results|dashboard|prepare|ladder|init|demo|up|down|pcs) )"
     r"|(?<!\S)(?:cat|xdg-open) (?=\S*/)"
 )
 _END_OF_COMMAND = re.compile(r"[;`]\S*(?=\s|$)")
@@ -143,7 +143,8 @@ _SHELL_WORD = re.compile(r"\s*(?:--[\w-]+ (?!-))?(?:'[^']*'|\S)+")
 def pip_install(*what: str) -> str:
     """The command that installs a package for this Python; uv makes environments without pip."""
     python = shown_path(Path(sys.executable))
-    has_pip = importlib.util.find_spec("pip") is not None
+    # Not by all finders: that of setuptools takes it for an import of pip, and then can't be imported itself.
+    has_pip = PathFinder.find_spec("pip") is not None
     pip = [python, "-m", "pip", "install"] if has_pip else ["uv", "pip", "install", "--python", python]
     return shlex.join([*pip, *what])
 

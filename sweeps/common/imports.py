@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -72,8 +73,10 @@ class _OtherNames(MetaPathFinder, Loader):
         name = OTHER_NAMES.get(package)
         if name is None or (inner and sys.modules.get(package) is not sys.modules.get(name)):
             return None
-        is_there = not inner or importlib.util.find_spec(f"{name}.{inner}") is not None
-        return ModuleSpec(fullname, self, is_package=not inner) if is_there else None
+        if inner and importlib.util.find_spec(f"{name}.{inner}") is None:
+            used = f"{package} is {name} of lightning {metadata.version('lightning')} in this program"
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {used}", name=fullname)
+        return ModuleSpec(fullname, self, is_package=not inner)
 
     def exec_module(self, module: ModuleType) -> None:
         package, dot, inner = module.__name__.partition(".")

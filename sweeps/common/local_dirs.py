@@ -1,4 +1,4 @@
-"""Folders that belong to a machine, not to a run: raw data, prepared data, and temporary files.
+"""What belongs to a machine, not to a run: folders of raw data, prepared data and temporary files, and GPUs.
 
 They travel in the environment, never in a file of settings.
 """
@@ -19,22 +19,44 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sweeps"
 
 
+def state_dir() -> Path:
+    """The folder of what this program notes for this user beyond a reboot, `~/.local/state/sweeps` by default
+    (XDG)."""
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "sweeps"
+
+
+GPUS = "--gpus"
 typed: dict[str, str] = {}
-"""The flags of this command among OF_THE_MACHINE, and their folders as they were typed."""
+"""The flags of this command among OF_THE_MACHINE and GPUS, and what was typed."""
 
 
 def use_typed(data_dir: str | None, prepared_dir: str | None) -> None:
     """Set the folders of the flags, where they were typed, for this process and its children."""
-    typed.clear()
     for (name, variable), folder in zip(OF_THE_MACHINE.items(), (data_dir, prepared_dir), strict=True):
+        typed.pop(name, None)
         if folder:
             typed[name] = folder
             os.environ[variable] = str(Path(folder).expanduser().resolve())
 
 
+def use_gpus(named: str | None) -> None:
+    """Show the GPUs of the flag alone, where it was typed, to this process and its children.
+
+    Raises:
+        UserError: there are no such GPUs.
+    """
+    typed.pop(GPUS, None)
+    if named is not None:
+        from sweeps.common.gpus import choose  # with NVIDIA's library, which --help does without
+
+        os.environ.update(choose(named))
+        typed[GPUS] = named
+
+
 def typed_again() -> list[str]:
     """The same flags as words for another command on this machine."""
-    return [word for name in typed for word in (name, os.environ[OF_THE_MACHINE[name]])]
+    words = {n: os.environ[OF_THE_MACHINE[n]] if n in OF_THE_MACHINE else each for n, each in typed.items()}
+    return [word for pair in words.items() for word in pair]
 
 
 def data_dir() -> Path | None:
@@ -43,13 +65,13 @@ def data_dir() -> Path | None:
     return Path(named) if named else None
 
 
-def folder_of_user() -> Path:
-    """A folder of this user on this PC, whatever `$TMPDIR` a job has.
+def folder_of_user(parent: Path = Path("/tmp")) -> Path:
+    """A folder of this user in another one, by default on this PC, whatever `$TMPDIR` a job has.
 
     Raises:
         OSError: it can't be made, or is another user's.
     """
-    folder = Path("/tmp", f"sweeps-{os.getuid()}")
+    folder = parent / f"sweeps-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))

@@ -81,6 +81,12 @@ def fixed_defaults(params_class: Any) -> dict[str, ParamValue]:
     return found
 
 
+def plain_defaults(params_class: Any) -> dict[str, ParamValue]:
+    """The same with None, which is a default as any other where it is compared with swept values."""
+    nones = {name: None for name, default in defaults_of(params_class).items() if default is None}
+    return {**fixed_defaults(params_class), **nones}
+
+
 def build_params(params_class: Any, values: Mapping[str, ParamValue]) -> Any:
     """Params of the values that a sweep holds."""
     hints = hints_of(params_class)
@@ -153,6 +159,11 @@ def shown(value: Any) -> str:
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=str)
     return "null" if value is None else str(value)
+
+
+def shown_range(given: Any) -> str:
+    """A range of --ranges as it is typed, with commas between choices."""
+    return ",".join(map(shown, given)) if isinstance(given, list) else shown(given)
 
 
 def are_same(first: Any, second: Any) -> bool:
@@ -355,3 +366,16 @@ def names_of(hint: Any) -> str:
         "None" if member is NoneType else member.__name__ if type(member) is type else str(member)
         for member in members(hint)
     )
+
+
+def nested(values: Mapping[str, Any], separator: str) -> dict[str, Any]:
+    """Hyperparameters, with those that are parts of another one inside it: `model.lr` as `{"model": {"lr":
+    0.1}}`, where the separator is a dot."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        *outer, last = name.split(separator)
+        inner = found
+        for each in outer:
+            inner = inner.setdefault(each, {})
+        inner[last] = value
+    return found

@@ -6,6 +6,7 @@ folder if it defines a name that marks the kind.
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 import logging
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any, NoReturn
 
 from sweeps.common import imports, project
 from sweeps.common.errors import UserError
@@ -210,14 +212,23 @@ def enter_folder_of(path: str) -> None:
         project.use(own)
 
 
+def _end(self: argparse.ArgumentParser, message: str) -> NoReturn:
+    raise SystemExit(2)
+
+
 @contextmanager
 def _kept_process(path: str) -> Iterator[None]:
-    """Keep the folder and the log of this process, whatever the import of a user's file changes."""
+    """Keep the folder and the log of this process, whatever the import of a user's file changes. Arguments
+    that the file reads are refused without argparse's usage, which would look like that of this program."""
     folder, log = Path.cwd(), logging.getLogger()
+    error: Any = argparse.ArgumentParser.error
+    # Replaced on the class, since the parser is the file's own; mypy wants none of its methods to change.
+    argparse.ArgumentParser.error = _end  # type: ignore[method-assign]
     level, handlers = log.level, log.handlers[:]
     try:
         yield
     finally:
+        argparse.ArgumentParser.error = error  # type: ignore[method-assign]
         log.setLevel(level)
         log.handlers[:] = handlers
         if Path.cwd() != folder:

@@ -34,7 +34,10 @@ KEY = "project"
 """Key of the project's folder in a record and in the settings of a single run."""
 RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray sets it in a job of a cluster (`ray._private.runtime_env.constants`); there is no public name."""
+MOST_CHARACTERS = 200
+"""Of a word that may be a file; systems take no name of more than 255 bytes."""
 _chosen: Path | None = None
+_results: Path | None = None
 
 
 def folder() -> Path:
@@ -117,6 +120,8 @@ def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
     Raises:
         UserError: the noted folder is missing.
     """
+    global _results
+    _results = results
     if (noted := noted_in(results)) is None:
         return use()
     places = [*results.resolve().parents, Path(noted), Path.cwd()]
@@ -127,6 +132,11 @@ def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
             f"Run the command in the folder that has {' and '.join(trainables)} now"
         )
     return use(found)
+
+
+def results_used() -> Path | None:
+    """The folder of the sweep or of the single run whose project was noted and is used."""
+    return _results
 
 
 def noted_in(results: Path) -> str | None:
@@ -168,8 +178,12 @@ def within(places: Iterable[str]) -> list[str]:
 
 
 def file_in(project: Path, name: str) -> Path | None:
-    """The file of a trainable in a project's folder, by its name, its dotted path, or behind a prefix."""
+    """The file of a trainable in a project's folder, by its name, its dotted path, or behind a prefix; of a
+    command the first file that it names."""
     name = name.split(":")[1] if ":" in name else name
+    if " " in name:
+        words = [word for word in name.split() if word[0] != "/" and len(word) <= MOST_CHARACTERS]
+        return next((project / word for word in words if (project / word).is_file()), None)
     plain = [] if "." in name else [project / TRAINABLES / f"{name}.py"]
     below = project.joinpath(*name.split("."))
     files = [*plain, below.with_name(f"{below.name}.py"), below / "__init__.py"]

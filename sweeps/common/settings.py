@@ -132,6 +132,8 @@ def _settings_of(of: Any) -> dict[str, Setting]:
     hints, docs, defaults, group = get_type_hints(of), field_docs(of), param_types.defaults_of(of), ""
     found: dict[str, Setting] = {}
     for each in dataclasses.fields(of):
+        if not each.metadata.get("is_setting", True):
+            continue
         group = each.metadata.get("group") or group
         if each.name == "fit":
             held = _settings_of(hints["fit"])

@@ -16,10 +16,18 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import typed
-from sweeps.common.yaml_values import nearest, read_lines
+from sweeps.common.yaml_values import hyperparameter, nearest, read_lines
+from sweeps.config import wandb_sweep
 from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
-from sweeps.config.sweep_folder import JOURNAL, SWEEP_FILE, newest_sweep, no_sweep, sweep_named
-from sweeps.config.validation import check, refuse_other
+from sweeps.config.sweep_folder import (
+    JOURNAL,
+    SWEEP_FILE,
+    is_foreign,
+    newest_sweep,
+    no_sweep,
+    sweep_named,
+)
+from sweeps.config.validation import WAYS, check, refuse_other
 from sweeps.kinds import registry
 from sweeps.kinds.projects.lightning_cli import FIT
 
@@ -34,7 +42,7 @@ EXAMPLES = (
     "my/cli.py -c config.yaml --ranges model.lr=1e-4..1e-1:log",
     "--resume",
 )
-PAIRS = ("params", "ranges")
+PAIRS = ("params", "ranges", "freeze", "prior")
 """Settings with a `name: value` line for each hyperparameter."""
 POINTS = ("tries",)
 """Settings with a list of such lines."""
@@ -54,19 +62,79 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     flags = {name: value for name, value in vars(values).items() if name in SweepConfig.settings()}
     if values.trainables:
         flags |= {"trainable": _given_by_position(values.trainables, flags)}
+    local_dirs.use_typed(values.data_dir, values.prepared_dir)
+    config = checked(flags, values.config, values.trainables, values.wandb_sweep)
+    use_gpus(values.gpus, config)
+    if values.print_config:
+        print(to_yaml(config), end="")
+        raise SystemExit(0)
+    return config
+
+
+def use_gpus(named: str | None, config: SweepConfig) -> None:
+    """Use the GPUs of --gpus alone, where it was given.
+
+    Raises:
+        UserError: there are no such GPUs, or the sweep joins a cluster.
+    """
+    if named is not None and config.address is not None:
+        raise UserError(
+            f"--gpus {named} can't be combined with --address: the numbers of GPUs differ from PC to PC. "
+            f"Start Ray on each PC with those that it may use: CUDA_VISIBLE_DEVICES={named} ray start ..."
+        )
+    local_dirs.use_gpus(named)
+
+
+def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of --freeze as ranges of one value."""
+    several = [
+        f"--freeze {name}={value}: give one value; --ranges takes a range or choices"
+        for name, value in values.items()
+        if isinstance(value, str) and len(parts := re.split(r"\.\.|,", value)) > 1 and _is_number(parts[0])
+    ]
+    refuse(several)
+    return {name: [value] for name, value in values.items()}
+
+
+def _is_number(text: str) -> bool:
+    return isinstance(hyperparameter(text), int | float)
+
+
+def checked(
+    flags: Mapping[str, Any],
+    files: Sequence[str] = (),
+    words: Sequence[str] = (),
+    of_wandb: str | None = None,
+) -> SweepConfig:
+    """A checked SweepConfig.
+
+    Args:
+        flags: setting to value, in its type.
+        files: YAML files; flags have priority.
+        words: trainables that no flag names.
+        of_wandb: a sweep's file of W&B.
+
+    Raises:
+        UserError: every fault, one a line.
+    """
+    flags = dict(flags)
+    if frozen := flags.get("freeze"):
+        flags["ranges"] = {**flags.get("ranges", {}), **_frozen(frozen)}
     if "resume" in flags and flags["resume"] is None and not flags.get("submit"):
         flags |= {"resume": str(newest_sweep())}
     if "refine" in flags:
         if "" in flags["refine"]:
             raise UserError("--refine: give the name of a sweep, as in --refine NAME")
-        flags |= {"refine": [str(sweep_named(each)) for each in flags["refine"]] or [str(newest_sweep())]}
-    contents = _contents(flags, values.config)
+        named = [each if is_foreign(each) else str(_sweep_of(each)) for each in flags["refine"]]
+        flags |= {"refine": named or [str(newest_sweep())]}
+    contents = _contents(flags, files)
+    if of_wandb is not None:
+        contents = [_of_wandb(of_wandb, flags, contents), *contents]
     given: dict[str, Any] = {}
     for content in [*contents, flags]:
         merged = {name: {**given.get(name, {}), **content.get(name, {})} for name in PAIRS}
         given |= {**content, **merged}
-    local_dirs.use_typed(values.data_dir, values.prepared_dir)
-    given = dict(_with_recognized(given, values.trainables))
+    given = dict(_with_recognized(given, words))
     config = SweepConfig.from_settings(
         **{
             name: one_or_several(value) if isinstance(value, list) and name not in POINTS else value
@@ -77,11 +145,39 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
         refuse_other(config.flat(), contents[0])
         folder = sweep_named(config.resume).resolve()  # it may have been moved
         config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
+        config = config.changed(typed=frozenset(flags))
+        config = config.with_ranges(flags.get("ranges", {}))
     refuse(check(config, flags))
-    if values.print_config:
-        print(to_yaml(config), end="")
-        raise SystemExit(0)
     return config
+
+
+def _sweep_of(given: str) -> Path:
+    """The folder of a sweep to refine, also where its record is given."""
+    path = Path(given)
+    return path.parent if path.name == JOURNAL and path.is_file() else sweep_named(given)
+
+
+def _of_wandb(
+    path: str, flags: Mapping[str, Any], contents: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """The settings of a file of W&B's; what has no counterpart in them is told."""
+    if "resume" in flags or "refine" in flags:
+        raise UserError("--wandb-sweep starts a sweep; --resume and --refine go on from one of this program")
+    if other := next((each for each in WAYS if each in flags), None):
+        raise UserError(f"--wandb-sweep has a program, and {flag(other)} names another training; give one")
+    found, lines = wandb_sweep.read(path)
+    epochs = (each["max_epochs"] for each in (flags, *contents, found) if "max_epochs" in each)
+    if (most := next(epochs, None)) is None:
+        metric = " ".join(name.rpartition(":")[0] for name in found.get("metric", ())) or "its metric"
+        raise UserError(
+            f"--wandb-sweep {path}: it does not say how often a run reports {metric}. Give --max-epochs N: a "
+            "trial ends when it has reported so often"
+        )
+    lines.append(
+        f"{path}: a trial ends when it has reported {most} times, or before; --max-epochs changes it"
+    )
+    print("\n".join(lines), file=sys.stderr, flush=True)  # --print-config writes YAML
+    return found
 
 
 def _given_by_position(words: Sequence[str], flags: Mapping[str, Any]) -> list[str]:
@@ -160,6 +256,11 @@ def _parser(shows_all: bool) -> cli_parser.Parser:
         metavar="FILE",
         help="YAML file with any of these settings, as the sweep.yaml of a sweep; flags have priority.",
     )
+    files.add_argument(
+        "--wandb-sweep",
+        metavar="FILE",
+        help="A sweep's YAML file of Weights & Biases, which is run here, without an account.",
+    )
     files.add_argument("--print-config", action="store_true", help="Print all settings as YAML and stop.")
     cli_parser.add_machine(parser)
     if not shows_all:
@@ -189,7 +290,7 @@ def _contents(flags: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[st
     for file, settings in zip(files, contents, strict=True):
         if project.noted_in(Path(file).parent) is not None:  # the settings of an earlier sweep
             _use_project_of(file, settings, f"--config {file}")
-    if parents := flags.get("refine"):
+    if parents := [each for each in flags.get("refine", ()) if not is_foreign(each)]:
         asked = [flags, *reversed(contents)]
         results_dir = next((one["results_dir"] for one in asked if "results_dir" in one), None)
         return [_of_parents(parents, results_dir), *contents]
@@ -204,6 +305,8 @@ def _refuse_beside_resume(sweep: str, flags: Mapping[str, Any], files: Sequence[
         raise UserError("--refine can't be combined with --resume: it starts a new sweep")
     if given := sorted(flag(name) for name in ("name", "results_dir") if name in flags):
         raise UserError(f"{given[0]}: a resumed sweep keeps its name and its folder")
+    if "baseline" in flags:
+        raise UserError("--no-baseline: it is for a new sweep, which begins with its defaults or without")
     if files:
         raise UserError("--config can't be combined with --resume: a resumed sweep keeps its settings")
 
@@ -225,7 +328,9 @@ def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str,
     names = ((n, f"{stem}-refined{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
     number, name = next((n, name) for n, name in names if not (where / name).exists())
     seed = (max(int(content.get("seed", 0)) for content in contents) + number) % 2**32
-    own = {"name": name, "results_dir": str(shown_path(where)), "seed": seed, "ranges": {}, "tries": []}
+    own = {"name": name, "results_dir": str(shown_path(where)), "seed": seed, "ranges": {}}
+    own |= {"tries": [], "prior": {}}
+    own |= {"target": None}  # the trials of the earlier sweep may have reached it
     return {**contents[0], **own, **({"searcher": None} if contents[0].get("searcher") == "grid" else {})}
 
 

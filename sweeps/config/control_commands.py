@@ -16,15 +16,22 @@ from sweeps.config.sweep_config import SweepConfig
 COMMANDS = {
     "stop TRIAL": "end a trial; its scores so far count, and it is not tried again",
     "try NAME=VALUE ...": "train these hyperparameters next",
-    "set SETTING=VALUE ...": "change num-trials, max-concurrent or time-budget-hours",
+    "retry TRIAL|STATUS ...": "train trials again that failed, diverged or are infeasible",
+    "set SETTING=VALUE ...": "change num-trials, max-epochs, max-concurrent, target, patience or a limit",
+    "set NAME=LOW..HIGH ...": "draw the trials to come from another range; NAME=VALUE fixes one at a value",
     "pause": "save what the trials have trained, and free their GPUs and processes",
     "go": "continue after a pause",
     "finish": "begin no new trial, and let those that have begun end",
 }
 """Each with what it does, for `--help`."""
-NAMES = tuple(words.split()[0] for words in COMMANDS)
-SETTABLE = ("num_trials", "max_concurrent", "time_budget_hours")
+NAMES = tuple(dict.fromkeys(words.split()[0] for words in COMMANDS))
+SETTABLE = (
+    *("num_trials", "max_concurrent", "share", "time_budget_hours"),
+    *("target", "patience", "max_gpu_hours", "max_epochs", "lr_schedule"),
+)
 """Settings that may change while a sweep runs, and with a resume."""
+RETRIED = ("failed", "diverged", "infeasible")
+"""Statuses of trials that can be trained again."""
 WITHDRAWN = "Withdrawn: nothing has changed."
 """Of a command that was not taken up before Ctrl-C."""
 
@@ -39,6 +46,10 @@ class Command:
     """Number of the trial, of `stop`."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """Hyperparameters of `try`, settings of `set`."""
+    retried: tuple[int | str, ...] = ()
+    """Of `retry`, numbers of trials, and statuses of RETRIED."""
+    ranges: Mapping[str, Any] = field(default_factory=dict)
+    """Of `set`, what is no setting: hyperparameters, which only the sweep knows."""
 
 
 def parse(words: Sequence[str]) -> Command:
@@ -52,21 +63,47 @@ def parse(words: Sequence[str]) -> Command:
         fault = f"{name}: no such command.{nearest(name, NAMES)}" if name else "give a command."
         raise UserError(f"{fault} Choices: {', '.join(NAMES)}")
     if name == "stop":
-        return Command(name, trial=_trial(rest))
+        if len(rest) != 1 or (number := number_of_trial(rest[0])) is None:
+            typed = f"stop {' '.join(rest)}".rstrip()
+            raise UserError(f"{typed}: give the number of one trial, as in stop 7")
+        return Command(name, trial=number)
+    if name == "retry":
+        return Command(name, retried=retried("retry", rest))
     if name == "try":
         return Command(name, values={key: hyperparameter(text) for key, text in _pairs(name, rest).items()})
     if name == "set":
-        return Command(name, values=_settings(_pairs(name, rest)))
+        pairs = _pairs(name, rest)
+        settings = {key: text for key, text in pairs.items() if key.replace("-", "_") in SETTABLE}
+        others = {key: hyperparameter(text) for key, text in pairs.items() if key not in settings}
+        return Command(name, values=_settings(settings), ranges=others)
     if rest:
         raise UserError(f"{name} {' '.join(rest)}: {name} takes nothing else")
     return Command(name)
 
 
-def _trial(words: Sequence[str]) -> int:
-    found = re.fullmatch(r"(?:trial_)?(\d{1,9})", words[0]) if len(words) == 1 else None
-    if found is None:
-        raise UserError(f"stop {' '.join(words)}".rstrip() + ": give the number of one trial, as in stop 7")
-    return int(found[1])
+def retried(where: str, words: Sequence[str]) -> tuple[int | str, ...]:
+    """The trials that are to be trained again, of words such as `failed 7 trial_0012`.
+
+    Args:
+        where: begins the message: the flag, or the command.
+        words: that were typed.
+
+    Raises:
+        UserError: none was given, or some are neither; every fault, one a line.
+    """
+    give = f"give numbers of trials, or {', '.join(RETRIED[:-1])} or {RETRIED[-1]}, as in {where} failed"
+    found = {word: word if word in RETRIED else number_of_trial(word) for word in words}
+    wrong = [word for word, each in found.items() if each is None]
+    refuse([f"{where} {word}: {give}.{nearest(word, RETRIED)}" for word in wrong])
+    if not words:
+        raise UserError(f"{where}: {give}")
+    return tuple(dict.fromkeys(each for each in found.values() if each is not None))
+
+
+def number_of_trial(word: str) -> int | None:
+    """The number of a trial, of `7` or `trial_0007`; None of another word."""
+    found = re.fullmatch(r"(?:trial_)?(\d{1,9})", word)
+    return None if found is None else int(found[1])
 
 
 def _pairs(name: str, words: Sequence[str]) -> dict[str, str]:
@@ -78,16 +115,12 @@ def _pairs(name: str, words: Sequence[str]) -> dict[str, str]:
 
 
 def _settings(pairs: Mapping[str, str]) -> dict[str, Any]:
-    choices = [name.replace("_", "-") for name in SETTABLE]
     values, faults = dict[str, Any](), list[str]()
     for name, text in pairs.items():
         shown, key = name.replace("_", "-"), name.replace("-", "_")
-        setting = SweepConfig.settings().get(key)
-        if setting is None or key not in SETTABLE:
-            what = "no such setting" if setting is None else "can't change while a sweep runs"
-            faults.append(f"set {name}: {what}.{nearest(shown, choices)} Choices: {', '.join(choices)}")
-            continue
-        kind = int if key == "num_trials" else setting.kind  # which null would leave to the default
+        setting = SweepConfig.settings()[key]
+        # Which null would leave to the default.
+        kind = int if key in ("num_trials", "max_epochs") else setting.kind
         with collecting(faults):
             is_none = text == "none" and kind is not int
             values[key] = typed(f"set {shown}", kind, None if is_none else text)

@@ -13,7 +13,10 @@ from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import SEARCH_SPACES
 from sweeps.config.sweep_config import SweepConfig, listed, one_or_several
 from sweeps.kinds import lightning, registry
-from sweeps.kinds.projects.hydra import HydraProject
+from sweeps.kinds.commands import command_words
+from sweeps.kinds.commands.command_trainable import CommandTrainable
+from sweeps.kinds.projects import hydra_groups
+from sweeps.kinds.projects.hydra_groups import HydraGroups
 from sweeps.kinds.projects.lightning_cli import LightningCLIProject
 from sweeps.kinds.trainable import SpaceFile, Trainable
 
@@ -47,10 +50,18 @@ def named(config: SweepConfig) -> SweepConfig:
         config = dataclasses.replace(config, lightning_cli=None, cli_config=None)
     elif config.hydra is not None:
         overrides = listed(config.hydra_overrides)
-        trainables = [registry.project_name(HydraProject.kind, *project.within([config.hydra]), *overrides)]
+        trainables = [registry.project_name(HydraGroups.kind, *project.within([config.hydra]), *overrides)]
         config = dataclasses.replace(config, hydra=None, hydra_overrides=None)
+    elif config.command is not None:
+        named = command_words.with_names(config.command, [*config.ranges, *config.params])
+        trainables = [registry.project_name(CommandTrainable.kind, named)]
+        config = dataclasses.replace(config, command=None)
     elif config.trainable is None:
         trainables = [registry.only(registry.choices())]
+    if trainables and trainables[0].startswith(f"{HydraGroups.kind}:"):
+        has_begun = config.resume is not None
+        trainables[0], ranges = hydra_groups.with_groups(trainables[0], config.ranges, has_begun=has_begun)
+        config = dataclasses.replace(config, ranges=ranges)
     by_name: dict[str, Any] = {
         kind: plugins.name_of(KINDS[kind], name)
         for kind in ("searcher", "scheduler")

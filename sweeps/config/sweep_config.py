@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -19,7 +20,10 @@ class SweepConfig(Settings):
     A new field also needs a line in WITHOUT_EFFECT of plan/fingerprint.py, unless results depend on it.
     """
 
-    OF_FIT: ClassVar = ("max_epochs", "seed", "precision", "strategy", "compile", "epoch_steps")
+    OF_FIT: ClassVar = (
+        *("max_epochs", "seed", "precision", "strategy", "compile", "epoch_steps"),
+        *("check_val_every_n_epoch", "val_check_interval"),
+    )
 
     name: str | None = setting(None, group="What to train")
     """Name of the sweep and of its folder (default: the trainable and the time)."""
@@ -38,6 +42,10 @@ class SweepConfig(Settings):
     model.optimizer.lr (default: none)."""
     hydra_overrides: str | list[str] | None = setting(None, metavar="OVERRIDE")
     """With --hydra: fixed overrides, as experiment=mnist trainer=cpu (default: none)."""
+    command: str | None = setting(None, metavar="COMMAND")
+    """In place of a trainable: a command that trains, as "python train.py --lr {lr} --epochs {max_epochs}".
+    Its hyperparameters are the names in braces, without max_epochs, seed, trial, checkpoint_dir and work_dir,
+    which the trial gives (default: none)."""
     search_space: str | list[str] | None = None
     """Search space: a name in search_spaces/, the path of a .py file, or a dotted path, one for each
     trainable (default: the trainable's own)."""
@@ -48,6 +56,8 @@ class SweepConfig(Settings):
     """Ranges in place of those of the search space, or added to it: name=LOW..HIGH, name=LOW..HIGH:log,
     name=LOW..HIGH:STEP, name=A,B,C, or name=A to fix it. They may be the whole space. With several trainables
     trainable.name=LOW..HIGH for one of them."""
+    freeze: dict[str, ParamValue] = field(default_factory=dict)
+    """Hyperparameters of the space to fix at a value: name=value, as a range of one value."""
 
     metric: str | list[str] | None = setting(None, group="Training")
     """Metric that decides which epoch and which trial is the best (default: METRIC of the trainable); two or
@@ -70,9 +80,24 @@ class SweepConfig(Settings):
     num_trials: int | None = setting(None, least=1, most=1_000_000)
     """Number of trials (default: 24; with grid, the whole grid)."""
 
+    target: float | None = None
+    """Score that is enough: the search ends when a trial reaches it (default: none)."""
+    patience: int | None = setting(None, least=1)
+    """The search ends when so many trials in a row have ended without a better best score (default: none)."""
+    max_gpu_hours: float | None = setting(None, above=0)
+    """The search ends when its trials have trained for so many GPU hours (default: none)."""
+
+    prior: dict[str, Any] = field(default_factory=dict)
+    """Where you believe good values to be: name=VALUE, or name=VALUE:WIDTH with a factor on a log scale and a
+    distance on others (default: the PRIOR of its file). Proposals begin near it, and the belief fades as
+    trials come."""
+
     tries: list[dict[str, ParamValue]] = field(default_factory=list)
-    """Hyperparameters of a trial of your own choosing, which is tried first: name=value, separated by spaces.
-    Give the flag once for each such trial."""
+    """Hyperparameters of a trial of your own choosing, which is tried first, after the baseline: name=value,
+    separated by spaces. Give the flag once for each such trial."""
+    baseline: bool = True
+    """Train the defaults of Params (of a project with settings in files: those in its files) as the first
+    trial, one of --num-trials, to compare the others with."""
 
     scheduler: str | None = setting(None, group="Pruning")
     """Scheduler that prunes trials: a name in sweeps/schedulers/, or a dotted path (default: that of the
@@ -105,8 +130,20 @@ class SweepConfig(Settings):
     """Main memory that a trial needs, in GB; it limits the trials of a PC (default: not checked)."""
     max_concurrent: int | None = setting(None, least=1)
     """Largest number of trials at the same time (default: as many as the resources allow)."""
+    share: float = setting(1.0, least=0.01, most=100)
+    """Share of the PCs while other sweeps train there, compared with theirs: 2 counts twice as much as 1.
+    What a sweep does not use goes to the others."""
     time_budget_hours: float | None = setting(None, above=0)
     """Hours after which the sweep stops; trials in training stay unfinished (default: no limit)."""
+    queue: bool = False
+    """Wait in the queue, and begin when no other sweep runs on this PC, or on the cluster of --address. The
+    plan is checked at once; the wait counts for no limit."""
+    priority: int = setting(0, least=-100, most=100)
+    """With --queue: of the sweeps that wait, the one with the highest number begins first; of the same
+    number the one that came first."""
+    beside: bool = False
+    """Train beside other people and programs on the GPUs (default: the sweep does not start on GPUs that
+    others use)."""
     address: str | None = setting(None, metavar="HOST:PORT")
     """Ray cluster to join, as HOST:6379 or auto (default: start one on this PC)."""
     submit: bool = False
@@ -141,12 +178,20 @@ class SweepConfig(Settings):
     resume: str | None = setting(None, group="Resume", metavar="NAME", may_be_bare=True)
     """Sweep to resume: its name in results/, or its folder; without one the newest (default: start a new
     one)."""
+    retry: int | str | list[str] | None = setting(None, metavar="TRIAL|STATUS")
+    """With --resume: train trials again that did not end well: numbers of trials, or failed, diverged or
+    infeasible (default: none)."""
+    lr_schedule: Literal["restart", "anew", "keep"] | None = None
+    """With --resume and more --max-epochs: what becomes of trials whose learning rate is scheduled for fewer.
+    restart: they go on from their weights, with a schedule for the epochs that are left; anew: they train
+    again from the start; keep: they go on with the schedule as it is (default: ask where it matters)."""
     force: bool = False
     """With --resume: continue although something has changed; the record holds the changes."""
 
     refine: str | list[str] | None = setting(None, group="The next sweep", metavar="NAME", may_be_bare=True)
     """Sweep to refine, or several: names in results/, or folders; without one the newest. The new sweep
-    starts with its settings, adjusted ranges and its trials as prior knowledge (default: none)."""
+    starts with its settings, adjusted ranges and its trials as prior knowledge. Of trials from elsewhere, a
+    CSV of runs, or Optuna's FILE.db::STUDY or journal: ranges, and trials to repeat first (default: none)."""
     refine_keep: float = setting(0.2, above=0, most=1)
     """With --refine: share of the best trials from which the new ranges are computed."""
 
@@ -162,6 +207,20 @@ class SweepConfig(Settings):
     """Shell command to run at every end of the sweep; $SWEEP_TEXT describes the end (default: none)."""
     dry_run: bool = False
     """Print the plan and stop."""
+
+    typed: frozenset[str] = field(default=frozenset(), compare=False, metadata={"is_setting": False})
+    """Of a resume, the names of the settings that its command gives; no setting itself."""
+
+    def with_ranges(self, ranges: Mapping[str, Any]) -> SweepConfig:
+        """The same with other ranges of some hyperparameters, for which nothing else is given any more."""
+        has_models = len(self.trainables) > 1
+
+        def is_kept(name: str) -> bool:
+            return name not in ranges and not (has_models and name.rpartition(".")[2] in ranges)
+
+        kept = {name: given for name, given in self.ranges.items() if name in ranges or is_kept(name)}
+        params = {name: value for name, value in self.params.items() if is_kept(name)}
+        return self.changed(ranges={**kept, **ranges}, params=params)
 
     @property
     def max_epochs(self) -> int:
@@ -209,6 +268,11 @@ class SweepConfig(Settings):
         return listed(self.loggers)
 
     @property
+    def retried(self) -> list[str]:
+        """The trials to be trained again, as they were typed."""
+        return listed(str(self.retry) if isinstance(self.retry, int) else self.retry)
+
+    @property
     def parents(self) -> list[str]:
         """Folders of the sweeps to refine."""
         return listed(self.refine)
@@ -224,7 +288,9 @@ def listed(value: str | list[str] | None) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else value
 
 
-COMMAND_ONLY = frozenset({"resume", "force", "dry_run", "submit"})
+COMMAND_ONLY = frozenset(
+    {"resume", "retry", "force", "freeze", "lr_schedule", "dry_run", "submit", "queue", "priority", "beside"}
+)
 """Settings of one command, not of the sweep: never in sweep.yaml."""
 
 
@@ -252,5 +318,6 @@ def to_yaml(config: SweepConfig) -> str:
 
 def flag(name: str) -> str:
     """The flag of a setting, in the form that changes its default."""
-    others = {"ray_dashboard": "--no-ray-dashboard", "preflight": "--no-preflight", "tries": "--try"}
+    others = {"ray_dashboard": "--no-ray-dashboard", "preflight": "--no-preflight"}
+    others |= {"baseline": "--no-baseline", "tries": "--try"}
     return others.get(name) or settings.flag(name)

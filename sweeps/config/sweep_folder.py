@@ -30,6 +30,20 @@ def sweep_named(given: str) -> Path:
     return project.in_results(given, JOURNAL)
 
 
+SQLITE, STUDY = "sqlite:///", "::"
+"""Begins the name of a database of Optuna's, and stands before that of a study in it."""
+EPOCHS_SUFFIX = "-epochs.csv"
+"""Ends the name of a table of epochs, beside the table of trials."""
+FOREIGN_FILES = (".csv", ".tsv", ".db", ".sqlite", ".sqlite3", ".journal", ".log")
+
+
+def is_foreign(given: str) -> bool:
+    """Whether a file of another program was given, in place of a sweep to refine."""
+    path = Path(given.partition(STUDY)[0]).expanduser()
+    is_file = path.suffix in FOREIGN_FILES or path.is_file()
+    return given.startswith(SQLITE) or (is_file and not path.is_dir() and path.name != JOURNAL)
+
+
 def newest_sweep() -> Path:
     """The sweep in results/ that has changed last.
 

@@ -8,11 +8,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, collecting
 from sweeps.common.formatting import bytes_of, short
 from sweeps.common.imports import missing
 from sweeps.common.objective import MODES, MOST_OBJECTIVES, RELATIONS, Constraint, split
 from sweeps.common.yaml_values import nearest
+from sweeps.config.control_commands import retried
 from sweeps.config.sweep_config import SweepConfig, flag
 from sweeps.kinds.registry import is_project
 
@@ -20,16 +21,21 @@ NEEDED_SETTINGS = {
     "refine_keep": "refine",
     "confirm_top": "confirm",
     "force": "resume",
+    "retry": "resume",
+    "lr_schedule": "resume",
     "submit": "address",
+    "priority": "queue",
     "data": "address",
     "hydra_overrides": "hydra",
 }
 """Settings that have an effect with another one alone."""
 NEVER_CHANGED = (
     *("trainable", "metric", "mode", "constraint", "scheduler"),
-    *("max_epochs", "grace_epochs", "reduction_factor", "workers_per_trial"),
+    *("grace_epochs", "reduction_factor", "workers_per_trial"),
 )
 """The scores, rungs and checkpoints of a record depend on these: not even --force changes them."""
+WAYS = ("command", "lightning_cli", "hydra", "trainable")
+"""Settings that say what is trained; one of them is given."""
 EXAMPLE_OF_OBJECTIVES = "--metric val_acc:max params_m:min"
 
 
@@ -55,8 +61,10 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Compare the settings of a resume with those of the sweep.
 
     Raises:
-        UserError: some of NEVER_CHANGED differ.
+        UserError: some of NEVER_CHANGED differ, or there are fewer epochs.
     """
+    if (epochs := now["max_epochs"]) < (had := before.get("max_epochs", epochs)):
+        raise UserError(fewer_epochs(f"--max-epochs {epochs}", had))
     faults = [
         f"{flag(name)} {short(now[name]) or 'none'}: the sweep has {short(before[name]) or 'none'}"
         for name in NEVER_CHANGED
@@ -70,6 +78,14 @@ def refuse_other(now: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         raise UserError("\n".join([*faults, reason]))
 
 
+def fewer_epochs(typed: str, had: int) -> str:
+    """Why a sweep can't have fewer epochs."""
+    return (
+        f"{typed}: the sweep has {had}, and its trials were pruned for an end at {had} or later. More epochs "
+        "are possible; --num-trials, --target and --patience end a search sooner"
+    )
+
+
 def _faults_of_trials(config: SweepConfig, typed: Collection[str]) -> Iterator[str]:
     """Of their epochs, their checkpoints and their GPUs; and of settings that need another one."""
     # Short trials are not pruned by the default.
@@ -81,6 +97,10 @@ def _faults_of_trials(config: SweepConfig, typed: Collection[str]) -> Iterator[s
             f"--grace-epochs {config.grace_epochs}: the first rung is after the last epoch. "
             f"Give at most --max-epochs {config.max_epochs}, or --scheduler none"
         )
+    if config.retry is not None:
+        with collecting(faults := list[str]()):
+            retried("--retry", config.retried)
+        yield from faults
     keep = config.keep_checkpoints
     if isinstance(keep, str) and not bytes_of(keep):
         yield (
@@ -114,7 +134,7 @@ def _faults_of_address(config: SweepConfig) -> Iterator[str]:
         "refine": "--submit: the head does not have the sweep of this PC; run it where the sweep is",
     }
     if config.resume is not None:
-        why |= dict.fromkeys(("params", "ranges"), "--submit --resume: the sweep keeps its own")
+        why |= {"params": "--submit --resume: the sweep keeps its own"}
     for name, text in why.items():
         if getattr(config, name):
             yield f"{flag(name)} can't be combined with {text}"
@@ -135,7 +155,7 @@ def _faults_of_names(config: SweepConfig) -> Iterator[str]:
             f"--name {config.name!r}: give at most 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or a digit"
         )
-    kinds = [name for name in ("lightning_cli", "hydra", "trainable") if getattr(config, name) is not None]
+    kinds = [name for name in WAYS if getattr(config, name) is not None]
     if len(kinds) > 1:
         yield f"{flag(kinds[0])} can't be combined with {flag(kinds[1])}: each is a trainable"
         return
@@ -178,6 +198,9 @@ def _faults_of_objectives(config: SweepConfig, typed: Collection[str]) -> Iterat
         if config.mode is not None:
             each = f"with several objectives each has its own, as in {EXAMPLE_OF_OBJECTIVES}"
             yield f"--mode {config.mode}: {each}"
+        for name in ("target", "patience"):
+            if getattr(config, name) is not None:
+                yield f"{flag(name)}: it is of one score, and there are several objectives"
         if "confirm_top" in typed:
             yield "--confirm-top: with several objectives --confirm reruns the whole front"
 

@@ -14,7 +14,7 @@ import contextlib
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import ray
@@ -24,13 +24,14 @@ from sweeps.common.errors import folded, place_in
 from sweeps.common.formatting import GB, count, duration, pairs, size
 from sweeps.common.param_types import refusal
 from sweeps.common.yaml_values import ParamValue
+from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import Asked, TrialActor, TrialActors
 from sweeps.plan.describe import describe_disk
 from sweeps.record.sweep_info import Outcome
 from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
-from sweeps.trial.messages import Failed, Finding, OutOfMemory
+from sweeps.trial.messages import Failed, Finding, OutOfMemory, TrialEnd
 
 KEY = "preflight"
 """Of the record: what was found."""
@@ -44,10 +45,11 @@ class Preflight(DriverCallback):
     Args:
         context: of the sweep.
         processes: of its trials.
+        full_gpus: tells who held memory that a point lacked.
     """
 
-    def __init__(self, context: RunContext, processes: TrialActors) -> None:
-        self._context, self._processes = context, processes
+    def __init__(self, context: RunContext, processes: TrialActors, full_gpus: FullGpus) -> None:
+        self._context, self._processes, self._full_gpus = context, processes, full_gpus
         is_known = KEY in context.record.about or context.record.has_epochs
         has_steps = all(model.trainable.has_first_steps for model in context.plan.models)
         self._point = (
@@ -88,9 +90,18 @@ class Preflight(DriverCallback):
             on = f" on {found[-1].pc}" if not self._context.cluster.is_alone else ""
             self._context.end.stop(Outcome.ERROR, f"preflight{on}: {last.reason}{where}")
             return
-        self._context.record.note(KEY, [asdict(each) for each in found])
+        if isinstance(last, OutOfMemory) and (who := self._full_gpus.others_in_words(last)):
+            point = _point_in_words(found[-1].trainable, found[-1].params, several=False)
+            self._context.say(f"Preflight   {point}: not known, since memory ran out. {who}")
+            return
+        self._context.record.note(KEY, [asdict(replace(each, end=_in_short(each.end))) for each in found])
         for line in lines(self._context, found):
             self._context.say(line)
+
+
+def _in_short(end: TrialEnd | None) -> TrialEnd | None:
+    """Without what is of no use later."""
+    return replace(end, shortage=None) if isinstance(end, OutOfMemory) else end
 
 
 def _largest_point(context: RunContext) -> Point | None:

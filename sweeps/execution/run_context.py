@@ -17,6 +17,8 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement
 from sweeps.ray_cluster.cluster import Cluster
+from sweeps.ray_cluster.placement import ChosenPCs
+from sweeps.ray_cluster.places.place_claims import PlaceClaims
 from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.constraints import FirstTrials
 from sweeps.record.record import Record
@@ -79,9 +81,13 @@ class RunContext:
     disk: Disk
     console: Console = field(default_factory=terminal.console)
     end: RunEnd = field(default_factory=RunEnd)
+    cell: terminal.Cell | None = None
+    """Of a notebook, which shows the sweep in place of the terminal."""
 
     @classmethod
-    def from_plan(cls, plan: Plan, record: Record, cluster: Cluster, end: RunEnd) -> RunContext:
+    def from_plan(
+        cls, plan: Plan, record: Record, cluster: Cluster, end: RunEnd, cell: terminal.Cell | None = None
+    ) -> RunContext:
         """The context of a run that begins now."""
         config = plan.config
         disk = Disk(
@@ -90,7 +96,7 @@ class RunContext:
             placement.slots(config, cluster.pcs_at_start),
             checkpoint_bytes=lambda: record.checkpoint_bytes if config.storage is None else 0,
         )
-        return cls(plan, record, cluster, disk, end=end)
+        return cls(plan, record, cluster, disk, end=end, cell=cell)
 
     @property
     def config(self) -> SweepConfig:
@@ -108,10 +114,11 @@ class RunContext:
         return not self.end.is_running or self.left_s == 0
 
     def say(self, text: str) -> None:
-        """Print a line that stays, above the table; a closed pipe or terminal ends no sweep."""
-        with contextlib.suppress(OSError):
+        """Print a line that stays, above the table. Neither a closed pipe or terminal ends the sweep, nor a
+        Ctrl-C amid the write of another line, whose buffer is in use: the next one then prints both."""
+        with contextlib.suppress(OSError, RuntimeError):
             shown = fitted(text, self.console.width if self.console.is_terminal else None)
-            self.console.print(shown, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(shown, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def tell_unmet(self) -> None:
         """Tell, once, where the first trials have all missed the constraints."""
@@ -121,6 +128,15 @@ class RunContext:
     @cached_property
     def _first_trials(self) -> FirstTrials:
         return FirstTrials(self.record)
+
+    @cached_property
+    def places(self) -> PlaceClaims:
+        """The claims to places, which other sweeps share."""
+        return PlaceClaims(self.plan.folder, is_on_this_pc=self.cluster.is_alone, here=self.cluster.here)
+
+    def announce(self) -> None:
+        """Tell the sweeps of the queue, before data is delivered, that this one is there."""
+        self.places.announce(self.config, placement.worker_resources(self.config, self.gpus_per_trial))
 
     @cached_property
     def gpus_per_trial(self) -> float:
@@ -141,9 +157,10 @@ class RunContext:
             return ""
         return self.cluster.leave_out(node, reason)
 
-    def resources(self, gpus: float) -> PlacementGroupFactory:
-        """The resources of a trial with so many GPUs, never on a PC where nothing may begin."""
-        return placement.trial_resources(self.config, gpus, lambda: self.cluster.closed)
+    def resources(self, gpus: float, chooser: ChosenPCs | None = None) -> PlacementGroupFactory:
+        """The resources of a trial with so many GPUs, never on a PC where nothing may begin, and where others
+        share the PCs on those that are chosen."""
+        return placement.trial_resources(self.config, gpus, lambda: self.cluster.closed, chooser)
 
 
 class DriverCallback(KeptHere, Callback):
@@ -178,7 +195,9 @@ def job_of(plan: Plan) -> Job:
     return Job(
         trainables={model.name: model.trainable.description for model in plan.models},
         storage=plan.storage,
+        sweep=str(config.name),
         fit=fit,
+        stop_grace_s=config.stop_grace,
         other_metrics=tuple(config.objectives.others),
         max_failures=config.max_failures,
         checkpoint_epochs=config.checkpoint_epochs,

@@ -58,6 +58,8 @@ class TrialActor:
     away_then: frozenset[str] = frozenset()
     """PCs on which nothing was to run when its trial began."""
     idle_since: float | None = None
+    began_at: float = 0.0
+    """When its trial began."""
     asked_at: float = -AGAIN_S
     """When it was asked last to leave its trial."""
     own: Introduction = field(default_factory=Introduction)
@@ -122,6 +124,7 @@ class TrialActors(DriverCallback):
         elif process.ended_for:  # for a trial that has ended by itself meanwhile
             process.ended_for = ""
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
+        process.began_at = self._clock()
 
     def all(self) -> list[TrialActor]:
         """All that may be there."""

@@ -93,6 +93,9 @@ class Command:
         else:
             name = named or registry.only(self._choices(), TRAINABLE)
         ray_auth.turn_on()  # before the trainable imports Ray: its data may be prepared by Ray
+        if not self.is_of_raw_data:  # which has no such flag
+            # Before it asks CUDA, which then knows them for good.
+            local_dirs.use_gpus(cli_parser.gpus_in(tokens))
         trainable = registry.find(name, TRAINABLE)
         if self.is_of_raw_data and trainable.preparation is None:
             known = self._choices()
@@ -207,7 +210,7 @@ class Command:
         if not self.is_of_raw_data:
             _add_files_of_cli(parser)
         cli_parser.add_settings(parser, self.settings.values())
-        cli_parser.add_machine(parser)
+        cli_parser.add_machine(parser, gpus=not self.is_of_raw_data)
         if trainable is not None:
             self._add_hyperparameters(group, parser.flags, trainable)
         return parser

@@ -47,6 +47,7 @@ class LightningFile(FileTrainable, LightningTrainable):
             self.preparation = Preparation(names, module.raw_items, module.prepare)
         if {"SPACE", "suggest"} & self._defined.keys():
             self.space = space_of(module)
+        self.prior = self._defined.get("PRIOR")
         self.build_raw_data = self._defined.get("build_raw_data")
 
     @staticmethod
@@ -96,7 +97,9 @@ def space_of(module: ModuleType) -> SpaceFile:
     """The search space of a file that defines one."""
     defined = vars(module)
     source = source_files.source_of(module)
-    return SpaceFile(module.__name__, source, defined.get("SPACE"), defined.get("suggest"))
+    return SpaceFile(
+        module.__name__, source, defined.get("SPACE"), defined.get("suggest"), defined.get("PRIOR")
+    )
 
 
 def faults_of_params(params: Any) -> list[str]:

@@ -4,31 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import TRAINABLES
-from sweeps.kinds import function
+from sweeps.kinds import function, pickled
+from sweeps.kinds.commands import command_words
+from sweeps.kinds.commands.command_trainable import CommandTrainable
 from sweeps.kinds.function import TRAIN, FunctionFile
 from sweeps.kinds.lightning import LightningFile
+from sweeps.kinds.pickled import PickledFunction, PickledModule
 from sweeps.kinds.projects import cli_source
-from sweeps.kinds.projects.hydra import HydraProject
+from sweeps.kinds.projects.hydra_groups import HydraGroups
 from sweeps.kinds.projects.lightning_cli import LightningCLIProject
 from sweeps.kinds.trainable import Description, Trainable
 
 FILES: tuple[type[LightningFile | FunctionFile], ...] = (LightningFile, FunctionFile)
-PROJECTS: Mapping[str, type[LightningCLIProject | HydraProject]] = {
-    each.kind: each for each in (LightningCLIProject, HydraProject)
+Prefixed = LightningCLIProject | HydraGroups | CommandTrainable
+PROJECTS: Mapping[str, type[Prefixed]] = {
+    each.kind: each for each in (LightningCLIProject, HydraGroups, CommandTrainable)
 }
-"""Those that are configured by files, by the prefix of their names, as in
+"""Those that are configured by files, and commands, by the prefix of their names, as in
 `lightning-cli:my_project.cli:config.yaml`."""
-KINDS: Mapping[str, type[LightningFile | FunctionFile | LightningCLIProject | HydraProject]] = {
-    **{each.kind: each for each in FILES},
-    **PROJECTS,
+FINDERS: Mapping[str, Callable[[str], Trainable]] = {
+    **{prefix: each.find for prefix, each in PROJECTS.items()},
+    pickled.PREFIX: pickled.find,
 }
-"""By their names."""
+"""What finds a trainable by its name, by the prefix of that."""
+LOADERS: Mapping[str, Callable[[Description], Trainable]] = {
+    each.kind: each.load for each in (*FILES, *PROJECTS.values(), PickledFunction, PickledModule)
+}
+"""What makes a trainable again, by the name of its kind."""
 TRAINABLE_FILES = PlugInKind(
     "trainable", TRAINABLES, (), "--trainable", marks=("build_model", f"{TRAIN}(params, trial)")
 )
@@ -43,7 +51,7 @@ def find(name: str, flag: str = TRAINABLE_FILES.flag) -> Trainable:
     if is_project(name):
         project.enter()
         with imports.fast():
-            return PROJECTS[name.partition(":")[0]].find(name)
+            return FINDERS[name.partition(":")[0]](name)
     module = plugins.find(dataclasses.replace(TRAINABLE_FILES, flag=flag), name)
     kind = FunctionFile if function.is_function(module) else LightningFile
     refuse([f"{flag} {name}: {fault}" for fault in kind.faults_of(module)])
@@ -53,7 +61,7 @@ def find(name: str, flag: str = TRAINABLE_FILES.flag) -> Trainable:
 def load(description: Description) -> Trainable:
     """A trainable of its description, in any process."""
     with imports.fast():
-        return KINDS[description.kind].load(description)
+        return LOADERS[description.kind](description)
 
 
 def choices() -> list[str]:
@@ -91,7 +99,7 @@ def cli_module(typed: str) -> str:
     Raises:
         UserError: the program is no Python.
     """
-    return cli_source.module_of(typed, TRAINABLE_FILES.marks)
+    return "" if is_project(typed) else cli_source.module_of(typed, TRAINABLE_FILES.marks)
 
 
 def cli_name(typed: str, files: Sequence[str]) -> str:
@@ -102,9 +110,9 @@ def cli_name(typed: str, files: Sequence[str]) -> str:
 
 
 def is_project(name: str) -> bool:
-    """Whether a name is that of a project that is configured by files."""
+    """Whether a name has the prefix of a kind, and is not that of a file."""
     prefix, colon, _ = name.partition(":")
-    return bool(colon) and prefix in PROJECTS
+    return bool(colon) and prefix in FINDERS
 
 
 def project_name(kind: str, *parts: str) -> str:
@@ -112,8 +120,17 @@ def project_name(kind: str, *parts: str) -> str:
     return ":".join((kind, *parts))
 
 
+def shown_name(name: str) -> str:
+    """The name of a trainable, for a line of text."""
+    prefix, _, rest = name.partition(":")
+    return f"`{command_words.shown(rest)}`" if prefix == CommandTrainable.kind else name
+
+
 def short_name(name: str) -> str:
     """The name of a trainable for the name of a folder."""
+    prefix, _, rest = name.partition(":")
+    if prefix == CommandTrainable.kind:
+        name = f"{prefix}:{command_words.short_name(rest)}"
     if is_project(name):
         return re.sub(r"[^A-Za-z0-9_.-]+", "-", name.split(":")[1].removesuffix(".py")).strip("-.")
     return name.split(".")[-1]

@@ -39,7 +39,9 @@ def files(sources: Iterable[Source]) -> dict[str, Path]:
 
 def files_of_training() -> dict[str, Path]:
     """The same for the code that trains a trial; it is not imported."""
-    return _named(_walk("sweeps.training.fit_loop", OUR_ROOT / "sweeps" / "training" / "fit_loop.py"))
+    return _named(
+        _walk("sweeps.training.runs.fit_loop", OUR_ROOT / "sweeps" / "training" / "runs" / "fit_loop.py")
+    )
 
 
 def to_send(sources: Iterable[Source]) -> list[Path]:
@@ -78,6 +80,8 @@ def _walk(module: str, own: Path) -> Iterator[Source]:
         is_package = path.stem == "__init__"
         yield (f"{name}.__init__" if is_package else name), path
         home = name if is_package else name.rpartition(".")[0]
+        if path == OUR_ROOT / "sweeps" / "__init__.py":
+            continue  # it leads to all commands, and who imports any module of this program imports it, too
         with contextlib.suppress(SyntaxError):
             waiting += [name.rpartition(".")[0], *_imports(path.read_bytes(), home)]
 

@@ -7,10 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Objective
+from sweeps.common.param_types import hints_of, plain_defaults
+from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import source_files, trainer_options
 from sweeps.kinds.source_files import Source
 
@@ -27,7 +30,7 @@ class Description:
     """All that another process, also on another PC, needs to make a trainable again."""
 
     kind: str
-    """One of `registry.KINDS`."""
+    """One of `registry.LOADERS`."""
     name: str
     """As it was given to the command."""
     content: str
@@ -45,6 +48,8 @@ class SpaceFile:
     ranges: Any = None
     """SPACE."""
     suggest: Callable[[Any], Any] | None = None
+    prior: Any = None
+    """PRIOR, where good values are believed to be."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +73,21 @@ class Trainable(ABC):
 
     space: SpaceFile | None = None
     """In its own file."""
+    prior: Any = None
+    """PRIOR of its own file."""
     preparation: Preparation | None = None
     rest: str = ""
     """For the plan: where the hyperparameters that are not named have their values."""
-    precision: Precision = "auto"
-    """That of its own settings."""
     has_first_steps: bool = True
     """Whether a few steps of it can be trained alone."""
     has_weights: bool = True
     """Whether its checkpoints have the weights of the best epoch."""
+    groups: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """Hyperparameters by which it has other ones, each with its values."""
     without_default: Sequence[str] = ()
     """Hyperparameters that only its space gives."""
+    own_names: Sequence[str] = ()
+    """That one of these may have been meant for."""
 
     def __init__(self, description: Description, params_class: Any, objective: Objective | None) -> None:
         self.description, self.params_class, self.objective = description, params_class, objective
@@ -87,6 +96,11 @@ class Trainable(ABC):
     def name(self) -> str:
         """As it was given to the command."""
         return self.description.name
+
+    @property
+    def called(self) -> str:
+        """What trains, as messages name it."""
+        return self.name
 
     @property
     def prepare_params(self) -> tuple[str, ...]:
@@ -106,9 +120,30 @@ class Trainable(ABC):
         """Name to content: what takes the place of its files of settings in a record and on another PC."""
         return {}
 
+    def kept_files(self) -> Mapping[str, bytes]:
+        """Name to content: what its sweep's folder holds, so that another process finds it by its name."""
+        return {}
+
     def notes(self) -> Sequence[tuple[str, str]]:
         """Titled lines for the plan."""
         return ()
+
+    def defaults(self) -> dict[str, ParamValue]:
+        """The defaults of its hyperparameters, of those that have one of its own.
+
+        Raises:
+            CannotTrain: they are no point of the sweep.
+        """
+        found = plain_defaults(self.params_class)
+        return {name: value for name, value in found.items() if name not in self.without_default}
+
+    def note_on_more_epochs(self) -> str:
+        """What can't be known of a training that goes on for more epochs than it was begun with."""
+        return ""
+
+    def hyperparameters_with(self, chosen: Mapping[str, Any]) -> Collection[str]:
+        """Those that it has with these values of its `groups`."""
+        return hints_of(self.params_class)
 
     def describe_data(self, params: Any) -> str:
         """Its data in a line; "" where nothing is known of it.
@@ -123,6 +158,14 @@ class Trainable(ABC):
 
         Raises:
             CannotTrain: they are not finite numbers by name.
+        """
+        return {}
+
+    def fit_settings(self, params: Any) -> Mapping[str, Any]:
+        """Settings of FitConfig that its own code or files give.
+
+        Raises:
+            CannotTrain: they can't be taken.
         """
         return {}
 
@@ -211,6 +254,9 @@ class LightningTrainable(Trainable):
         Raises:
             CannotTrain: it needs a folder, and there is none.
         """
+
+    def fit_settings(self, params: Any) -> Mapping[str, Any]:
+        return trainer_options.validation_of(self.trainer_options(params))
 
     def trainer_options(self, params: Any) -> Mapping[str, Any]:
         """Settings of Lightning's Trainer beside those of this program, as they are given."""

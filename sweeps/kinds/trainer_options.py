@@ -13,7 +13,6 @@ from sweeps.common.yaml_values import nearest
 
 _DEBUGGING = "it is for debugging; limit_train_batches and limit_val_batches shorten an epoch"
 _EPOCHS = "trials are compared and pruned by epochs; give --max-epochs"
-_SCORED = "every epoch is validated once, at its end, so that trials can be compared"
 _OUTPUT = "a trial shows no progress of its own; the record has its epochs"
 _LOGGER = "epochs are in the record; give --loggers for further ones"
 _CHECKPOINTS = "checkpoints are written where a resume needs them; see --checkpoint-epochs"
@@ -32,7 +31,6 @@ OWNED: Mapping[str, str] = {
     **dict.fromkeys(("enable_checkpointing", "default_root_dir", "model_registry"), _CHECKPOINTS),
     **dict.fromkeys(("enable_progress_bar", "enable_model_summary", "num_sanity_val_steps"), _OUTPUT),
     "profiler": "sweeps fit --profile profiles a run",
-    **dict.fromkeys(("val_check_interval", "check_val_every_n_epoch"), _SCORED),
     **dict.fromkeys(("fast_dev_run", "overfit_batches", "barebones"), _DEBUGGING),
 }
 """Settings of the Trainer that this program sets, each with the reason and what to give instead."""
@@ -42,7 +40,9 @@ FREE = (
     "limit_predict_batches", "limit_test_batches", "limit_train_batches", "limit_val_batches",
     "log_every_n_steps", "reload_dataloaders_every_n_epochs", "sync_batchnorm", "use_distributed_sampler",
 )  # fmt: skip
-"""All the others."""
+"""All the others, but for those of VALIDATION."""
+VALIDATION = ("check_val_every_n_epoch", "val_check_interval")
+"""Settings of the Trainer that are settings of FitConfig too: by them trials have their epochs."""
 OWNED_CALLBACKS: Mapping[str, str] = {
     "Checkpoint": _CHECKPOINTS,
     **dict.fromkeys(("ProgressBar", "ModelSummary"), _OUTPUT),
@@ -84,7 +84,8 @@ def trainer_options_for(trainable: HasOptions, params: Any) -> dict[str, Any]:
         )
     if lines := [f"trainer_options: {name}: {why}" for name, why in refused(options).items()]:
         raise CannotTrain("\n".join(lines))
-    found = {name: value for name, value in options.items() if value is not None}
+    validation_of(options)
+    found = {n: value for n, value in options.items() if value is not None and n not in VALIDATION}
     return {**found, "callbacks": callbacks_of(found)} if "callbacks" in found else found
 
 
@@ -105,9 +106,9 @@ def refused(options: Mapping[str, Any]) -> dict[str, str]:
     """Settings that can't be taken, each with the reason; a callback by the name of its class."""
     found = {name: f"the sweep sets it: {why}" for name, why in OWNED.items() if name in options}
     for name in options:
-        if name not in OWNED and name not in FREE:
-            hint = nearest(str(name), (*FREE, *OWNED))
-            found[str(name)] = f"no such setting of Lightning's Trainer.{hint} Choices: {', '.join(FREE)}"
+        if name not in OWNED and name not in (taken := (*FREE, *VALIDATION)):
+            hint = nearest(str(name), (*taken, *OWNED))
+            found[str(name)] = f"no such setting of Lightning's Trainer.{hint} Choices: {', '.join(taken)}"
     for each in callbacks_of(options):
         if why := why_owned(type(each)):
             found[type(each).__name__] = f"it can't be taken: {why}"
@@ -134,6 +135,36 @@ def _of_lightning(callback: type) -> Iterator[str]:
     return (each.__name__ for each in callback.__mro__ if each.__module__.startswith("lightning.pytorch."))
 
 
+def validation_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the settings of a Trainer say of its validations, without what is Lightning's default.
+
+    Raises:
+        CannotTrain: trials can't be compared so.
+    """
+    every, interval = options.get("check_val_every_n_epoch", 1), options.get("val_check_interval")
+    if isinstance(interval, float) and interval == 1:
+        interval = None
+    if interval is not None and not _is_number(interval):
+        raise CannotTrain(
+            f"val_check_interval {interval}: trials are compared after as many batches, not by the clock; "
+            "give a number of batches, or a share of the training data such as 0.25"
+        )
+    if every is not None and (not isinstance(every, int) or every < 1):
+        raise CannotTrain(f"check_val_every_n_epoch {every!r}: must be a whole number, at least 1")
+    if interval is not None and (every or 1) > 1:
+        raise CannotTrain(
+            f"check_val_every_n_epoch {every} and val_check_interval {interval}: each says what an epoch is; "
+            "give one of them"
+        )
+    if interval is not None:
+        return {"val_check_interval": interval}
+    return {"check_val_every_n_epoch": every} if (every or 1) > 1 else {}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
 def callbacks_of(options: Mapping[str, Any]) -> list[Any]:
     """The callbacks: Lightning takes one, too."""
     given = options.get("callbacks")
@@ -141,7 +172,11 @@ def callbacks_of(options: Mapping[str, Any]) -> list[Any]:
 
 
 def in_parts(
-    options: Mapping[str, Any], parts: int, epoch_steps: int | None, steps: int | None = None
+    options: Mapping[str, Any],
+    parts: int,
+    epoch_steps: int | None,
+    steps: int | None = None,
+    interval: float | int | None = None,
 ) -> dict[str, Any]:
     """Options as the Trainer takes them, but for callbacks; it counts micro-batches.
 
@@ -150,9 +185,12 @@ def in_parts(
         parts: micro-batches of a batch.
         epoch_steps: steps of the optimizer in an epoch; None: of all batches.
         steps: most steps of an epoch and batches of a validation; None: all.
+        interval: batches of an epoch, or below 1 a share of all; None: all.
     """
     accumulation = parts * options.get("accumulate_grad_batches", 1)
     train, val = (_in_parts(options.get(f"limit_{part}_batches"), parts) for part in ("train", "val"))
+    if interval is not None:
+        train = _in_parts(interval, parts)
     if epoch_steps is not None:
         train = _at_most(train, epoch_steps * accumulation)
     if steps is not None:

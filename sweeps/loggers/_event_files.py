@@ -28,7 +28,7 @@ def encode(trial: TrialRow, objective: Objective, known: int | None) -> bytes:
 def _events(trial: TrialRow, objective: Objective, known: int | None) -> Iterator[Any]:
     if known is None:
         yield Event(wall_time=trial.start, file_version="brain.Event:2")
-        begin = SessionStartInfo(start_time_secs=trial.start, group_name=f"trial_{trial.number:04d}")
+        begin = SessionStartInfo(start_time_secs=trial.start, group_name=trial.name)
         more = {"trainable": trial.trainable, "seed": trial.seed}
         for name, value in {**trial.fixed, **trial.params, **more}.items():
             kind = {bool: "bool_value", str: "string_value"}.get(type(value), "number_value")

@@ -26,7 +26,7 @@ from sweeps.config import plugins
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.loggers import RunWriter
 from sweeps.record.journal import ReadOnlyJournal
-from sweeps.record.trials import row_of
+from sweeps.record.trials import numbered, row_of
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ def _follow(name: str, folder: Path, every_s: float, show_life: Callable[[], Non
     is_on = True
     while is_on:
         is_on = not select.select([sys.stdin], [], [], every_s)[0]
-        for frozen in storage.get_all_trials(study_id, deepcopy=False):
+        for number, frozen in numbered(storage.get_all_trials(study_id, deepcopy=False)):
             if written.get(frozen.number, (0, ""))[1] not in ("", "unfinished"):
                 continue
-            trial = row_of(frozen)
+            trial = row_of(number, frozen)
             state = (len(trial.epochs), trial.status)
-            if not is_on or state != written.get(trial.number):
+            if not is_on or state != written.get(frozen.number):
                 logger.write(trial, is_on)
-                written[trial.number] = state
+                written[frozen.number] = state
                 show_life()  # a resume may write many trials
         show_life()
     logger.close()

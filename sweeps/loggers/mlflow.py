@@ -21,6 +21,8 @@ STATUSES = {
     **dict.fromkeys(BAD, "FAILED"),
 }
 """Of trials that have ended; a trial that waits for a resume is SCHEDULED."""
+ATTEMPT = "attempt"
+"""Tag of the run of a further attempt: its name."""
 DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # its errors are raised, too
@@ -57,18 +59,18 @@ class Logger(RunWriter):
         # A server may have another sweep of this name.
         self._sweep = f"{about['sweep']} of {about['started']:.3f}"
         self._runs = self._found()
-        self._epochs: dict[int, int] = {}
-        """Trial to the last epoch in its run."""
+        self._epochs: dict[str, int] = {}
+        """Name of a trial to the last epoch in its run."""
 
     def write(self, trial: TrialRow, is_on: bool) -> None:
         """Write what a run lacks; the end of the trial comes last."""
-        run_id, status = self._runs.get(trial.number) or self._begin(trial)
+        run_id, status = self._runs.get(trial.name) or self._begin(trial)
         if status in STATUSES.values():
             return
-        if trial.number not in self._epochs:
+        if trial.name not in self._epochs:
             self._write_params(run_id, trial)
             history = self._client.get_metric_history(run_id, _name(self._metric))
-            self._epochs[trial.number] = max((metric.step for metric in history), default=0)
+            self._epochs[trial.name] = max((metric.step for metric in history), default=0)
         self._write_metrics(run_id, trial)
         if trial.status != "unfinished":
             for name, text in (("status", trial.status), ("reason", trial.reason), ("log", trial.log)):
@@ -78,29 +80,31 @@ class Logger(RunWriter):
                 self._client.set_tag(run_id, name, str(value))
             end_time = None if trial.end is None else _ms(trial.end)
             self._client.set_terminated(run_id, STATUSES[trial.status], end_time)
-            self._runs[trial.number] = run_id, STATUSES[trial.status]
+            self._runs[trial.name] = run_id, STATUSES[trial.status]
         elif status != (now := "RUNNING" if is_on else "SCHEDULED"):
             self._client.update_run(run_id, status=now)
-            self._runs[trial.number] = run_id, now
+            self._runs[trial.name] = run_id, now
 
-    def _found(self) -> dict[int, tuple[str, str]]:
-        """Trial to its run and status, as the server has them."""
+    def _found(self) -> dict[str, tuple[str, str]]:
+        """Name of each trial to its run and status, as the server has them."""
         found, token = {}, None
         while True:
             page = self._client.search_runs(
                 [self._experiment_id], f"tags.sweep = '{self._sweep}'", max_results=1000, page_token=token
             )
-            found.update({int(run.data.tags["trial"]): (run.info.run_id, run.info.status) for run in page})
+            for run in page:
+                tags = run.data.tags
+                name = tags.get(ATTEMPT, f"trial_{int(tags['trial']):04d}")
+                found[name] = run.info.run_id, run.info.status
             if not (token := page.token):
                 return found
 
     def _begin(self, trial: TrialRow) -> tuple[str, str]:
         tags = {"sweep": self._sweep, "trial": str(trial.number), "trainable": trial.trainable}
-        run = self._client.create_run(
-            self._experiment_id, _ms(trial.start), tags, run_name=f"trial_{trial.number:04d}"
-        )
-        self._runs[trial.number] = run.info.run_id, "RUNNING"
-        return self._runs[trial.number]
+        tags |= {ATTEMPT: trial.name} if trial.attempt else {}
+        run = self._client.create_run(self._experiment_id, _ms(trial.start), tags, run_name=trial.name)
+        self._runs[trial.name] = run.info.run_id, "RUNNING"
+        return self._runs[trial.name]
 
     def _write_params(self, run_id: str, trial: TrialRow) -> None:
         hyperparameters = {**trial.fixed, **trial.params, "seed": trial.seed}
@@ -109,13 +113,13 @@ class Logger(RunWriter):
 
     def _write_metrics(self, run_id: str, trial: TrialRow) -> None:
         for epoch, row in sorted(trial.epochs.items()):
-            if epoch > self._epochs[trial.number]:
+            if epoch > self._epochs[trial.name]:
                 metrics = [
                     self._entities.Metric(_name(name), value, _ms(row.time), epoch)
                     for name, value in row.metrics.items()
                 ]
                 self._client.log_batch(run_id, metrics=metrics)
-                self._epochs[trial.number] = epoch
+                self._epochs[trial.name] = epoch
 
 
 def _ms(seconds: float) -> int:

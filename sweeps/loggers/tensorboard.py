@@ -24,8 +24,8 @@ class Logger(RunWriter):
 
     def __init__(self, folder: Path, objective: Objective) -> None:
         self._folder, self._objective = folder, objective
-        self._epochs: dict[int, int] = {}
-        """Trial to the number of epochs in its file."""
+        self._epochs: dict[str, int] = {}
+        """Name of a trial to the number of epochs in its file."""
 
     @classmethod
     def build(cls, folder: Path, about: Mapping[str, Any]) -> Logger:
@@ -35,9 +35,9 @@ class Logger(RunWriter):
         """Append what the file lacks."""
         from sweeps.loggers import _event_files  # with PyTorch
 
-        path = self._folder / f"trial_{trial.number:04d}" / f"events.out.tfevents.{int(trial.start)}.sweep"
+        path = self._folder / trial.name / f"events.out.tfevents.{int(trial.start)}.sweep"
         path.parent.mkdir(parents=True, exist_ok=True)
-        known = self._epochs.pop(trial.number, None)  # read again if writing fails
+        known = self._epochs.pop(trial.name, None)  # read again if writing fails
         new = _event_files.encode(trial, self._objective, known)
         if known is None and path.exists():
             there = path.read_bytes()
@@ -48,4 +48,4 @@ class Logger(RunWriter):
         with path.open("ab") as file:
             file.write(new)
         if trial.status == "unfinished":
-            self._epochs[trial.number] = len(trial.epochs)
+            self._epochs[trial.name] = len(trial.epochs)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
+from sweeps.common.param_types import nested
 from sweeps.common.yaml_values import nearest
 from sweeps.loggers import RunWriter, epochs_with_best
 from sweeps.loggers._follower import environment
@@ -79,7 +80,7 @@ class Logger(RunWriter):
         is_over = trial.status != "unfinished" or not is_on
         if self._mode == "disabled" or (self._mode == "offline" and not is_over):
             return
-        id = f"{self._key}-{trial.number:04d}"
+        id = f"{self._key}-{trial.name.removeprefix('trial_')}"
         if self._written.get(id) == [max(trial.epochs, default=0), trial.status]:
             return
         run, _, last = self._open.pop(id) if id in self._open else self._begin(id, trial)
@@ -105,9 +106,9 @@ class Logger(RunWriter):
             self._finish(next(iter(self._open)))
         more = {"trainable": trial.trainable, "seed": trial.seed}
         run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, name=f"trial_{trial.number:04d}",
+            project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, name=trial.name,
             group=self._info.name, job_type="trial" if trial.confirms is None else "rerun",
-            config=_nested({**trial.fixed, **trial.params, **more}),
+            config=nested({**trial.fixed, **trial.params, **more}, "."),  # W&B takes no dot in a name
             dir=str(self._folder), mode=self._mode, resume="allow", reinit="create_new",
             settings=wandb.Settings(
                 console="off", disable_git=True, save_code=False, symlink=False, x_disable_meta=True,
@@ -162,15 +163,3 @@ def _mode() -> Literal["online", "offline", "disabled"]:
     if given:
         raise UserError(f"WANDB_MODE={asked} needs an account: type `wandb login`, or unset WANDB_MODE")
     return "offline"
-
-
-def _nested(params: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"model.lr": 0.1}` as `{"model": {"lr": 0.1}}`: W&B shows both alike, and takes no dot in a name."""
-    found: dict[str, Any] = {}
-    for name, value in params.items():
-        *path, last = name.split(".")
-        inner = found
-        for each in path:
-            inner = inner.setdefault(each, {})
-        inner[last] = value
-    return found

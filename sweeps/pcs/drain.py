@@ -15,9 +15,10 @@ import psutil
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration
 from sweeps.common.yaml_values import nearest
-from sweeps.pcs import back, status
+from sweeps.pcs import back
 from sweeps.ray_cluster import broadcast, nodes, ray_internals
 from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_cluster.onlooker import joined
 
 GRACE_S = 15.0
 """For what a sweep ends at the deadline, and for the last processes of Ray."""
@@ -29,7 +30,7 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     Raises:
         UserError: no cluster answers, the PC is not part of it, or is its head.
     """
-    with status.joined(address) as gcs:
+    with joined(address) as gcs:
         here = broadcast.here()
         node = choose(nodes.living(), pc, here)
         _begin(gcs, node, timeout_s)

@@ -31,12 +31,14 @@ def check(words: Sequence[str]) -> dict[str, Any]:
 
 
 def status(words: Sequence[str]) -> dict[str, Any]:
-    """The address of the cluster; the folder of a sweep, or None."""
+    """The address of the cluster, or None; the folder of a sweep, or None."""
     summary = "Show what runs on each PC of the running cluster, and why a trial waits."
     parser = _parser("status", "[NAME] [--address HOST:6379]", summary, ["", "first"])
     help_ = "A sweep, by its name in results/ or its folder: its processes are shown by their trials."
     parser.add_argument("folder", nargs="?", metavar="NAME", help=help_)
-    _add_address(parser)
+    where = "Ray cluster, as HOST:6379, or auto for the one that this PC is in (default: every Ray of your "
+    where += "own sweeps on this PC; where there is none, auto)."
+    add(parser, "address", str | None, where, None, "HOST:6379")
     values = parser.values_of(words, "; give one sweep, by its name")
     folder = None if values.folder is None else sweep_named(values.folder)
     if folder is not None and (why := no_sweep(folder)) is not None:

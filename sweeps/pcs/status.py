@@ -7,15 +7,12 @@ process trains is in the record of the sweep alone, since a process trains many.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray.util import state
 from ray.util.state.exception import RayStateApiException
 from rich.table import Table
@@ -26,7 +23,8 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
-from sweeps.ray_start import ray_connection
+from sweeps.ray_cluster.onlooker import joined
+from sweeps.ray_start.ray_folder import ray_folders
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 
@@ -57,13 +55,31 @@ class Use:
             self.taken[name] = self.taken.get(name, 0.0) + amount
 
 
-def run(address: str, folder: Path | None) -> int:
+def run(address: str | None, folder: Path | None) -> int:
     """The command; its exit status.
+
+    Args:
+        address: of a cluster; None: all Rays of this user's sweeps on this PC, where there are any, else the
+            cluster that this PC is in.
+        folder: of a sweep.
 
     Raises:
         UserError: no cluster answers, or the sweep can't be read.
     """
     trials = {} if folder is None else _trials(folder)
+    if address is None:
+        states = [each.state() for each in ray_folders()]
+        here = [state.address for state in states if state is not None and state.address]
+        for each in here or ["auto"]:
+            if len(here) > 1:
+                print(f"Ray at {each}:")
+            _show(each, trials)
+    else:
+        _show(address, trials)
+    return 0
+
+
+def _show(address: str, trials: Mapping[tuple[str, int], str]) -> None:
     pcs, lost, waiting = look(address)
     terminal.console().print(_table(pcs, trials))
     for pc in lost:
@@ -71,25 +87,6 @@ def run(address: str, folder: Path | None) -> int:
     reasons = Counter(why_waiting(bundles, pcs) for bundles in waiting)
     for reason, many in sorted(reasons.items()):
         print(f"{count(many, 'trial')} {'waits' if many == 1 else 'wait'} for {reason}")
-    return 0
-
-
-@contextlib.contextmanager
-def joined(address: str) -> Iterator[str]:
-    """Be a part of the cluster; the address by which Ray's own clients reach its head.
-
-    Raises:
-        UserError: no cluster answers.
-    """
-    ray_connection.refuse_silent(address)
-    try:
-        with ray_connection.quietly():
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        yield ray.get_runtime_context().gcs_address
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"--address {address}: {ray_connection.why_not(error)}") from None
-    finally:
-        ray_connection.shut_down(ray)
 
 
 def why_waiting(bundles: Sequence[Resources], pcs: Sequence[Use]) -> str:
@@ -144,14 +141,14 @@ def look(address: str) -> tuple[list[Use], list[str], list[Sequence[Resources]]]
         for bundle in group.bundles or () if group.state == "CREATED" else ():
             if (pc := pcs.get(bundle["node_id"])) is not None:
                 pc.take(bundle["unit_resources"])
-    processes: list[tuple[Any, Any, Any]] = [(each, each.class_name, each.pid) for each in actors]
-    processes += [(each, each.name, each.worker_pid) for each in tasks]
+    processes: list[tuple[Any, str, int | None]] = [(each, _name_of(each), each.pid) for each in actors]
+    processes += [(each, each.name.rpartition(".")[2], each.worker_pid) for each in tasks]
     for process, name, pid in processes:
         # One that takes nothing is what a sweep has beside its trials.
         if (pc := pcs.get(process.node_id)) and (process.placement_group_id or process.required_resources):
             if process.placement_group_id is None:  # else its group has taken them
                 pc.take(process.required_resources)
-            pc.processes.append((name.rpartition(".")[2], pid))
+            pc.processes.append((name, pid or 0))
     lost = {node.address for node in listed} - {pc.node.address for pc in pcs.values()}
     waiting = [group for group in groups if group.state in ("PENDING", "RESCHEDULING")]
     return (
@@ -159,6 +156,11 @@ def look(address: str) -> tuple[list[Use], list[str], list[Sequence[Resources]]]
         sorted(lost),
         [[bundle["unit_resources"] for bundle in group.bundles] for group in waiting if group.bundles],
     )
+
+
+def _name_of(actor: Any) -> str:
+    """What an actor says of itself, as those of a sweep do; else its class."""
+    return str(actor.repr_name or actor.class_name.rpartition(".")[2])
 
 
 def _table(pcs: Sequence[Use], trials: Mapping[tuple[str, int], str]) -> Table:

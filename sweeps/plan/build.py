@@ -6,25 +6,31 @@ import dataclasses
 import math
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import GB, size
+from sweeps.common.param_types import plain, shown
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
-from sweeps.kinds.registry import short_name
+from sweeps.kinds.registry import short_name, shown_name
 from sweeps.plan import models as plan_models
 from sweeps.plan.folder import taken
-from sweeps.plan.plan import Plan
+from sweeps.plan.models import Model
+from sweeps.plan.plan import Outside, Plan
 from sweeps.ray_cluster import placement, session
+from sweeps.search import prior
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
+from sweeps.space.encoding import Encoding
 from sweeps.space.point import Point, Space
-from sweeps.space.user_points import user_point
+from sweeps.space.user_points import Baseline, user_point
 from sweeps.storage.open import check_setting
-from sweeps.training.config import precision_of
+from sweeps.training.config import FIT_SETTINGS, own_settings
 
 DEFAULT_TRIALS = 24
 DEFAULT_SEARCHER, DEFAULT_OF_SEVERAL = "gp", "tpe"
@@ -85,7 +91,12 @@ def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[Pru
     found = plan_models.find(config, searcher)
     space = plan_models.whole(found)
     searcher.check(space)
-    tries = _tries(config, space)
+    tries, tries_outside = _tries(config, space)
+    believed, not_believed = _prior(config, found, space, searcher)
+    config = config.changed(prior=believed)
+    has_baselines = config.baseline and not config.parents  # the earlier trials are what others compare with
+    baselines = [model.baseline() for model in found] if has_baselines else []
+    points = space.size() + sum(len(each.outside) > 0 for each in baselines)
     objectives = plan_models.objectives(config, found)
     first, are_several = objectives.first, objectives.are_several
     names = "-".join(short_name(model.name) for model in found)
@@ -94,8 +105,8 @@ def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[Pru
         search_space=one_or_several([model.space_name for model in found]),
         metric=config.metric if are_several else first.metric,
         mode=None if are_several else first.mode,
-        precision=precision_of(config.fit.precision, found[0].trainable),  # a project is the only one
-        num_trials=max(_num_trials(config, space.size()), len(tries)),
+        **_own_settings(config, found),
+        num_trials=(trials := max(_num_trials(config, points), len(tries))),
         storage=check_setting(config.storage),
     )
     plan_models.check_static_metrics(config, found)
@@ -105,26 +116,117 @@ def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[Pru
         raise UserError(taken(folder))
     if config.address is None:
         placement.slots(config, [session.this_pc()])
-        if config.fit.precision == "16-mixed" and not placement.gpus_per_trial(config, [session.this_pc()]):
+        has_gpu = placement.gpus_per_trial(config, [session.this_pc()]) > 0
+        if config.max_gpu_hours and not has_gpu:
+            raise UserError(
+                f"--max-gpu-hours {config.max_gpu_hours:g}: a trial has no GPU here; --time-budget-hours "
+                "limits the time"
+            )
+        if config.fit.precision == "16-mixed" and not has_gpu:
             raise UserError(
                 "--precision 16-mixed: fp16 needs a GPU, and a trial has none here; use 32 or bf16-mixed"
             )
-    return Plan(config, found, searcher, scheduler, space, folder, tries=tries)
+    begun_with = _with_room(baselines, trials - len(tries))
+    return Plan(
+        config, found, searcher, scheduler, space, folder,
+        baselines=begun_with, tries=tries, tries_outside=tries_outside, prior_left_out=not_believed,
+    )  # fmt: skip
 
 
-def _tries(config: SweepConfig, space: Space) -> tuple[Point, ...]:
-    """The points of --try, which must all be different."""
+def _prior(
+    config: SweepConfig, found: Sequence[Model], space: Space, searcher: type[SearchMethod]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Where good values are believed to be: as the user gives it, else as PRIOR says. A resume has what was
+    settled; a sweep that refines others has their trials in place of PRIOR.
+
+    Returns:
+        The values; and lines on what PRIOR says that does not fit --ranges, which is left out.
+
+    Raises:
+        UserError: it does not fit the space, or the searcher.
+    """
+    if config.prior and "continuous" not in searcher.TAKES:
+        raise UserError(f"--prior: searcher {config.searcher} tries all points; take another --searcher")
+    if config.resume is not None:
+        return config.prior, ()
+    given, files = dict[str, Any](), dict[str, str]()
+    if not config.parents and "continuous" in searcher.TAKES:
+        for model in found:
+            prefix = f"{model.name}." if len(found) > 1 else ""
+            given |= {f"{prefix}{name}": each for name, each in model.prior.items()}
+            files |= dict.fromkeys(given.keys() - files.keys(), f"PRIOR of {shown_name(model.space_name)}:")
+    files = {name: source for name, source in files.items() if name not in config.prior}
+    given |= config.prior
+    faults, left_out = list[str](), list[str]()
+    wrong = prior.beliefs(given, Encoding.from_space(space))[1] if given else {}
+    for name, why in wrong.items():
+        line = f"{files.get(name, '--prior')} {name}={_typed(given.pop(name))}: {why}"
+        (left_out if name in files and config.ranges else faults).append(line)
+    refuse(faults)
+    return {name: plain(each) for name, each in given.items()}, tuple(left_out)
+
+
+def _typed(given: Any) -> str:
+    """A belief for a message."""
+    return shown(list(given) if isinstance(given, tuple) else given)
+
+
+def _with_room(baselines: Sequence[Baseline], room: int) -> tuple[Baseline, ...]:
+    """The baselines, of which so many are trained beside the trials of --try."""
+    found: list[Baseline] = []
+    for each in baselines:
+        has_room = sum(before.point is not None for before in found) < room
+        none = Baseline(each.trainable, why_not="no trial of --num-trials is left for them")
+        found.append(each if has_room or each.point is None else none)
+    return tuple(found)
+
+
+def _own_settings(config: SweepConfig, models: Sequence[Model]) -> dict[str, Any]:
+    """The settings that are left to the models' own code or files.
+
+    Raises:
+        UserError: they do not fit, or differ: all trials of a sweep have the same epochs.
+    """
+    of_each = dict[str, dict[str, Any]]()
+    for m in models:
+        for chosen in m.combinations():
+            which = [*([m.name] if len(models) > 1 else []), *(f"{n}={each}" for n, each in chosen.items())]
+            params = m.params_of({**m.space.fixed, **chosen})
+            of_each[" ".join(which)] = own_settings(config.fit, m.trainable, params)
+    first, *others = of_each.values()
+    differing = [name for name in FIT_SETTINGS if any(each.get(name) != first.get(name) for each in others)]
+    if differing:
+        own = {which: [f"{n} {each[n]}" for n in differing if n in each] for which, each in of_each.items()}
+        listed = "; ".join(f"{which} has {', '.join(each) or 'none'}" for which, each in own.items())
+        where = "--trainable" if len(models) > 1 else f"--ranges {' '.join(models[0].trainable.groups)}"
+        given = {"--precision 32" if n == "precision" else "--check-val-every-n-epoch 1" for n in differing}
+        raise UserError(
+            f"{where}: {' and '.join(differing)} must be the same in all trials: {listed}. Give one for all, "
+            f"as {' '.join(sorted(given))}"
+        )
+    return first
+
+
+def _tries(config: SweepConfig, space: Space) -> tuple[tuple[Point, ...], tuple[Outside, ...]]:
+    """The points of --try, which must all be different, and of a resume those outside the ranges."""
     points: list[Point] = []
+    outside: list[Outside] = []
     faults: list[str] = []
     for values in config.tries:
         with collecting(faults, "--try "):
-            point = user_point(space, values)
+            try:
+                point = user_point(space, values)
+            except UserError as error:
+                if config.resume is None:
+                    raise
+                outside.append((values, str(error)))
+                continue
             if point.key in [each.key for each in points]:
                 typed = " ".join(f"{name}={value}" for name, value in values.items())
                 raise UserError(f"{typed}: is given twice")
             points.append(point)
     refuse(faults)
-    return tuple(points)
+    return tuple(points), tuple(outside)
 
 
 def _check_place(config: SweepConfig, folder: Path) -> None:

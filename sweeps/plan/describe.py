@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
 import textwrap
 
 from sweeps.common.formatting import bytes_of, count, pairs, shown_path, size
 from sweeps.common.param_types import shown
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds.registry import shown_name
 from sweeps.plan.models import Model
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement, session
-from sweeps.storage import datasets
+from sweeps.record import limits
+from sweeps.search import prior
+from sweeps.space import groups
+from sweeps.space.encoding import Encoding
+from sweeps.storage import datasets, retention
 from sweeps.training.checkpoints import checkpoint_store
 
 
 def describe(plan: Plan) -> str:
     """The plan in two columns, a title and its text."""
-    config = plan.config.changed(num_trials=int(min(plan.config.num_trials or 0, plan.space.size())))
+    points = math.inf if plan.config.resume and plan.config.ranges else plan.points  # they may have changed
+    config = plan.config.changed(num_trials=int(min(plan.config.num_trials or 0, points)))
     plan = dataclasses.replace(plan, config=config)  # a resume may ask for more trials than there are points
-    names, saves = ", ".join(config.trainables), any(model.trainable.saves for model in plan.models)
+    names, saves = (
+        ", ".join(map(shown_name, config.trainables)),
+        any(model.trainable.saves for model in plan.models),
+    )
     lines = [
         ("sweep", f"{config.name}: {names}, {config.objectives}, seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),
         *[line for model in plan.models for line in _model(model, alone=len(plan.models) == 1)],
+        *(_baselines(plan) if config.resume is None else []),
         *(("try" if not number else "", pairs(point.params)) for number, point in enumerate(plan.tries)),
+        *(_wrapped("prior", _prior(plan)) if config.prior else []),
+        *(line for why in plan.prior_left_out for line in _wrapped("prior", f"left out: {why}")),
         ("searcher", str(config.searcher)),
         *_wrapped("scheduler", plan.scheduler.describe(config)),
         ("trials", f"{config.num_trials}, each of at most {count(config.max_epochs, 'epoch')}"),
         ("epochs", _epochs(plan)),
+        *(_wrapped("an epoch", words) if (words := config.fit.epoch_in_words) else []),
+        *(_wrapped("ends", f"{ends}, or after the last trial") if (ends := limits.described(config)) else []),
         *(_wrapped("confirm", describe_confirmation(config)) if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", shown_path(plan.folder)),
@@ -52,6 +67,27 @@ def _wrapped(title: str, text: str, indent: int = 0, name: str = "") -> list[tup
     return [("" if number else title, part) for number, part in enumerate(parts)]
 
 
+def _baselines(plan: Plan) -> list[tuple[str, str]]:
+    """The defaults that are tried first, or why there are none."""
+    lines, trial = list[str](), 0
+    for each in plan.baselines:
+        of = f"{shown_name(each.trainable)} " if len(plan.models) > 1 else ""
+        if each.point is None:
+            lines.append(f"{of}not tried: {each.why_not}")
+            continue
+        named = ", ".join(each.outside)
+        beyond = f" ({named}: outside the space, and tried all the same)" if named else ""
+        lines.append(f"trial {trial}: {of}{pairs(each.point.params)}{beyond}")
+        trial += 1
+    titles = ["defaults", *[""] * len(lines)]
+    return [line for title, text in zip(titles, lines, strict=False) for line in _wrapped(title, text)]
+
+
+def _prior(plan: Plan) -> str:
+    near = prior.described(plan.config.prior, Encoding.from_space(plan.space))
+    return f"{near}. Proposals begin there; the more trials there are, the less it counts"
+
+
 def _epochs(plan: Plan) -> str:
     """Epochs of all trials together; what pruning saves depends on the scores, hence an estimate."""
     most = (plan.config.num_trials or 0) * plan.config.max_epochs
@@ -65,13 +101,14 @@ def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
     """A model with its data and its space."""
     number, hyperparameters = model.space.size(), model.space.describe()
     points = "" if number == float("inf") else f", {int(number):,} points"
+    space_name = shown_name(model.space_name)
     data = [model.data, datasets.describe(model.prepared) if model.prepared else ""]
     indent = min(max(17, *(len(name) + 4 for name in hyperparameters)), 40)
     return [
-        *([] if alone else [("model", model.name)]),
+        *([] if alone else [("model", shown_name(model.name))]),
         *zip(("data", ""), filter(None, data), strict=False),
         *[line for title, text in model.trainable.notes() for line in _wrapped(title, text, 2)],
-        ("space", f"{model.space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
+        ("space", f"{space_name}: {count(len(hyperparameters), 'hyperparameter')}{points}"),
         *[line for name, words in hyperparameters.items() for line in _wrapped("", words, indent, name)],
         ("fixed", _fixed(model)),
     ]
@@ -84,9 +121,15 @@ def _fixed(model: Model) -> str:
         defaults = {each.name: each.default for each in dataclasses.fields(model.trainable.params_class)}
         fixed = {name: value for name, value in fixed.items() if value != defaults[name]}
     return (
-        ", ".join(filter(None, [*(f"{name}={shown(value)}" for name, value in fixed.items()), rest]))
-        or "none"
+        ", ".join(filter(None, [*(_with_condition(model, *each) for each in fixed.items()), rest])) or "none"
     )
+
+
+def _with_condition(model: Model, name: str, value: object) -> str:
+    """A fixed hyperparameter, with the options that have it where others lack it."""
+    options = model.options()
+    having = [each for each in model.combinations() if name in model.trainable.hyperparameters_with(each)]
+    return " ".join(filter(None, [f"{name}={shown(value)}", groups.condition(options, having)]))
 
 
 def _resources(config: SweepConfig) -> str:
@@ -149,13 +192,14 @@ def describe_disk(plan: Plan, checkpoint_bytes: int = 0) -> str:
     each = ""
     if config.address is not None and config.max_concurrent is None:
         each = f" (and {checkpoint_store.KEPT + 1} more checkpoints for each trial that trains)"
+    failed = f", and up to {min(retention.KEPT_OF_FAILED, trials)} of trials that fail"
     kept = trials if isinstance(keep, str) or best > 1 else min(keep, trials)
     if not checkpoint_bytes:
-        unknown = "the size of one is not known yet"
+        unknown = f"{failed}; the size of one is not known yet"
         if isinstance(keep, str):
-            return f"{keep} of kept checkpoints, and at most {others:,} others while it runs{each}; {unknown}"
+            return f"{keep} of kept checkpoints, and at most {others:,} others while it runs{each}{unknown}"
         most = count(kept + others, "checkpoint")
-        return f"at most {most} while it runs{each}, {kept + at_end:,} when it has ended; {unknown}"
+        return f"at most {most} while it runs{each}, {kept + at_end:,} when it has ended{unknown}"
     kept_bytes = float(kept * checkpoint_bytes)
     if isinstance(keep, str):  # the best one is always kept
         kept_bytes = min(max(bytes_of(keep) or 0, checkpoint_bytes), kept_bytes)
@@ -166,5 +210,5 @@ def describe_disk(plan: Plan, checkpoint_bytes: int = 0) -> str:
     end = size(kept_bytes + at_end * checkpoint_bytes)
     return (
         f"at most {size(most_bytes)} while it runs{each}, {end} when it has ended, "
-        f"with checkpoints of {size(checkpoint_bytes)}{few}"
+        f"with checkpoints of {size(checkpoint_bytes)}{failed}{few}"
     )

@@ -15,6 +15,7 @@ from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import environment
 from sweeps.record.sweep_info import Identity
 from sweeps.storage import datasets
+from sweeps.training.config import VALIDATION
 
 DECIDING = ("sweeps/searchers/", "sweeps/schedulers/", "sweeps/search/", "sweeps/space/")
 """The parts of this program that a proposal or a decision depends on; a plug-in imports others too."""
@@ -23,16 +24,17 @@ WITHOUT_EFFECT = frozenset(
     {
         *("name", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command"),
-        *("stop_grace", "keep_going", "epoch_timeout_minutes", "preflight", "tries"),
-        *("confirm", "confirm_top", "refine", "refine_keep"),
-        *("lightning_cli", "cli_config", "hydra", "hydra_overrides"),  # the trainable has them
-        *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial", "trials_per_gpu"),
+        *("stop_grace", "keep_going", "epoch_timeout_minutes", "preflight", "tries", "baseline"),
+        *("confirm", "confirm_top", "refine", "refine_keep", "target", "patience", "max_gpu_hours"),
+        *("lightning_cli", "cli_config", "hydra", "hydra_overrides", "command"),  # the trainable has them
+        *("data", "memory_gb_per_trial", "gpu_memory_gb_per_trial", "trials_per_gpu", "share"),
     }
 )
 """Settings that results do not depend on: the place of a sweep, its resources, its logs and checkpoints, the
-source of its ranges, and what follows the search."""
+source of its ranges, and what follows the search. The points that begin it are in its record."""
 SCORING = (
-    *("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs", "epoch_steps"),
+    *("metric", "mode", "precision", "strategy", "workers_per_trial", "compile", "max_epochs"),
+    *VALIDATION,
 )
 """Settings that the score at an epoch depends on; a learning rate may depend on the last epoch."""
 PROGRAM = "sweeps/"
@@ -45,29 +47,38 @@ def identity(plan: Plan) -> Identity:
     """What the results of `plan` depend on, as of now."""
     return {
         "settings": settings(plan.config),
-        "data": {
-            f"{what}{_of(plan, model)}": words
-            for model in plan.models
-            for what, words in {"data": model.data, **datasets.keys(model.prepared)}.items()
-        },
-        "space": {
-            f"{name}{_of(plan, model)}": words
-            for model in plan.models
-            for name, words in model.space.exactly().items()
-        },
+        **data_and_space(plan),
         "code": _code(plan),
         "versions": environment.versions(plan.searcher.PACKAGES),
     }
 
 
-def _of(plan: Plan, model: Model) -> str:
+def data_and_space(plan: Plan) -> Identity:
+    """The parts of the identity that say what is tried, and on which data."""
+    return {
+        "data": {
+            f"{what}{of_model(plan, model)}": words
+            for model in plan.models
+            for what, words in {"data": model.data, **datasets.keys(model.prepared)}.items()
+        },
+        "space": {
+            f"{name}{of_model(plan, model)}": words
+            for model in plan.models
+            for name, words in model.space.exactly().items()
+        },
+    }
+
+
+def of_model(plan: Plan, model: Model) -> str:
+    """What follows a name of a model's in an identity, where there are several."""
     return "" if len(plan.models) == 1 else f" of {model.name}"
 
 
 def settings(config: SweepConfig) -> dict[str, Any]:
     """The settings that results depend on."""
     without = COMMAND_ONLY | WITHOUT_EFFECT
-    return {name: value for name, value in config.flat().items() if name not in without}
+    found = {name: value for name, value in config.flat().items() if name not in without}
+    return {name: value for name, value in found.items() if name != "prior" or value}
 
 
 def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) -> list[str]:
@@ -91,8 +102,9 @@ def changes(before: Identity, now: Identity, but: frozenset[str] = frozenset()) 
     return lines
 
 
-def score_changes(before: Identity, plan: Plan) -> list[str]:
-    """What differs, a line each, of what a score depends on beside the params and the seed of its trial."""
+def score_changes(before: Identity, plan: Plan, but: frozenset[str] = frozenset()) -> list[str]:
+    """What differs, a line each, of what a score depends on beside the params and the seed of its trial;
+    except the settings in `but`."""
     now = identity(plan)
     training = set[str]()
     for model in plan.models:
@@ -108,7 +120,7 @@ def score_changes(before: Identity, plan: Plan) -> list[str]:
         {part: {name: found[part].get(name) for name in sorted(names)} for part, names in kept.items()}
         for found in (before, now)
     )
-    return changes({**old, "space": {}}, {**new, "space": {}})
+    return changes({**old, "space": {}}, {**new, "space": {}}, but)
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import atomic_io, project
+from sweeps.common import atomic_io, project, scratch
 from sweeps.common.atomic_io import write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
@@ -25,7 +25,6 @@ from sweeps.record.control_requests import Inbox
 from sweeps.record.journal import RecordLost, RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import NO_EARLIER
-from sweeps.storage import scratch
 
 
 @contextlib.contextmanager
@@ -102,6 +101,14 @@ def _created(plan: Plan) -> Iterator[None]:
         yield
 
 
+def write_settings(plan: Plan, folder: Path) -> None:
+    """Write the settings, and what they name that is in no file of the project."""
+    write(folder / SWEEP_FILE, to_yaml(plan.config))
+    for model in plan.models:
+        for name, content in model.trainable.kept_files().items():
+            write(folder / name, content)
+
+
 def _fill(plan: Plan, part: Path) -> None:
     config = plan.config
     part.mkdir(parents=True)
@@ -119,8 +126,10 @@ def _fill(plan: Plan, part: Path) -> None:
         about["constraints"] = config.constraints
     if (noted := project.to_note()) is not None:
         about[project.KEY] = noted
+    if known := [vars(each.point) for each in plan.baselines if each.point is not None]:
+        about["baselines"] = known
     if plan.lineage is not None:
         about["parents"] = list(plan.lineage.parents)
-    write(part / SWEEP_FILE, to_yaml(config))
+    write_settings(plan, part)
     earlier = NO_EARLIER if plan.lineage is None else plan.lineage.earlier
     Record.create(part, str(config.name), config.objective.mode, about, earlier)

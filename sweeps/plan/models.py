@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.common.errors import CannotTrain, UserError, collecting, reason_of, refuse
@@ -18,9 +20,10 @@ from sweeps.kinds.lightning import STATIC_METRICS
 from sweeps.kinds.registry import is_project
 from sweeps.kinds.trainable import Trainable
 from sweeps.search.search_method import SearchMethod
-from sweeps.space import conditional, flat
+from sweeps.space import conditional, flat, groups, overrides
 from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.point import InvalidPoint, Space
+from sweeps.space.user_points import Baseline, baseline
 from sweeps.storage import datasets
 from sweeps.training.data.dataset import DataSet
 
@@ -36,11 +39,39 @@ class Model:
     """A line about its data; "" where there is none."""
     prepared: tuple[DataSet, ...] = ()
     """The prepared data sets that its points need."""
+    prior: Mapping[str, Any] = field(default_factory=dict)
+    """Where good values are believed to be, as PRIOR of its file says."""
 
     @property
     def name(self) -> str:
         """As it was given to the sweep."""
         return self.trainable.name
+
+    def params_of(self, values: Mapping[str, Any]) -> Any:
+        """Its Params with these values."""
+        return build_params(self.trainable.params_class, values)
+
+    def options(self) -> dict[str, list[Any]]:
+        """Of its groups, those that its points may have."""
+        space = self.space
+        domains = space.domains if isinstance(space, flat.FlatSpace | groups.GroupSpace) else {}
+        return {
+            name: (domains[name].choices or []) if name in domains else [self.space.fixed.get(name, known[0])]
+            for name, known in self.trainable.groups.items()
+        }
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """Of its options."""
+        options = self.options()
+        return [dict(zip(options, each, strict=True)) for each in itertools.product(*options.values())]
+
+    def baseline(self) -> Baseline:
+        """Its defaults as a point."""
+        of = self.trainable
+        try:
+            return baseline(self.space, of.called, of.defaults(), of.prepare_params)
+        except CannotTrain as why:
+            return Baseline(of.name, why_not=str(why))
 
     def static_metrics(self, params: Mapping[str, Any]) -> Mapping[str, float]:
         """What is known of a point before it is trained.
@@ -49,15 +80,22 @@ class Model:
             CannotTrain: the user's function raises, or returns something else.
         """
         try:
-            return self.trainable.static_metrics(build_params(self.trainable.params_class, params))
+            return self.trainable.static_metrics(self.params_of(params))
         except CannotTrain:
             raise
         except (Exception, SystemExit) as error:  # of the user's function
             raise CannotTrain(f"{STATIC_METRICS} raises {reason_of(error)}") from None
 
 
-def find(config: SweepConfig, searcher: type[SearchMethod]) -> tuple[Model, ...]:
+def find(
+    config: SweepConfig, searcher: type[SearchMethod], before: Sequence[Model] = ()
+) -> tuple[Model, ...]:
     """The models of a sweep, with checked spaces and their data.
+
+    Args:
+        config: of the sweep.
+        searcher: that takes the spaces.
+        before: the models of the sweep that runs, whose trainables stay as they are.
 
     Raises:
         UserError: what does not fit, of all models at once.
@@ -72,11 +110,13 @@ def find(config: SweepConfig, searcher: type[SearchMethod]) -> tuple[Model, ...]
             f"Searchers that take several: {', '.join(able)}"
         )
     found: list[Model] = []
+    known = {model.name: model.trainable for model in before}
     faults = _faults_of_params(config)
     for name, space_name in zip(names, config.search_spaces or names, strict=True):
         with collecting(faults, "" if len(names) == 1 else f"{name}: "):
-            found.append(_model(config, name, space_name, searcher))
-    refuse(faults)
+            trainable = known.get(name) or registry.find(name)
+            found.append(_model(config, trainable, space_name, searcher))
+    refuse([_as_typed_there(fault, config) for fault in faults])
     return tuple(found)
 
 
@@ -119,7 +159,7 @@ def objectives(config: SweepConfig, models: Sequence[Model]) -> Objectives:
     if not metric:
         raise UserError(
             "--metric: give the metric by which trials are compared, and its --mode. "
-            f"{models[0].name} has no callback that monitors one"
+            f"{models[0].trainable.called} names none"
         )
     mode = config.mode or mode
     if not mode and any(metric != each for each in metrics.values()):
@@ -163,14 +203,20 @@ def _agreed(values: Mapping[str, str], what: str, remedy: str) -> str:
     return next(iter(values.values()))
 
 
-def _model(config: SweepConfig, name: str, space_name: str, searcher: type[SearchMethod]) -> Model:
-    trainable, params, ranges = registry.find(name), own(config.params, name), own(config.ranges, name)
+def _model(config: SweepConfig, trainable: Trainable, space_name: str, searcher: type[SearchMethod]) -> Model:
+    name = trainable.name
+    params, ranges = own(config.params, name), own(config.ranges, name)
     given = [("--params", each) for each in params] + [("--ranges", each) for each in ranges]
     refuse([f"{flag} {each}: {why}" for flag, each in given if (why := trainable.why_not(each))])
     file = plugins.space_of(space_name, trainable, bool(ranges))
     rest = (trainable.params_class, params, searcher.TAKES, str(config.searcher), name)
     space: OneSpace
-    if file is None or file.suggest is None:
+    of_groups = None
+    if trainable.groups:
+        of_groups = groups.check(ranges, trainable.groups, trainable.hyperparameters_with, *rest)
+    if of_groups is not None:
+        space = of_groups
+    elif file is None or file.suggest is None:
         space = flat.check({} if file is None else file.ranges, *rest, ranges)
     elif ranges:
         raise UserError(
@@ -182,7 +228,8 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: type[Searc
     known = {*space.fixed, *(space.domains if isinstance(space, flat.FlatSpace) else ())}
     refuse(
         [
-            f"{each}: {name} has no default for it: give a range, or --params {each}=VALUE"
+            f"{each}: {trainable.called} has no default for it: give a range, or --params {each}=VALUE."
+            f"{nearest(each, trainable.own_names)}"
             for each in trainable.without_default
             if each not in known
         ]
@@ -190,7 +237,28 @@ def _model(config: SweepConfig, name: str, space_name: str, searcher: type[Searc
     prepared = datasets.find_data_sets(trainable, space)
     fixed = build_params(trainable.params_class, space.fixed)
     refuse(trainable.faults_of_options(fixed) + trainable.faults_of_settings(config.given()))
-    return Model(trainable, space_name, space, trainable.describe_data(fixed), prepared)
+    data = trainable.describe_data(fixed)
+    prior = trainable.prior if file is None else file.prior
+    return Model(trainable, space_name, space, data, prepared, _prior(prior, space))
+
+
+def _prior(given: Any, space: OneSpace) -> dict[str, Any]:
+    """PRIOR of a file, without what this sweep has fixed.
+
+    Raises:
+        UserError: it is no dict.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise UserError("PRIOR must be a dict of values by hyperparameter, such as {'lr': 1e-3}")
+    return {name: each for name, each in (given or {}).items() if name not in space.fixed}
+
+
+def _as_typed_there(fault: str, config: SweepConfig) -> str:
+    """A fault of a range, which names --freeze where that has given it."""
+    for name in config.freeze:
+        if re.search(rf"--ranges {re.escape(name)}[=: ]", fault):
+            return fault.replace("--ranges", "--freeze").replace(f"{overrides.FORMS}, or ", "")
+    return fault
 
 
 def own(given: Mapping[str, Any], model: str) -> dict[str, Any]:

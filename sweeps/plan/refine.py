@@ -5,6 +5,7 @@ The trials are written into the record when the sweep begins, so a resume does n
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +21,11 @@ from sweeps.common.param_types import hints_of, refusal
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.config.sweep_folder import is_foreign
 from sweeps.kinds import registry
-from sweeps.plan import models
+from sweeps.plan import foreign_trials, models
 from sweeps.plan.fingerprint import score_changes
-from sweeps.plan.models import Model
+from sweeps.plan.foreign_trials import ForeignTrials
 from sweeps.plan.plan import Lineage, Plan
 from sweeps.ray_cluster import placement, session
 from sweeps.record import status as record_status
@@ -31,7 +33,6 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import ENDED_WELL, Earlier, TrialRow
 from sweeps.search.search_method import SearchMethod
-from sweeps.space.conditional import ConditionalSpace
 from sweeps.space.domain import Domain, Form
 from sweeps.space.flat import check
 from sweeps.space.numeric_range import Range, range_of_grid
@@ -39,20 +40,28 @@ from sweeps.space.optuna_space import optuna_point
 from sweeps.space.overrides import applied, text_of, unmarked
 from sweeps.space.point import Point
 
+Parent = Record | ForeignTrials
+"""A sweep that is refined, or trials from elsewhere."""
 
-def read(config: SweepConfig) -> list[Record]:
+
+def read(config: SweepConfig) -> list[Parent]:
     """The sweeps that are to be refined.
 
     Raises:
         UserError: one can't be read, has another trainable or objective, or has nothing to learn from.
     """
-    parents: list[Record] = []
+    parents: list[Parent] = []
     for given in dict.fromkeys(config.parents):
+        if is_foreign(given):
+            parents.append(foreign_trials.read(given, config))
+            continue
         try:
             parents.append(Record.read(Path(given).expanduser().resolve()))
         except (OSError, RecordUnreadable) as error:
             raise UserError(f"--refine {given}: {error}") from None
-    refuse([fault for parent in parents for fault in _faults(parent, config)])
+    parents.sort(key=lambda parent: isinstance(parent, ForeignTrials))  # settings are of a sweep
+    own = (parent for parent in parents if isinstance(parent, Record))
+    refuse([fault for parent in own for fault in _faults(parent, config)])
     return parents
 
 
@@ -79,12 +88,12 @@ def _faults(parent: Record, config: SweepConfig) -> Iterator[str]:
         yield f"{what}: {ended}: there is nothing to learn from"
 
 
-def _ended(parent: Record) -> int:
+def _ended(parent: Parent) -> int:
     return sum(trial.status != "unfinished" for trial in parent.searched)
 
 
 def narrowed(
-    config: SweepConfig, parents: Sequence[Record], searcher: type[SearchMethod]
+    config: SweepConfig, parents: Sequence[Parent], searcher: type[SearchMethod]
 ) -> tuple[SweepConfig, list[str], frozenset[str]]:
     """The config with ranges by what the parents showed; its own --ranges stay.
 
@@ -124,7 +133,7 @@ def _new_ranges(
     config: SweepConfig,
     name: str,
     space: Mapping[str, Any],
-    parents: Sequence[Record],
+    parents: Sequence[Parent],
     learnt: Learnt,
     takes: frozenset[Form],
 ) -> Iterator[tuple[str, Any, str]]:
@@ -140,6 +149,8 @@ def _new_ranges(
     if config.search_space == parents[0].info.settings.search_space:
         of_parent = models.own(parents[0].info.settings.ranges, name)
         before = {key: value for key, value in of_parent.items() if key in hints and key not in given}
+        if isinstance(parents[0], ForeignTrials):  # the space is this sweep's own
+            before = {key: value for key, value in before.items() if key not in {*domains, *fixed}}
     if not (domains or before):
         return  # all are given
     base, _ = applied(domains, before, takes_grid, hints)
@@ -178,7 +189,7 @@ def _accepted(
     return new
 
 
-def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], ranges: Sequence[str]) -> Lineage:
+def lineage(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: Sequence[str]) -> Lineage:
     """What a plan takes over from the sweeps that it refines.
 
     Args:
@@ -193,8 +204,7 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
     lines: list[tuple[str, str]] = []
     named = {(parent.name, parent.info.started) for parent in parents}
     for parent in parents:
-        best = record_status.best(parent)
-        lines.append(("refines", f"{parent.name}: {count(_ended(parent), 'trial')} ended, best {best}"))
+        lines += _named(parent, plan)
         refined = [one.name for one in parent.info.parents if (one.name, one.started) not in named]
         if missing := ", ".join(refined):
             text = f"  it refined {missing}, whose trials count only if --refine names {missing} too"
@@ -206,11 +216,35 @@ def lineage(plan: Plan, parents: Sequence[Record], ignored: frozenset[str], rang
         if not known:
             retried.append(fit)
         lines += [("", f"  {line}") for line in _use(changed, fit, known)]
+        if isinstance(parent, ForeignTrials) and not fit:
+            raise UserError(
+                f"--refine {parent.name}: no trial there with a score lies in the ranges: give wider --ranges"
+                f"{parent.and_left_out}"
+            )
     if anchors := _anchors(retried, trials):
         lines.append(("", f"  run again first, as anchors: {', '.join(row.origin for row in anchors)}"))
     about = [{"name": p.name, "folder": str(p.folder), "started": p.info.started} for p in parents]
     lines += [("" if number else "ranges", text) for number, text in enumerate(ranges)]
     return Lineage(about, Earlier(trials, anchors), lines)
+
+
+def _named(parent: Parent, plan: Plan) -> Iterator[tuple[str, str]]:
+    """What a parent is, for the plan; of trials from elsewhere also what was matched."""
+    if isinstance(parent, Record):
+        best = record_status.best(parent)
+        yield "refines", f"{parent.name}: {count(_ended(parent), 'trial')} ended, best {best}"
+        return
+    leader = parent.best()
+    assert leader is not None
+    score, name = leader.best_score(parent.objective), leader.origin or f"trial {leader.number}"
+    best = f"{parent.objective.metric} {short_value(score)} ({name})"
+    yield "refines", f"{parent.name}: {count(len(parent.trials), 'trial')} from elsewhere, best {best}"
+    for note in parent.notes:
+        yield "", f"  {note}"
+    tried = {name for trial in parent.trials for name in trial.params}
+    swept = {name for model in plan.models for name in model.space.describe()}
+    if lacking := sorted(swept - tried):
+        yield "", f"  it has no {', '.join(lacking)}: the defaults are taken there"
 
 
 def _use(changed: Sequence[str], fit: Sequence[TrialRow], known: Sequence[TrialRow]) -> list[str]:
@@ -233,8 +267,10 @@ def _anchors(retried: Sequence[Sequence[TrialRow]], known: Sequence[TrialRow]) -
     return [row for row in list(points.values())[:3] if row.point.whole not in there]
 
 
-def _changed(plan: Plan, parent: Record) -> list[str]:
+def _changed(plan: Plan, parent: Parent) -> list[str]:
     """What makes the scores of a parent incomparable, a line each."""
+    if isinstance(parent, ForeignTrials):
+        return ["with which code and data they were made is not known"]
     changed = score_changes(parent.info.identity, plan)
     # `--precision auto` is fp16 on a GPU and fp32 on a CPU; the PCs of an address are not known yet.
     config, before = plan.config, parent.info.settings.fit.precision
@@ -246,7 +282,7 @@ def _changed(plan: Plan, parent: Record) -> list[str]:
     return changed
 
 
-def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[TrialRow], list[TrialRow]]:
+def _fitting(plan: Plan, parent: Parent, ignored: frozenset[str]) -> tuple[list[TrialRow], list[TrialRow]]:
     """Trials of a parent that are points of the new space, the best first: those with a score, with the fixed
     values of the new sweep; and those whose scores are the same here, with the values that they had."""
     fit, known = [], []
@@ -255,7 +291,7 @@ def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[
         trials = [trial for trial in parent.searched if trial.trainable == model.name]
         order = {number: place for place, number in enumerate(parent.leaders(len(parent.searched)))}
         for trial in sorted(trials, key=lambda trial: order.get(trial.number, len(order))):
-            if (point := _point(plan, model, trial)) is None:
+            if (point := _point(plan, trial)) is None:
                 continue
             row = dataclasses.replace(
                 trial,
@@ -263,7 +299,7 @@ def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[
                 fixed=dict(point.fixed),
                 # One that was interrupted counts with the epochs that it trained.
                 status="failed" if trial.status == "unfinished" else trial.status,
-                origin=f"trial {trial.number} of {parent.name}",
+                origin=f"{trial.origin or f'trial {trial.number}'} of {parent.name}",
             )
             if trial.number in order:
                 fit.append(row)
@@ -275,16 +311,10 @@ def _fitting(plan: Plan, parent: Record, ignored: frozenset[str]) -> tuple[list[
     return fit, known
 
 
-def _point(plan: Plan, model: Model, trial: TrialRow) -> Point | None:
+def _point(plan: Plan, trial: TrialRow) -> Point | None:
     """A trial as a point of the new space; None where it is none."""
-    space, of_trial = model.space, {**trial.fixed, **trial.params}
-    try:
-        if isinstance(space, ConditionalSpace):
-            fixed = {name: value for name, value in space.fixed.items() if name not in trial.params}
-            point = Point(model.name, dict(trial.params), fixed)
-        else:
-            point = space.point({name: of_trial[name] for name in space.domains})
+    with contextlib.suppress(LookupError, ValueError):
+        point = plan.space.with_values_of(trial.point)
         optuna_point(plan.space, point)
-    except (LookupError, ValueError):
-        return None
-    return point
+        return point
+    return None

@@ -8,23 +8,27 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sweeps.common import atomic_io
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import count, duration, moment, shown_path
-from sweeps.common.param_types import shown
+from sweeps.common.param_types import shown, shown_range
 from sweeps.config.control_commands import SETTABLE
-from sweeps.config.sweep_config import SweepConfig, to_yaml
-from sweeps.config.sweep_folder import SWEEP_FILE, control_command, repeat_command, resume_command
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.config.sweep_folder import control_command, resume_command
 from sweeps.config.validation import refuse_other
-from sweeps.plan import models
+from sweeps.plan import folder, models, more_epochs, range_changes, retries
 from sweeps.plan.describe import describe_confirmation, describe_disk
-from sweeps.plan.fingerprint import changes, identity
+from sweeps.plan.fingerprint import changes, identity, score_changes
 from sweeps.plan.plan import Plan
+from sweeps.plan.range_changes import Change
+from sweeps.plan.retries import Retry
+from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Identity, Outcome, Run, Steered
-from sweeps.record.trials import STOPPED, Ending, TrialRow, why_diverged
+from sweeps.record.trials import Ending, TrialRow, why_diverged
 from sweeps.storage import retention
 
 
@@ -42,17 +46,41 @@ def check_resume(plan: Plan, record: Record) -> ResumeState:
     Raises:
         UserError: it can't be continued with the same results, and why.
     """
-    before, config = record.info.identity["settings"], plan.config
-    refuse_other(config.flat(), before)
-    more_trials = (config.num_trials or 0) > before["num_trials"] or plan.new_tries(record)
-    has_more = more_trials or plan.confirmation != record.info.confirm
+    settings, config = record.info.identity["settings"], plan.config
+    refuse_other(config.flat(), {**settings, "max_epochs": record.info.max_epochs or config.max_epochs})
+    more_epochs.check(plan, record)
+    asked = settings["num_trials"]
+    had = record.most_trials if status.enough(record) else asked  # a limit has ended the search before
+    more_trials = plan.trials_in_all(record) > had or plan.new_tries(record)
+    retry = retries.asked(plan, record, config.retried, "--retry")
+    refuse(plan.faults_of_tries(record))
+    ranged = range_changes.changes(plan, record)
+    range_changes.refuse_prepared(ranged, "--ranges")
+    is_raised = more_epochs.is_raised(config, record)
+    has_more = more_trials or plan.confirmation != record.info.confirm or retry.kept_epochs or is_raised
+    if ranged and not has_more and record.info.outcome is Outcome.FINISHED:
+        has_more = not status.enough(record) and record.most_trials < asked  # it had no more points
+        if not has_more:
+            new = _new_ranges(plan, record)
+            flag = "--freeze" if new.keys() <= config.freeze.keys() else "--ranges"
+            typed = [f"{name}={shown_range(each)}" for name, each in new.items()]
+            trials = str(2 * record.most_trials)
+            more = resume_command(plan.folder, flag, *typed, "--num-trials", trials)
+            raise UserError(
+                f"{flag}: {config.name} is finished, so that no trial is to come in new ranges. For more "
+                f"trials: {more}"
+            )
     is_finished = record.info.outcome is Outcome.FINISHED and not has_more
     if is_finished and not retention.is_best_folder_lost(record, plan.storage):
-        return ResumeState(_finished(plan, record), is_finished=True)
+        return ResumeState("\n".join([*retry.lines, _finished(plan, record)]), is_finished=True)
     _refuse_used_up(config, record)
     now, but = identity(plan), frozenset(SETTABLE)
-    changed = changes(record.info.identity, now, but)
-    refused = changed if record.has_epochs else changes(_as_proposed(record.info.identity, now), now, but)
+    before = range_changes.as_asked(plan, record, ranged, now)
+    changed = changes(before, now, but)
+    if not any(trial.epochs and retry.kept_epochs.get(trial.number) != 0 for trial in record.trials):
+        refused = changes(_as_proposed(before, now), now, but)
+    else:
+        refused = changed
     if refused and not config.force:
         listed = "\n".join(f"  {line}" for line in refused)
         raise UserError(
@@ -60,7 +88,13 @@ def check_resume(plan: Plan, record: Record) -> ResumeState:
             f"after are not comparable:\n{listed}\n"
             "Undo the changes, start a new sweep, or resume anyway with --force (the record will note it)."
         )
-    return ResumeState(_unfinished(plan, record, changed), is_finished=False)
+    return ResumeState(_unfinished(plan, record, ranged, changed, retry), is_finished=False)
+
+
+def _new_ranges(plan: Plan, record: Record) -> dict[str, Any]:
+    """Those of --ranges that the record does not have."""
+    before = record.info.identity["settings"].get("ranges", {})
+    return {name: each for name, each in plan.config.ranges.items() if before.get(name) != each}
 
 
 def _as_proposed(before: Identity, now: Identity) -> Identity:
@@ -83,39 +117,53 @@ def _finished(plan: Plan, record: Record) -> str:
     text = (
         f"{plan.config.name} is finished: {count(ended, 'trial')} ended. Folder: {shown_path(plan.folder)}."
     )
+    if failed := sum(trial.status == "failed" for trial in record.searched):
+        again = resume_command(plan.folder, "--retry", "failed")
+        text += f"\nTo train {count(failed, 'trial')} that failed again: {again}"
     if record.best() is not None and not plan.config.confirm:
         confirm = resume_command(plan.folder, "--confirm", "3")
         text += f"\nTo confirm its best trials with new seeds: {confirm}"
-    if ended >= plan.space.size():
+    if not plan.points_left(record):
         return f"{text}\nIts search space has no more points."
     more = resume_command(plan.folder, "--num-trials", str(2 * ended))
     return f"{text}\nFor more trials: {more}"
 
 
-def _unfinished(plan: Plan, record: Record, changed: list[str]) -> str:
+def _unfinished(
+    plan: Plan, known: Record, ranged: Sequence[Change], changed: Sequence[str], retry: Retry
+) -> str:
+    record, is_raised = known, more_epochs.is_raised(plan.config, known)
+    if is_raised or known.info.raised:
+        record = more_epochs.supposed(plan, known)
     unfinished = [trial for trial in record.live if decided_end(plan, record, trial) is None]
     searched = sum(trial.confirms is None for trial in unfinished)
     ended = count(len(record.searched) - searched, "trial")
     tries = len(record.points_to_try()) + len(plan.new_tries(record))
-    wanted = max(min(plan.config.num_trials or 0, plan.space.size()), len(record.searched) + tries)
-    to_come = round(wanted - len(record.searched))
-    lines = [f"\nResuming {plan.config.name}: {ended} ended, {searched} unfinished, {to_come} to come"]
+    begun = len(record.searched)
+    to_come = round(max(min(plan.trials_in_all(known) - begun, plan.points_left(record)), tries))
+    again = f", {len(retry.kept_epochs)} of them to be trained again" if retry.kept_epochs else ""
+    lines = [f"\nResuming {plan.config.name}: {ended} ended{again}, {searched} unfinished, {to_come} to come"]
     if plan.config.confirm:
         lines.append(f"  then {describe_confirmation(plan.config)}")
     lines.append(f"  disk: {describe_disk(plan, record.checkpoint_bytes)}")
-    if record.cut_bytes:
-        lines.append(f"  the last {record.cut_bytes:,} bytes of the record are incomplete and are removed")
+    if is_raised:
+        lines += [f"  {line}" for line in more_epochs.lines(plan, known, record)]
+    if known.cut_bytes:
+        lines.append(f"  the last {known.cut_bytes:,} bytes of the record are incomplete and are removed")
     for trial in unfinished:
         rerun = "" if trial.confirms is None else f" (rerun of trial {trial.confirms})"
         lines.append(f"  trial {trial.number}{rerun} {where_it_continues(plan, record, trial)}")
-    if failed := record.failed_untrained:
+    lines += [f"  {line}" for line in retry.lines]
+    others = (trial for trial in record.searched if trial.number not in retry.kept_epochs)
+    if failed := sum(trial.status == "failed" for trial in others):
         told = f"{count(failed, 'trial')} that failed {_is(failed)} not trained again"
-        lines.append(
-            f"  {told}. To train all, begin a new sweep: {repeat_command(plan.folder, str(plan.config.name))}"
-        )
+        again = resume_command(plan.folder, "--retry", "failed")
+        lines.append(f"  {told}. To train {_them(failed)}, too: {again}")
     if record.info.paused_at is not None:
         again = control_command(plan.folder, "go")
         lines.append(f"  it is paused {moment(record.info.paused_at)}, until you type {again}")
+    lines += [f"New range of {change}" for change in ranged]
+    lines += [range_changes.effect(plan, record)] if ranged else []
     lines += [f"Changed since it began: {line}" for line in changed]
     return "\n".join(lines)
 
@@ -124,12 +172,17 @@ def _is(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
+def _them(number: int) -> str:
+    return "it" if number == 1 else "them"
+
+
 def where_it_continues(plan: Plan, record: Record, trial: TrialRow) -> str:
     """Where a resume continues an unfinished trial, and what is trained again."""
     if plan.waits(record, trial):
         return f"waits at epoch {max(trial.epochs)} for other trials"
-    reported = len(trial.epochs)
-    epoch = max((epoch for epoch in plan.storage.epochs(trial.number) if epoch <= reported), default=0)
+    if anew := more_epochs.where_it_begins(plan, record, trial):
+        return anew
+    reported, epoch = len(trial.epochs), plan.saved_epoch(trial)
     is_inside = trial.position not in ("", f"the end of epoch {reported}")
     if is_inside and epoch == reported:
         return f"continues at {trial.position}"
@@ -141,18 +194,33 @@ def where_it_continues(plan: Plan, record: Record, trial: TrialRow) -> str:
 def begin_run(plan: Plan, record: Record) -> None:
     """Write that a run begins, and put the trials of earlier runs in order."""
     now = identity(plan)
-    changed = changes(record.info.identity, now)
-    record.note_run(Run(time.time(), plan.config.num_trials, changed, plan.config.force))
+    ranged = range_changes.changes(plan, record)
+    before = range_changes.as_asked(plan, record, ranged, now)
+    changed = [*map(str, ranged), *changes(before, now)]
+    changed_scores = score_changes(before, plan, more_epochs.SETTINGS)
+    retry = retries.asked(plan, record, plan.config.retried, "--retry")
+    # A kill may come behind each line: a finished sweep is none from the first on, and its settings are there
+    # before the record goes by them, but more epochs, which a resume takes from the record.
+    record.note("outcome", Outcome.RUNNING)
+    more_epochs.note(plan, record)
+    folder.write_settings(plan, plan.folder)
+    trials, ranges = plan.trials_in_all(record), dict(plan.config.ranges)
+    record.note_run(Run(time.time(), trials, changed, plan.config.force, changed_scores, ranges))
+    if retry.kept_epochs:
+        words, of_each = ["retry", *plan.config.retried], retries.noted(record, retry)
+        record.note_steered(Steered(words, retry.text, time.time(), retried=of_each))
+    retries.open_noted(plan, record)
     for point in plan.new_tries(record):
         words = ["try", *(f"{name}={shown(value)}" for name, value in point.params.items())]
         record.note_steered(Steered(words, "given by --try", time.time(), point=vars(point)))
     record.plan_chosen_points()
+    if new := _new_ranges(plan, record):
+        words = ["set", *(f"{name}={shown_range(each)}" for name, each in new.items())]
+        record.note_steered(Steered(words, range_changes.effect(plan, record), time.time(), ranges=new))
     if changed:
         record.note("identity", now)
     if (sampled := models.sampled(plan.models)) != record.info.sampled_space:
         record.note("sampled_space", sampled)
-    atomic_io.write(plan.folder / SWEEP_FILE, to_yaml(plan.config))
-    record.note("outcome", Outcome.RUNNING)
     if (asked := plan.confirmation) != record.info.confirm:
         record.note("confirm", None if asked is None else dataclasses.asdict(asked))
     record.start_clock()
@@ -160,7 +228,9 @@ def begin_run(plan: Plan, record: Record) -> None:
 
 
 def settle(plan: Plan, record: Record) -> None:
-    """End the trials whose end was decided but not written, and put the checkpoints in order."""
+    """Open the trials that have trained fewer epochs than there are now, end those whose end was decided but
+    not written, and put the checkpoints in order."""
+    more_epochs.open_trials(plan, record)
     for trial in record.live:
         if (ended := decided_end(plan, record, trial)) is not None:
             record.end(trial.number, **ended._asdict())
@@ -168,6 +238,17 @@ def settle(plan: Plan, record: Record) -> None:
         if plan.waits(record, trial):  # a kill may have come before that was written
             record.note_pause(trial.number)
     _order_checkpoints(plan, record)
+
+
+def prepared(plan: Plan, record: Record, trial: TrialRow) -> TrialRow | None:
+    """A trial that begins to train now, with its epochs; None where one that was opened again ends: its turn
+    has not come, and no process need tell that."""
+    if trial.attempts and (ended := decided_end(plan, record, trial)) is not None:
+        before = retention.kept(plan.config, record, plan.storage)
+        record.end(trial.number, **ended._asdict())
+        retention.drop(plan.config, record, plan.storage, trial.number, before)
+        return None
+    return more_epochs.prepared(plan, record, trial)
 
 
 def decided_end(plan: Plan, record: Record, trial: TrialRow) -> Ending | None:
@@ -178,21 +259,25 @@ def decided_end(plan: Plan, record: Record, trial: TrialRow) -> Ending | None:
     """
     config, last = plan.config, max(trial.epochs, default=0)
     is_stopped = record.is_to_stop(trial.number)
+    stopped = Ending("stopped", record.why_stopped(trial.number))
     if not last:
-        return Ending("stopped", STOPPED) if is_stopped else plan.refusal(trial.point)
+        return stopped if is_stopped else plan.refusal(trial.point)
     row, objectives = trial.epochs[last], config.objectives
     others = {name: row.metrics.get(name, math.nan) for name in objectives.others}
     for name, value in {objectives.first.metric: row.score, **others}.items():
         if not math.isfinite(value):
             return Ending("diverged", why_diverged(name, last, value))
     is_kept = retention.would_be_kept(config, record, plan.storage, trial.number)
+    before = trial.attempts[-1:]
+    if before and before[0].status in ("finished", "stopped") and len(before[0].epochs) == last:
+        is_kept = False  # it has the weights that it had
     if is_kept and plan.has_weights(trial.trainable):
         has_them = not plan.lacks_weights(record, trial.number)
-        return Ending("stopped", STOPPED) if is_stopped and has_them else None
+        return stopped if is_stopped and has_them else None
     if last == config.max_epochs:
         return Ending("finished")
     if is_stopped:
-        return Ending("stopped", STOPPED)
+        return stopped
     if trial.confirms is not None:
         return None
     return Ending("pruned") if plan.scheduler.ends_at(config, record, trial.number, last) else None

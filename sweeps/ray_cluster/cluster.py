@@ -14,6 +14,7 @@ from sweeps.ray_cluster import ray_internals
 from sweeps.ray_cluster.nodes import PC, Node
 from sweeps.ray_cluster.ray_watch import RayWatch
 from sweeps.ray_start import ray_auth
+from sweeps.ray_start.shared_ray import SharedRay
 
 LOOK_EVERY_S = 0.5
 """A look is two requests to the head, of 4 ms each."""
@@ -31,6 +32,8 @@ class Cluster:
         check: why a PC that joins can't train, "" where it can, None while that is not known.
         card_bytes: memory that is free on each GPU, at least; 0 where no PC was asked.
         watch: of the Ray on this PC alone.
+        how: words about how that was joined.
+        here: the use of that Ray.
         dashboard_url: of Ray's dashboard.
         code: packages and files that were sent to the PCs.
     """
@@ -46,6 +49,8 @@ class Cluster:
         *,
         card_bytes: float = 0,
         watch: RayWatch | None = None,
+        how: str = "",
+        here: SharedRay | None = None,
         dashboard_url: str | None = None,
         code: Sequence[str] = (),
     ) -> None:
@@ -61,8 +66,8 @@ class Cluster:
         self.away: frozenset[str] = frozenset()
         """Ray's ids of the PCs on which nothing may run: those that leave, and those that are left out."""
         self.is_alone = living is None
-        self.card_bytes, self.watch = card_bytes, watch or RayWatch()
-        self._dashboard_url, self._code = dashboard_url, code
+        self.card_bytes, self.watch, self.here = card_bytes, watch or RayWatch(), here
+        self._how, self._dashboard_url, self._code = how, dashboard_url, code
         self.pcs_at_start = tuple(self.staying())
         """Resources of the PCs that trained at first."""
         self.look()
@@ -71,7 +76,7 @@ class Cluster:
         """What was joined or started, and where its dashboard is."""
         hint = f" (enter the token in {ray_auth.place()})" if ray_auth.is_on() else ""
         pages = f"; its dashboard: http://{self._dashboard_url}{hint}" if self._dashboard_url else ""
-        lines = [f"ray        {self.size}{pages}"]
+        lines = [f"ray        {self.size}{self._how and f'; {self._how}'}{pages}"]
         if self._code:
             lines.append(f"code       {', '.join(self._code)}: the current version is sent to every PC")
         why = {node.name: self.left_out.get(node.address) for node in self._there.values()}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-import pynvml
 import ray
 
+from sweeps.common import gpus
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
+from sweeps.common.gpus import Card
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import broadcast, ray_internals
 from sweeps.ray_cluster.broadcast import ANSWER_S, Answer
@@ -21,105 +22,38 @@ from sweeps.ray_cluster.nodes import Node
 
 LEAST_BYTES = 1
 """Any GPU whose memory size is known."""
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass(frozen=True)
-class Card:
-    """A GPU."""
-
-    name: str
-    driver: str
-    """Its version."""
-    memory_bytes: int | None
-    """None where it shares the memory of the PC."""
-    used_bytes: int = 0
-    """Of the memory, by whatever runs there now."""
-
-    @property
-    def words(self) -> str:
-        """Its name and memory."""
-        return self.name if self.memory_bytes is None else f"{self.name} of {size(self.memory_bytes)}"
+def list_gpus(nvml: Any = None) -> list[Card]:
+    """The GPUs of this PC that Ray may use there; `nvml` as in `gpus.listed`."""
+    return gpus.listed(ray_internals.variables_of_this_pc(), nvml)
 
 
-def list_gpus(nvml: Any = pynvml) -> list[Card]:
-    """The GPUs of this PC that CUDA_VISIBLE_DEVICES shows; [] where NVIDIA's driver is absent or fails.
+def own_processes() -> set[int]:
+    """Process ids on this PC of the Ray of this task, each with all that it has started."""
+    raylet = os.environ.get("RAY_RAYLET_PID")
+    return set() if raylet is None else {int(raylet)}
 
-    Not by PyTorch: Ray hides all GPUs from a task that takes none.
+
+def gpus_for_trials(of_sweeps: Collection[int] = ()) -> list[Card]:
+    """The GPUs of this PC. What processes of this Ray hold of them, and of the sweeps that use it, is not
+    used: Ray gives a GPU to one after another."""
+    own, cards = own_processes() | {*of_sweeps}, list_gpus()
+    return [
+        replace(card, used_bytes=max(0, card.used_bytes - card.held_bytes(own)), processes=())
+        for card in cards
+    ]
+
+
+def list_gpus_of_every_pc(there: Sequence[Node], of_sweeps: Collection[int] = ()) -> dict[Node, Answer]:
+    """The GPUs of each PC, or why they are not known; without PCs that have left since.
 
     Args:
-        nvml: the module `pynvml`.
+        there: the PCs.
+        of_sweeps: on this PC alone, process ids of the sweeps that share its Ray: Ray has not started all
+            processes of their trials itself.
     """
-    variables = ray_internals.variables_of_this_pc()
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return []
-    try:
-        driver = nvml.nvmlSystemGetDriverVersion()
-        cards = [_card(nvml, handle, driver) for handle in _visible(nvml, variables)]
-        return [card for card in cards if card is not None]
-    except nvml.NVMLError:
-        return []
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _visible(nvml: Any, variables: Mapping[str, str]) -> list[Any]:
-    """NVML's handles of the GPUs that CUDA shows; NVML itself lists all of the PC.
-
-    https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
-    """
-    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-    if variables.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":  # else CUDA counts from the fastest one
-        handles.sort(key=lambda handle: -_speed(nvml, handle))
-    if (words := variables.get(VISIBLE)) is None:
-        return handles
-    found: list[Any] = []
-    for word in map(str.strip, words.split(",")):
-        if word.isdecimal():
-            named = handles[int(word) : int(word) + 1]
-        elif word.startswith("MIG-"):
-            named = [nvml.nvmlDeviceGetHandleByUUID(word)]
-        else:
-            named = [each for each in handles if word and nvml.nvmlDeviceGetUUID(each).startswith(word)]
-        if not named:  # CUDA, too, leaves out what follows
-            break
-        found += named
-    return found
-
-
-def _speed(nvml: Any, handle: Any) -> float:
-    """About the operations per second; 0 where they are not known."""
-    try:
-        clock = nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)
-        return float(nvml.nvmlDeviceGetNumGpuCores(handle) * clock)
-    except nvml.NVMLError:
-        return 0.0
-
-
-def _card(nvml: Any, handle: Any, driver: str) -> Card | None:
-    """A GPU, of one in MIG mode its first slice, which is the one that CUDA takes; None where it is not known
-    (a container may hide it)."""
-    try:
-        with contextlib.suppress(nvml.NVMLError):
-            if nvml.nvmlDeviceGetMigMode(handle)[0]:
-                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, 0)
-        name = nvml.nvmlDeviceGetName(handle)
-    except nvml.NVMLError:
-        return None
-    try:
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    except nvml.NVMLError_NotSupported:
-        return Card(name, driver, None)
-    except nvml.NVMLError:
-        return None
-    return Card(name, driver, int(memory.total), int(memory.used))
-
-
-def list_gpus_of_every_pc(nodes: Sequence[Node]) -> dict[Node, Answer]:
-    """The GPUs of each PC, or why they are not known; without PCs that have left since."""
-    answers = broadcast.ask(nodes, list_gpus)
+    answers = broadcast.ask(there, gpus_for_trials, of_sweeps)
     return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
@@ -144,7 +78,7 @@ def fault_of_joining(needed: float, node: Node) -> str | None:
 @functools.cache  # Ray gives a PC that joins again another id, so each is asked once
 def _asked(node: str) -> tuple[float, Any]:
     """When the PC of this id was asked for its GPUs, and the Ray reference to its answer."""
-    return time.monotonic(), broadcast.begin_on(node, list_gpus)
+    return time.monotonic(), broadcast.begin_on(node, gpus_for_trials)
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:
@@ -181,8 +115,8 @@ def too_small(needed: float, cards: Mapping[Node, Answer]) -> dict[Node, str]:
 
 
 def least_free_bytes(cards: Mapping[Node, Answer], without: Collection[Node]) -> float:
-    """Memory in bytes that each GPU of the PCs that are not in `without` has free, at least; 0 without GPUs.
-    A desktop takes some of it."""
+    """Memory in bytes that each GPU of the PCs that are not in `without` has for trials, at least; 0 without
+    GPUs. A desktop and other programs take some of it."""
     known = (card for node in cards.keys() - without for card in cards[node].value or ())
     return min(
         (card.memory_bytes - card.used_bytes for card in known if card.memory_bytes is not None), default=0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ray.tune import PlacementGroupFactory
 from ray.util.placement_group import PlacementGroup, placement_group
@@ -14,31 +14,57 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster.nodes import PC
 from sweeps.ray_start.kept_here import KeptHere
 
+ROUNDED = 1e-9
+NODE_ID = "ray.io/node-id"
+"""Ray's label of a PC with its id."""
+
+
+class ChosenPCs(Protocol):
+    """Who chooses the PCs of each trial where several sweeps share them."""
+
+    def choose(self, workers: int) -> Sequence[str] | None:
+        """Ray's id of the PC for each worker of a trial that is placed now; None: any but those closed."""
+
+    def note(self, group: PlacementGroup, chosen: Sequence[str] | None) -> None:
+        """Note the placement group of that trial."""
+
 
 class Place(KeptHere, PlacementGroupFactory):
     """The resources of a trial, never on the PCs whose ids `away` returns.
 
-    Tune compares resources, and reuses a warm process only for equal ones: `away` is no part of that.
+    Tune compares resources, and reuses a warm process only for equal ones: where they are is no part of that.
     """
 
-    def __init__(self, bundles: Sequence[Mapping[str, float]], away: Callable[[], Collection[str]]) -> None:
+    def __init__(
+        self,
+        bundles: Sequence[Mapping[str, float]],
+        away: Callable[[], Collection[str]],
+        chooser: ChosenPCs | None = None,
+    ) -> None:
         super().__init__([dict(bundle) for bundle in bundles])
-        self._away = away
+        self._away, self._chooser = away, chooser
 
     def to_placement_group(self) -> PlacementGroup:
-        away = self._away()
+        away, chosen = self._away(), None
         where = [_not_on(away)] * len(self.bundles) if away else None
+        if self._chooser is not None and (chosen := self._chooser.choose(len(self.bundles))) is not None:
+            where = [{NODE_ID: pc} for pc in chosen]
         group: PlacementGroup = placement_group(self.bundles, bundle_label_selector=where)
+        if self._chooser is not None:
+            self._chooser.note(group, chosen)
         return group
 
 
 def _not_on(away: Collection[str]) -> dict[str, str]:
     """Ray's label selector for every PC but these."""
-    return {"ray.io/node-id": f"!in({','.join(sorted(away))})"}
+    return {NODE_ID: f"!in({','.join(sorted(away))})"}
 
 
 def trial_resources(
-    config: SweepConfig, gpus: float, away: Callable[[], Collection[str]] = frozenset
+    config: SweepConfig,
+    gpus: float,
+    away: Callable[[], Collection[str]] = frozenset,
+    chooser: ChosenPCs | None = None,
 ) -> PlacementGroupFactory:
     """The resources of a trial: a bundle for each worker, placed all together or not at all. Of several
     workers each is a process, and that of the trial takes nothing.
@@ -47,12 +73,19 @@ def trial_resources(
         config: of the sweep.
         gpus: for each worker; may be a share of one.
         away: Ray's ids of the PCs on which nothing may be placed now.
+        chooser: of the PCs, where several sweeps share them.
     """
     bundle = {"CPU": float(config.cpus_per_trial), "GPU": gpus}
     if memory := _memory_bytes(config):
         bundle["memory"] = memory
     workers = config.workers_per_trial
-    return Place([bundle] if workers == 1 else [{}, *[bundle] * workers], away)
+    return Place([bundle] if workers == 1 else [{}, *[bundle] * workers], away, chooser)
+
+
+def worker_resources(config: SweepConfig, gpus: float) -> dict[str, float]:
+    """What each worker of a trial takes of a PC. A share of a GPU is one of as many equal ones as fit."""
+    (worker, *_) = trial_resources(config, 1 / int(1 / gpus + ROUNDED) if 0 < gpus < 1 else gpus).bundles
+    return dict(worker)
 
 
 def task_resources(config: SweepConfig, gpus: float, away: Collection[str] = ()) -> dict[str, Any]:
@@ -99,9 +132,10 @@ def slots(config: SweepConfig, pcs: Sequence[PC]) -> int:
     )
 
 
-def most(config: SweepConfig, pcs: Sequence[PC], gpus: float) -> int:
-    """Trials that run at a time on these PCs, each with so many GPUs; 0 where none fits."""
-    fitting = _room(config, pcs, gpus) // config.workers_per_trial
+def most(config: SweepConfig, pcs: Sequence[PC], gpus: float, closed: int = 0) -> int:
+    """Trials that run at a time on these PCs, each with so many GPUs, where `closed` places get none; 0 where
+    none fits."""
+    fitting = max(0, _room(config, pcs, gpus) // config.workers_per_trial - closed)
     return min(fitting, config.max_concurrent or fitting)
 
 
@@ -133,7 +167,7 @@ def _fit_on(pc: PC, config: SweepConfig, gpus: float) -> int:
         fitting = min(fitting, int(min(pc.memory_gb / memory, fitting)))
     if gpus == 0:
         return fitting
-    return min(fitting, pc.gpus * int(1 / gpus + 1e-9) if gpus <= 1 else int(pc.gpus // gpus))
+    return min(fitting, pc.gpus * int(1 / gpus + ROUNDED) if gpus <= 1 else int(pc.gpus // gpus))
 
 
 def _memory_bytes(config: SweepConfig) -> int:

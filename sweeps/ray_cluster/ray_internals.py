@@ -62,6 +62,12 @@ def is_in_cluster(gcs_address: str, node: str) -> bool:
     return info is not None and info.state == 0  # GcsNodeInfo.ALIVE
 
 
+def ended_jobs() -> frozenset[str]:
+    """Ray's ids of the jobs of this cluster that have ended, also those that were killed. The public
+    `ray.util.state.list_jobs` asks the dashboard, which a Ray may lack."""
+    return frozenset(job["JobID"] for job in ray_state.state.job_table() if job["IsDead"])
+
+
 def variables_of_this_pc() -> Mapping[str, str]:
     """The environment with which Ray was started on this PC, for one of its tasks, whose own has changed
     variables (CUDA_VISIBLE_DEVICES); without Ray, that of this process."""

@@ -1,4 +1,4 @@
-"""Watches the Ray that this process has started on this PC: where it ends, the sweep is interrupted."""
+"""Watches the Ray of this PC: where it ends, the sweep is interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import psutil
 import ray
 
 from sweeps.common.errors import RayLost
@@ -20,8 +19,6 @@ LOST_SIGNAL = signal.SIGUSR2
 """To this process by itself, when Ray has ended. (Tune handles SIGUSR1.)"""
 INTERRUPTS_S = 10.0
 """After which the main thread is in a call of Ray's that waits for a process that is gone."""
-NEEDED = ("raylet", "gcs_server")
-"""Ray's processes without which it can't be."""
 
 
 class RayWatch:
@@ -100,13 +97,3 @@ class RayWatch:
         self._is_interrupted.set()
         if self._is_needed:
             raise KeyboardInterrupt  # the only exception that a wait of Ray's lets through
-
-
-def watch_started() -> RayWatch:
-    """A watch of the Ray that this process has started."""
-    found: dict[str, int] = {}
-    for each in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):  # it has ended since
-            if (name := each.name()) in NEEDED:
-                found[name] = each.pid
-    return RayWatch(found)

@@ -59,6 +59,11 @@ def submit(config: SweepConfig) -> int:
         named = "-".join(map(short_name, config.trainables))
         config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
     trainables = [registry.find(name) for name in config.trainables]
+    if alone := [each.name for each in trainables if each.kept_files()]:
+        raise UserError(
+            f"--submit: {alone[0]} is in the folder of its sweep, which the head does not have. Give "
+            f"--address {address} without --submit"
+        )
     code = source_files.to_send(_sources(config, trainables))
     client = _client(address, "--submit")
     name = config.name or PurePosixPath(str(config.resume)).name
@@ -196,6 +201,7 @@ def _entrypoint(config: SweepConfig) -> str:
     folders = dict(local_dirs.typed)
     if config.resume is None:
         words += ["--config", SWEEP_FILE]
+        words += ["--queue", "--priority", str(config.priority)] if config.queue else []
         folders["--results-dir"] = config.results_dir
     else:  # all that was typed beside it is checked on the head, where the settings of the sweep are
         left_out = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

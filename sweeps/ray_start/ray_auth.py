@@ -7,6 +7,7 @@ program starts it, but a program that joins a cluster must know the mode: with t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 from sweeps.common.errors import UserError
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+TOKEN_MODE = "token"
 OF_HOME = "~/.ray/auth_token"
 RISK = (
     "Ray requires no token: anyone who reaches its ports can run code on your PCs. "
@@ -55,12 +57,12 @@ def settle(address: str | None) -> None:
 
 def turn_on() -> None:
     """Require a token of a Ray that is started here, as Ray would, unless the user has turned that off."""
-    os.environ.setdefault(MODE, "token")
+    os.environ.setdefault(MODE, TOKEN_MODE)
 
 
 def is_on() -> bool:
     """Whether Ray requires and sends a token in this process."""
-    return os.environ.get(MODE, "").lower() == "token"
+    return os.environ.get(MODE, "").lower() == TOKEN_MODE
 
 
 def _may_be_on() -> bool:
@@ -115,5 +117,9 @@ def _make() -> None:
     """Write a token that only this user can read; Ray's own would be readable for all users of this PC."""
     path = Path(OF_HOME).expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(secrets.token_hex(32))
+    with contextlib.suppress(FileExistsError):  # another sweep has begun in the same second
+        path.hardlink_to(made)
+    made.unlink()

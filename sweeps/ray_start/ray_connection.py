@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import logging
 import os
+import resource
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,6 +26,12 @@ RAY_TMPDIR = "RAY_TMPDIR"
 LONGEST_FOR_SOCKETS = 32
 """Bytes of a path below which Ray may put its sockets. The kernel takes 107, and the longest one adds 75:
 `/ray/session_2026-01-31_23-59-59_123456_1234567/sockets/dash_TaskEventsHead`."""
+LIMITS = (
+    resource.RLIMIT_AS, resource.RLIMIT_CORE, resource.RLIMIT_CPU, resource.RLIMIT_DATA,
+    resource.RLIMIT_FSIZE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC,
+    resource.RLIMIT_STACK,
+)  # fmt: skip
+"""Of a process, which its children inherit."""
 RAY_FOLDER = "ray"
 """Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
 
@@ -67,13 +75,12 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def start(ray: Any, *, dashboard: bool, python: str | None = None) -> Any:
+def start(ray: Any, *, dashboard: bool) -> Any:
     """Start a Ray on this PC; returns Ray's context.
 
     Args:
         ray: the module, imported after `set_environment`.
         dashboard: whether it has one.
-        python: command that starts its workers, if that is not this Python.
 
     Raises:
         UserError: no folder of this PC is of use for a Ray.
@@ -88,12 +95,11 @@ def start(ray: Any, *, dashboard: bool, python: str | None = None) -> Any:
     # Ray writes locks into $TMPDIR, and takes an empty one for the current folder.
     unset = {"TMPDIR": tempfile.gettempdir()}
     of_workers = {name: os.environ.get(name) or unset.get(name, "") for name in rays_own}
-    started = {} if python is None else {"py_executable": python}
     # Where this is a job of a cluster, it is none of the Ray that it starts.
     with _refusal_told(ray, None), quietly(), _environment({**rays_own, project.RAY_JOB: None}):
         return ray.init(
             address="local",  # without an address Ray joins the cluster that was last started on this PC
-            runtime_env={**started, "env_vars": of_workers, "config": {"eager_install": False}},
+            runtime_env={"env_vars": of_workers, "config": {"eager_install": False}},
             num_cpus=cpus(),
             include_dashboard=dashboard,
             _temp_dir=str(folder / RAY_FOLDER),
@@ -102,7 +108,47 @@ def start(ray: Any, *, dashboard: bool, python: str | None = None) -> Any:
         )
 
 
-def join(ray: Any, address: str, code: Sequence[Path], variables: Iterable[str]) -> Any:
+def join_here(ray: Any, address: str, python: str, sweep: str = "") -> Any:
+    """Join the Ray of this PC that another process has started; returns Ray's context.
+
+    Args:
+        ray: the module, imported after `set_environment`.
+        address: of it.
+        python: command that starts its workers, but for the name of a file with what is of this process.
+        sweep: its name, for Ray's pages.
+
+    Raises:
+        CannotContinue: it does not answer.
+    """
+    starts = f"{python} {facts_of_this_process()}"
+    with _refusal_told(ray, None), quietly(), _environment({project.RAY_JOB: None}):
+        return ray.init(
+            address=address,
+            runtime_env={"py_executable": starts, "config": {"eager_install": False}},
+            job_config=_named(ray, sweep),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+
+
+def facts_of_this_process() -> str:
+    """What a child has of its parent, for the processes that Ray starts in place of this one: the name of a
+    file in memory that ends with this process, and which only this user can read."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    facts = {
+        # Ray writes locks into $TMPDIR, and takes an empty one for the current folder.
+        "environment": {**os.environ, "TMPDIR": os.environ.get("TMPDIR") or tempfile.gettempdir()},
+        "folder": str(Path.cwd()),
+        "umask": int(status["Umask"], 8),
+        "limits": [(limit, *resource.getrlimit(limit)) for limit in LIMITS],
+        "niceness": os.nice(0),
+    }
+    number = os.memfd_create("sweeps")
+    os.write(number, json.dumps(facts).encode())
+    return f"/proc/{os.getpid()}/fd/{number}"
+
+
+def join(ray: Any, address: str, code: Sequence[Path], variables: Iterable[str], sweep: str = "") -> Any:
     """Join the cluster at an address; returns Ray's context.
 
     Args:
@@ -110,6 +156,7 @@ def join(ray: Any, address: str, code: Sequence[Path], variables: Iterable[str])
         address: of the cluster.
         code: packages and single files that its PCs lack.
         variables: of the environment, to pass on to them in addition to the folder of the raw data.
+        sweep: its name, for Ray's pages.
 
     Raises:
         UserError: no cluster answers at the address, or it does not take the code.
@@ -118,9 +165,15 @@ def join(ray: Any, address: str, code: Sequence[Path], variables: Iterable[str])
         return ray.init(
             address=address,
             runtime_env=_runtime_env(code, empty, variables),
+            job_config=_named(ray, sweep),
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
+
+
+def _named(ray: Any, sweep: str) -> Any:
+    """The job of a sweep, which Ray's page of jobs names as it does one that was submitted."""
+    return ray.job_config.JobConfig(metadata={"job_name": sweep} if sweep else {})
 
 
 def shut_down(ray: Any) -> None:

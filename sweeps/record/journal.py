@@ -7,6 +7,7 @@ studies, which optuna-dashboard and other programs can read.
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import sys
@@ -21,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Objectives
 from sweeps.record import sweep_info
-from sweeps.record.trials import ENDED_WELL, Status, TrialRow
+from sweeps.record.trials import ENDED_WELL, Status, TrialRow, numbered
 
 _STATES = {
     "finished": TrialState.COMPLETE,
@@ -97,6 +98,25 @@ class Journal(JournalFileBackend):
             raise RecordLost(f"the record can't be written: {why} ({self._path})")
 
 
+class UnwrittenJournal(Journal):
+    """The same, to suppose what a sweep would come to: changes stay in this process."""
+
+    def __init__(self, file_path: str) -> None:
+        super().__init__(file_path)
+        self._unread = list[dict[str, Any]]()
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Keep lines as a file would hold them."""
+        self._unread += json.loads(json.dumps(logs))
+
+    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
+        """Optuna reads the file first, and each change after it has made it."""
+        if not log_number_from:
+            yield from super().read_logs(0)
+        unread, self._unread = self._unread, []
+        yield from unread
+
+
 def _named_once(content: Any) -> Any:
     """The same with the one copy of each name that this process has."""
     if not isinstance(content, dict):
@@ -137,16 +157,28 @@ class ReadOnlyJournal(JournalFileBackend):
 
 
 class DashboardStorage(JournalStorage):
-    """A journal for the dashboard, without reruns: the best of them would look like the best trial."""
+    """A journal for the dashboard, with the last attempt of each trial by its number, and without reruns: the
+    best of them would look like the best trial."""
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        trials = super().get_all_trials(study_id, deepcopy, states)
-        return [trial for trial in trials if "confirms" not in trial.user_attrs]
+        last_attempts = dict(numbered(super().get_all_trials(study_id, deepcopy)))
+        found = [
+            trial if trial.number == number else _with_number(trial, number)
+            for number, trial in last_attempts.items()
+            if "confirms" not in trial.user_attrs
+        ]
+        return [trial for trial in found if states is None or trial.state in states]
 
 
-def open_study(path: Path) -> tuple[Journal, JournalStorage, int]:
+def _with_number(frozen: FrozenTrial, number: int) -> FrozenTrial:
+    changed = copy.copy(frozen)  # Optuna has but one of each
+    changed.number = number
+    return changed
+
+
+def open_study(path: Path, kind: type[Journal] = Journal) -> tuple[Journal, JournalStorage, int]:
     """The journal of a record, its storage, and the id of its study.
 
     An incomplete last line is left out: it may be in writing.
@@ -158,7 +190,7 @@ def open_study(path: Path) -> tuple[Journal, JournalStorage, int]:
     if not path.is_file():
         raise FileNotFoundError(f"no sweep in {path.parent}: {path.name} is missing")
     try:
-        storage = JournalStorage(journal := Journal(str(path)))
+        storage = JournalStorage(journal := kind(str(path)))
     except (ValueError, LookupError, TypeError, AssertionError) as error:
         torn = path.stat().st_size - whole_bytes(path)
         remedy = "the sweep's --resume removes them and continues"

@@ -105,6 +105,11 @@ class BestFirst:
         if len(losses) == 2:
             bisect.insort(self._ranks, (losses, number))
 
+    def remove(self, number: int) -> None:
+        """Remove a trial, if it is there."""
+        if (losses := self._losses.pop(number, None)) is not None:
+            self._ranks, self._fronts = [each for each in self._ranks if each != (losses, number)], None
+
     def with_one(self, number: int, losses: Losses) -> BestFirst:
         """The order with another trial."""
         return BestFirst({**self._losses, number: losses})

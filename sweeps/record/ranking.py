@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sweeps.common.objective import Losses, Objective, Objectives
+from sweeps.common.yaml_values import ParamValue
 from sweeps.record.pareto import BestFirst
 from sweeps.record.reruns import Confirmed, confirmed_by, in_order, order_of, seeds
 from sweeps.record.sweep_info import SweepInfo
-from sweeps.record.trials import BAD, ENDED_WELL, TrialRow
+from sweeps.record.trials import BAD, DEFAULTS, ENDED_WELL, EpochRow, TrialRow
 from sweeps.space.point import Point
 
 LEAST_COMPARED = 20
 """Trials that are compared at an epoch. Of fewer, the best quarter has fewer than 5, which is the least that
 Optuna's PED-ANOVA is said to need above its quantile."""
+
+
+class Arrival(NamedTuple):
+    """A report of a searched trial with finite scores, at some epoch."""
+
+    number: int
+    """Of the trial."""
+    attempt: int
+    """Which of its attempts has reported it, from 0."""
+    time: float
+    """Of the report, seconds since 1970."""
+    losses: Losses
 
 
 class RankedTrials:
@@ -27,13 +40,18 @@ class RankedTrials:
         self.trials: list[TrialRow] = []
         self.searched: list[TrialRow] = []
         """The trials that the search has proposed: all but reruns."""
+        self.openings: list[tuple[float, int]] = []
+        """When trials were opened again, and which, each time."""
         self.pruning: dict[Any, Any] = {}
         """What a scheduler keeps of its decisions, which follow from these trials."""
         self._order = BestFirst()
         """Of trials that ended well, with a finite score."""
         self._losses: dict[int, dict[int, Losses]] = {}
         """Of each epoch, by the number of the trial."""
+        self._arrivals: dict[int, list[Arrival]] = {}
         self._live: dict[int, TrialRow] = {}
+        self._swept: set[tuple[str, str]] = set()
+        """Trainables, each with a hyperparameter that is swept in some trial."""
 
     @property
     def objective(self) -> Objective:
@@ -70,21 +88,47 @@ class RankedTrials:
         """Whether any trial has trained an epoch."""
         return any(trial.epochs for trial in self.trials)
 
-    @property
-    def failed_untrained(self) -> int:
-        """Trials that have failed in a sweep that has trained no epoch: the sweep or its data is at fault."""
-        return 0 if self.has_epochs else sum(trial.status == "failed" for trial in self.trials)
-
     def is_to_stop(self, number: int) -> bool:
-        """Whether the user has stopped a trial that has not ended yet."""
-        return number in self.info.stopped and number in self._live
+        """Whether a trial is stopped that has not ended yet."""
+        return number in self._live and bool(self.why_stopped(number))
+
+    def why_stopped(self, number: int) -> str:
+        """`stopped by the user`, or by a limit of the sweep; "" of a trial that was not stopped, or opened
+        again since."""
+        stop, trial = self.info.stopped.get(number), self.trials[number]
+        if stop is None or (trial.attempts and stop.time < trial.start):
+            return ""
+        return f"stopped by {stop.by or 'the user'}"
+
+    def codes_of(self, number: int) -> list[int]:
+        """Which code a trial was trained with, as `SweepInfo.code_at` counts; more than one where it went on
+        after a change, none before its first epoch."""
+        return sorted({self.info.code_at(row.time) for row in self.trials[number].epochs.values()})
+
+    def codes(self) -> list[str]:
+        """The same of each trial, as `1` or `1, 2`; [] where all have been trained with the same code."""
+        if not any(run.changed_scores for run in self.info.runs):
+            return []
+        found = [self.codes_of(trial.number) for trial in self.trials]
+        are_different = len({code for codes in found for code in codes}) > 1
+        return [", ".join(map(str, codes)) for codes in found] if are_different else []
 
     def points_to_try(self) -> list[Point]:
         """The points that the user has chosen, and that have not begun."""
         if not self.info.tried:
             return []
-        begun = {trial.point.key for trial in self.searched}
-        return [point for point in self.info.tried if point.key not in begun]
+        begun = {trial.point.whole for trial in self.searched}
+        return [point for point in self.info.tried if point.whole not in begun]
+
+    def baselines_to_try(self) -> list[Point]:
+        """The defaults that have not begun."""
+        begun = {trial.point.whole for trial in self.baselines}
+        return [point for point in self.info.baselines if point.whole not in begun]
+
+    @property
+    def baselines(self) -> list[TrialRow]:
+        """The trials of the defaults."""
+        return [trial for trial in self.searched if trial.origin == DEFAULTS]
 
     def scores_at(self, epoch: int) -> Mapping[int, float]:
         """Number to finite score of each searched trial that reported this epoch, in the order of reports."""
@@ -112,6 +156,11 @@ class RankedTrials:
     def losses_at(self, epoch: int) -> Mapping[int, Losses]:
         """The same with all objectives, by which schedulers and searchers order trials."""
         return self._losses.get(epoch, {})
+
+    def arrivals_at(self, epoch: int) -> Sequence[Arrival]:
+        """Each report of this epoch, in order. A trial that was opened again may be there several times: what
+        was decided by an earlier report stays."""
+        return self._arrivals.get(epoch, ())
 
     def front(self) -> list[int]:
         """Numbers of the best trials, whether they have ended or not: those that no other one dominates, the
@@ -227,17 +276,37 @@ class RankedTrials:
                 order.add(trial.number, losses)
         return order
 
-    def _rank_epoch(self, trial: TrialRow, epoch: int) -> None:
-        row = trial.epochs[epoch]
+    def _rank_epoch(self, trial: TrialRow, attempt: int, epoch: int, row: EpochRow) -> None:
         losses = self.objectives.losses(row.score, row.metrics)
         if trial.confirms is None and all(map(math.isfinite, losses[1:])):
-            self._losses.setdefault(epoch, {})[trial.number] = losses
+            arrival = Arrival(trial.number, attempt, row.time, losses)
+            self._arrivals.setdefault(epoch, []).append(arrival)
+            if trial.epochs.get(epoch) is row:  # else an earlier attempt has reported it
+                self._losses.setdefault(epoch, {})[trial.number] = losses
+
+    def varied(self, trial: TrialRow) -> dict[str, ParamValue]:
+        """The hyperparameters of a trial that differ between trials; some may have been fixed meanwhile."""
+        fixed = {n: value for n, value in trial.fixed.items() if (trial.trainable, n) in self._swept}
+        return {**fixed, **trial.params}
 
     def _list(self, trial: TrialRow) -> None:
+        self._swept |= {(trial.trainable, name) for name in trial.params}
         self.trials.append(trial)
         self._live[trial.number] = trial
         if trial.confirms is None:
             self.searched.append(trial)
+
+    def _replace(self, trial: TrialRow) -> None:
+        """List a further attempt of a trial in its place."""
+        before = self.trials[trial.number]
+        trial.attempts, before.attempts = [*before.attempts, before], []
+        if before.status == "unfinished":  # it was cut short
+            before.end = trial.start
+        self.openings.append((trial.start, trial.number))
+        self._order.remove(before.number)
+        self.trials[trial.number] = self._live[trial.number] = trial
+        if trial.confirms is None:
+            self.searched[self.nth(trial.number)] = trial
 
     def _settle(self, trial: TrialRow) -> None:
         self._live.pop(trial.number, None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,8 +32,9 @@ from sweeps.record.journal import (
     state_and_values,
 )
 from sweeps.record.ranking import RankedTrials
-from sweeps.record.sweep_info import FORMAT, HeldOutScore, Outcome, Run, Steered
+from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS, HeldOutScore, Outcome, Run, Steered
 from sweeps.record.trials import (
+    ATTEMPT_OF,
     EPOCH,
     NO_EARLIER,
     PAUSE,
@@ -43,6 +44,7 @@ from sweeps.record.trials import (
     Status,
     TrialRow,
     earlier_of,
+    numbered,
     row_of,
 )
 from sweeps.space.point import OptunaPoint, Point
@@ -75,17 +77,22 @@ class Record(RankedTrials):
         self.cut_bytes = 0
         """Bytes of an incomplete line that `reopen` has cut off."""
         self.earlier = earlier_of(storage.get_study_system_attrs(study_id).get("earlier", {}))
-        for frozen in storage.get_all_trials(study_id, deepcopy=False):
-            trial = row_of(frozen)
-            self._ids.append(storage.get_trial_id_from_study_id_trial_number(study_id, trial.number))
-            self._list(trial)
+        for number, frozen in numbered(storage.get_all_trials(study_id, deepcopy=False)):
+            trial = row_of(number, frozen)
+            optuna_id = storage.get_trial_id_from_study_id_trial_number(study_id, frozen.number)
+            if number < len(self.trials):
+                self._ids[number] = optuna_id
+                self._replace(trial)
+            else:
+                self._ids.append(optuna_id)
+                self._list(trial)
             if trial.status != "unfinished":
                 self._settle(trial)
-        reports = [(row.time, trial, epoch) for trial in self.trials for epoch, row in trial.epochs.items()]
-        for moment, trial, epoch in sorted(reports, key=lambda report: report[0]):
-            self._rank_epoch(trial, epoch)
-            self._last_report = moment
-        elapsed_s = [row.elapsed_s for trial in self.trials for row in trial.epochs.values()]
+        reports = [(trial, *report) for trial in self.trials for report in trial.every_report()]
+        for trial, attempt, epoch, row in sorted(reports, key=lambda report: report[-1].time):
+            self._rank_epoch(trial, attempt, epoch, row)
+            self._last_report = row.time
+        elapsed_s = [row.elapsed_s for *_, row in reports]
         self._elapsed_before_s: float = max([*elapsed_s, self.info.elapsed_s])
 
     @classmethod
@@ -103,19 +110,23 @@ class Record(RankedTrials):
         return cls(folder, journal, storage, study_id)
 
     @classmethod
-    def read(cls, folder: Path) -> Record:
+    def read(cls, folder: Path, kind: type[Journal] = Journal) -> Record:
         """The record of a running, finished or interrupted sweep; an incomplete last line is left out.
+
+        Args:
+            folder: of the sweep.
+            kind: an `UnwrittenJournal` takes changes that only this process is to know.
 
         Raises:
             FileNotFoundError: the folder holds no record.
             RecordUnreadable: it is damaged, or another version has made it, and this one can't read it.
         """
-        journal, storage, study_id = open_study(folder / JOURNAL)
+        journal, storage, study_id = open_study(folder / JOURNAL, kind)
         try:
             record = cls(folder, journal, storage, study_id)
         except (LookupError, TypeError) as error:  # each line is intact, but some are missing
             why = f"lines are missing ({type(error).__name__}: {error})"
-            if storage.get_study_user_attrs(study_id).get("format") != FORMAT:
+            if storage.get_study_user_attrs(study_id).get("format") not in (FORMAT, FORMAT_OF_ATTEMPTS):
                 why = f"another version of sweeps has made this sweep, and this one can't read it ({error})"
             raise RecordUnreadable(f"{folder / JOURNAL}: {why}") from None
         return record
@@ -207,13 +218,81 @@ class Record(RankedTrials):
                 "params": dict(point.params),
                 "fixed": dict(point.fixed),
                 "seed": seed,
+                "start": time.time(),
                 **({} if confirms is None else {"confirms": confirms}),
                 **({"origin": origin} if origin else {}),
             },
         )
         self._ids.append(self._storage.create_new_trial(self._study_id, begun))
-        trial = row_of(self._storage.get_trial(self._ids[-1]))  # one copy: see `report`
+        trial = row_of(len(self.trials), self._storage.get_trial(self._ids[-1]))  # one copy: see `report`
         self._list(trial)
+        return trial
+
+    def open_again(
+        self,
+        number: int,
+        kept_epochs: int,
+        why: str,
+        passed_epoch: int = 0,
+        decided_rungs: Sequence[int] = (),
+    ) -> TrialRow:
+        """Write that a trial that has ended, or is cut short, is to train on: a further attempt of it begins,
+        with its number.
+
+        What the attempt before has reported stays among `attempts` and in the order of reports at each epoch,
+        by which schedulers have decided. The attempt is one line of the file: a kill leaves the trial ended
+        or open.
+
+        Args:
+            number: of the trial.
+            kept_epochs: the attempt goes on after so many epochs, which are its own; 0: it starts anew.
+            why: in words.
+            passed_epoch: up to it the scheduler has decided, and decides nothing again.
+            decided_rungs: to which the attempt comes late, as the scheduler says.
+        """
+        before = self.trials[number]
+        system_attrs: dict[str, Any] = {
+            f"{EPOCH}{epoch}": vars(row) for epoch, row in before.epochs.items() if epoch <= kept_epochs
+        }
+        for epoch, pause in before.pauses.items():
+            # One that was stopped while it waited has not gone on: it waits again.
+            has_waited = pause.ended is not None or before.status not in ("stopped", "unfinished")
+            if epoch <= kept_epochs and has_waited:
+                system_attrs[f"{PAUSE}{epoch}"] = [pause.began, pause.ended or before.end or pause.began]
+        of_training = ("places", "checkpoint_bytes", "schedule", "schedule_from", "planned_epochs")
+        kept = {name: value for name in of_training if (value := getattr(before, name))}
+        fits = {} if before.status == "infeasible" else {"micro_batches": before.micro_batches}
+        attributes = {
+            **{name: getattr(before, name) for name in ("trainable", "params", "fixed", "seed", "origin")},
+            **({} if before.confirms is None else {"confirms": before.confirms}),
+            **fits,
+            **({"passed_epoch": passed} if (passed := max(passed_epoch, before.passed_epoch)) else {}),
+            **(kept if kept_epochs else {}),
+            **({"left": before.left} if before.left.get("after_epoch") == kept_epochs else {}),
+            ATTEMPT_OF: number,
+            "attempt": before.attempt + 1,
+            **({"decided_rungs": [*decided_rungs]} if decided_rungs else {}),
+            "start": time.time(),
+            "opened_for": why,
+        }
+        begun = create_trial(
+            state=TrialState.RUNNING,
+            params=dict(before.optuna.params),
+            distributions=dict(before.optuna.distributions),
+            user_attrs=attributes,
+            system_attrs=system_attrs,
+            intermediate_values={e: row.score for e, row in before.epochs.items() if e <= kept_epochs},
+        )
+        with self.together():
+            if self.info.format != FORMAT_OF_ATTEMPTS:
+                self.note("format", FORMAT_OF_ATTEMPTS)
+            cut, self._ids[number] = self._ids[number], self._storage.create_new_trial(self._study_id, begun)
+            if before.status == "unfinished":  # for Optuna's dashboard
+                self._storage.set_trial_state_values(cut, TrialState.FAIL)
+        trial = row_of(number, self._storage.get_trial(self._ids[number]))
+        self._replace(trial)
+        for epoch in before.epochs.keys() - trial.epochs.keys():
+            self._losses.get(epoch, {}).pop(number, None)
         return trial
 
     def place(self, number: int, place: Mapping[str, Any]) -> None:
@@ -246,7 +325,7 @@ class Record(RankedTrials):
             self._storage.set_trial_intermediate_value(optuna_id, epoch, score)
         # Optuna keeps what it has read back from the file: so there are no two copies of it.
         trial.epochs[epoch] = EpochRow(**self._storage.get_trial_system_attrs(optuna_id)[key])
-        self._rank_epoch(trial, epoch)
+        self._rank_epoch(trial, trial.attempt, epoch, trial.epochs[epoch])
 
     def note_pause(self, number: int) -> None:
         """Write that a trial waits after its last epoch."""
@@ -285,16 +364,16 @@ class Record(RankedTrials):
     ) -> None:
         """Write how a trial ended; only the first end counts. One that ended well is infeasible all the same
         where it misses a constraint. `static_metrics` are those of one that was refused before training."""
-        trial = self.trials[number]
+        trial, end = self.trials[number], time.time()
         if trial.status != "unfinished":
             return
         status, reason = constraints.end_of(trial, self.objectives, status, reason)
         with self.together():
             self._storage.set_trial_user_attr(self._ids[number], "status", status)
-            self.note_trial(number, reason=reason, log=log, static_metrics=dict(static_metrics))
+            self.note_trial(number, reason=reason, log=log, static_metrics=dict(static_metrics), end=end)
             state, values = state_and_values(trial, status, self.objectives)
             self._storage.set_trial_state_values(self._ids[number], state, values)
-        trial.status, trial.end = status, time.time()
+        trial.status = status
         self._settle(trial)
 
     def give_up_reruns(self) -> list[int]:
@@ -332,7 +411,8 @@ class Record(RankedTrials):
 
     def note_test(self, test: HeldOutScore) -> None:
         """Write the winner's scores on the test rows, and each use of these rows."""
-        content = {"trial": test.run, **test.scores}
+        of_epoch = {} if test.epoch is None else {"of_epoch": test.epoch}
+        content = {"trial": test.run, **of_epoch, **test.scores}
         if test not in self.info.tests:
             self.note("tests", [*self.about.get("tests", []), content])
         if test != self.info.test:

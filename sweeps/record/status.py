@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.common.formatting import count, short
+from sweeps.config import control_commands
+from sweeps.config.sweep_folder import control_command, resume_command
 from sweeps.record import lock
 from sweeps.record.sweep_info import Outcome
+from sweeps.record.trials import BAD
 
 if TYPE_CHECKING:
     from sweeps.record.record import Record
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def status(record: Record) -> Outcome:
-    """running, paused, finished, out of time or interrupted.
+    """running, waiting, paused, finished, out of time or interrupted.
 
     The process that runs a sweep holds the lock until after its outcome is written. It knows that outcome;
     for others the outcome of an earlier run does not count meanwhile.
@@ -25,13 +28,15 @@ def status(record: Record) -> Outcome:
     outcome = record.info.outcome
     has_ended = record.is_ours and outcome is not Outcome.RUNNING
     if not has_ended and lock.is_held(record.folder):
-        return Outcome.RUNNING if record.info.paused_at is None else Outcome.PAUSED
+        if record.info.paused_at is not None:
+            return Outcome.PAUSED
+        return Outcome.RUNNING if record.info.waits_since is None else Outcome.WAITING
     return outcome if outcome in (Outcome.FINISHED, Outcome.OUT_OF_TIME) else Outcome.INTERRUPTED
 
 
 def is_running(record: Record) -> bool:
-    """Whether a process runs the sweep, or holds it in a pause."""
-    return status(record) in (Outcome.RUNNING, Outcome.PAUSED)
+    """Whether a process runs the sweep, or holds it in a pause or in the queue."""
+    return status(record) in (Outcome.RUNNING, Outcome.PAUSED, Outcome.WAITING)
 
 
 def can_go_on(record: Record) -> bool:
@@ -72,6 +77,12 @@ def is_finishing(record: Record) -> bool:
     return last is not None and last.command == "finish" and is_held
 
 
+def enough(record: Record) -> str:
+    """Which limit of the sweep ended its search, and why; "" where it has its last trial, or goes on."""
+    last = record.info.ended_by_limit
+    return last.answer if last is not None and is_finishing(record) else ""
+
+
 def _sets_trials(steered: Steered) -> bool:
     return any(word.replace("_", "-").startswith("num-trials=") for word in steered.words)
 
@@ -86,6 +97,38 @@ def flags_of_resume(record: Record) -> list[str]:
     if status(record) is not Outcome.OUT_OF_TIME:
         return []
     return ["--time-budget-hours", f"{math.ceil(20 * record.elapsed_s / 3600) / 10:g}"]
+
+
+def flags_for(record: Record, words: Sequence[str], *, has_ended: bool) -> list[str]:
+    """What a resume needs besides, to do what a command to a running sweep asks; [] where none does it.
+
+    Args:
+        record: of the sweep.
+        words: of the command.
+        has_ended: whether its trials have all ended, so that ranges and limits are for more of them.
+    """
+    name, *rest = words or ("",)
+    if name in ("retry", "try"):
+        return [f"--{name}", *rest]
+    pairs = dict(word.partition("=")[::2] for word in rest) if name == "set" else {}
+    settings = {flag: text for n, text in pairs.items() if (flag := n.replace("_", "-")) in _SETTABLE}
+    ranges = [f"{n}={text}" for n, text in pairs.items() if n.replace("_", "-") not in _SETTABLE]
+    if has_ended and (ranges or (settings and "max-epochs" not in settings)):
+        settings = {"num-trials": str(2 * len(record.searched)), **settings}
+    typed = [[f"--{n}", "null" if text == "none" else text] for n, text in settings.items()]
+    return [*(word for each in typed for word in each), *(["--ranges", *ranges] if ranges else [])]
+
+
+_SETTABLE = [name.replace("_", "-") for name in control_commands.SETTABLE]
+
+
+def retry_command(record: Record) -> str:
+    """To train all trials again that failed; "" where none has, or this version can't continue the sweep."""
+    if not record.info.is_of_this_version or not any(t.status == "failed" for t in record.searched):
+        return ""
+    if is_running(record):
+        return control_command(record.folder, "retry", "failed")
+    return resume_command(record.folder, *flags_of_resume(record), "--retry", "failed")
 
 
 def best(record: Record) -> str:
@@ -106,6 +149,28 @@ def best(record: Record) -> str:
     if is_live := not_ended(record, leader):
         which += f", {is_live}"
     return f"{in_words(record, leader.values(record.objectives))} ({which})"
+
+
+def baselines(record: Record) -> list[tuple[TrialRow, str]]:
+    """The trial of each model's defaults, and what it reached: `val_acc 0.803 in epoch 3, rank 7 of the 24
+    trials there`."""
+    return [(trial, _beside_others(record, trial)) for trial in record.baselines]
+
+
+def _beside_others(record: Record, trial: TrialRow) -> str:
+    epoch = trial.best_epoch(record.objective)
+    if epoch is None or trial.status in BAD:
+        why = f": {trial.reason}" if trial.reason else ""
+        return f"{trial.status}{why}" if trial.status in BAD else "no score yet"
+    found = f"{in_words(record, trial.values(record.objectives))} in epoch {epoch}"
+    if record.objectives.are_several:
+        on = "on the front" if trial.number in record.front() else "not on the front"
+        return f"{found}, {on}"
+    if (leader := record.best()) is not None and leader.number == trial.number:
+        return f"{found}, and no other trial is better"
+    there, sign = record.scores_at(epoch), record.objective.sign
+    better = sum(sign * score > sign * there[trial.number] for score in there.values())
+    return f"{found}, rank {better + 1:,} of the {count(len(there), 'trial')} there"
 
 
 def not_ended(record: Record, trial: TrialRow) -> str:

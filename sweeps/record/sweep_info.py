@@ -22,6 +22,8 @@ _PARTS = ("settings", "data", "space", "code", "versions")
 
 FORMAT = 6
 """Version of the record: another one is read as far as it goes, and not resumed."""
+FORMAT_OF_ATTEMPTS = 7
+"""The same once a trial was opened again: a program that knows only 6 takes each attempt for a trial."""
 
 
 class Outcome(StrEnum):
@@ -29,6 +31,8 @@ class Outcome(StrEnum):
 
     RUNNING = "running"
     FINISHED = "finished"
+    WAITING = "waiting"
+    """In the queue, for other sweeps. No run ends like that: it is told of one that waits now."""
     PAUSED = "paused"
     OUT_OF_TIME = "out of time"
     INTERRUPTED = "interrupted"
@@ -53,6 +57,10 @@ class Run:
     """Differences to the run before, one line each."""
     forced: bool = False
     """Whether the sweep was resumed with --force."""
+    changed_scores: Sequence[str] = field(default_factory=list)
+    """Those of `changed` that the scores of trials depend on: the code that trains, the data and so on."""
+    ranges: Mapping[str, Any] | None = None
+    """The setting `ranges` as it was at this start; None where an older version began the run."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +76,30 @@ class Steered:
     """Name of the request, so that none is carried out twice."""
     point: Mapping[str, Any] = field(default_factory=dict)
     """Of `try`, the fields of a Point."""
+    by: str = ""
+    """The limit of the sweep that gave it in place of the user, as `--target 0.95`."""
+    retried: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of `retry`, for the number of each trial its last attempt by then, and after which epoch it goes on."""
+
+    ranges: Mapping[str, Any] = field(default_factory=dict)
+    """Of `set`, and of a resume with other ones: hyperparameter to its range, as --ranges takes it."""
 
     @property
     def command(self) -> str:
         return self.words[0]
+
+
+@dataclass(frozen=True)
+class RaisedEpochs:
+    """More epochs, as the user asked for them."""
+
+    before: int
+    """Epochs of a trial that is never pruned, until then."""
+    epochs: int
+    schedule: str = ""
+    """What becomes of schedules of a learning rate, as --lr-schedule says it; "" where it was not given."""
+    time: float = 0.0
+    """Seconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +131,8 @@ class HeldOutScore:
     """Number of the trial or rerun whose weights were scored."""
     scores: Mapping[str, float]
     """Metric, as the model logs it in its test, to its value."""
+    epoch: int | None = None
+    """Of these weights; a trial that goes on for more epochs may get better ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +148,8 @@ class SweepInfo:
     seed: int = 0
     max_epochs: int | None = None
     """Epochs of a trial that is never pruned."""
+    raised: tuple[RaisedEpochs, ...] = ()
+    """How these became more."""
     started: float | None = None
     """Seconds since 1970."""
     format: int = 0
@@ -128,12 +160,18 @@ class SweepInfo:
     """By trainable, of each space that is a function: hyperparameter to the range of its samples, as text."""
     parents: tuple[ParentInfo, ...] = ()
     runs: tuple[Run, ...] = ()
+    baselines: tuple[Point, ...] = ()
+    """The defaults of each trainable, which are tried first."""
     planned: Sequence[int] = ()
     """Number of trials in all: at first, and each time that it was raised."""
     steered: tuple[Steered, ...] = ()
     confirm: Confirmation | None = None
     outcome: Outcome = Outcome.RUNNING
     """Of its last run."""
+    waits_since: float | None = None
+    """When it began to wait in the queue, in seconds since 1970; None where it does not, or no longer."""
+    waited_s: float = 0.0
+    """In the queue, all its runs together."""
     elapsed_s: float = 0.0
     """Run time at its last regular end."""
     test: HeldOutScore | None = None
@@ -146,7 +184,7 @@ class SweepInfo:
     @property
     def is_of_this_version(self) -> bool:
         """Whether this version can continue the record."""
-        return self.format == FORMAT
+        return self.format in (FORMAT, FORMAT_OF_ATTEMPTS)
 
     @cached_property
     def settings(self) -> SweepConfig:
@@ -161,11 +199,26 @@ class SweepInfo:
         return self.objectives.first
 
     @cached_property
-    def stopped(self) -> frozenset[int]:
-        """Numbers of the trials that the user has stopped."""
-        return frozenset(
-            control_commands.parse(each.words).trial for each in self.steered if each.command == "stop"
-        )
+    def stopped(self) -> Mapping[int, Steered]:
+        """Trials that were stopped, by number, each with the last command that stopped it."""
+        stops = (each for each in self.steered if each.command == "stop")
+        return {control_commands.parse(each.words).trial: each for each in stops}
+
+    @cached_property
+    def range_changes(self) -> tuple[tuple[float, Mapping[str, Any]], ...]:
+        """When commands, or resumes, changed ranges, in seconds since 1970, and to which."""
+        return tuple((each.time, each.ranges) for each in self.steered if each.ranges)
+
+    @property
+    def ended_by_limit(self) -> Steered | None:
+        """How a limit of the sweep ended its search last; None where none has."""
+        return next((each for each in reversed(self.steered) if each.by), None)
+
+    def code_at(self, moment: float) -> int:
+        """Which code a trial was trained with at a moment, in seconds since 1970: 1 until the first resume
+        after a change that scores depend on, and so on."""
+        changed = (run.started or 0.0 for run in self.runs if run.changed_scores)
+        return 1 + sum(started <= moment for started in changed)
 
     @cached_property
     def tried(self) -> tuple[Point, ...]:
@@ -193,6 +246,7 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
     """Typed attributes of a record."""
     trainable = about.get("trainable", ())
     several = isinstance(trainable, list)
+    raised = tuple(_typed(RaisedEpochs, each) for each in about.get("raised", []))
     identity, test, confirm = about.get("identity", {}), about.get("test"), about.get("confirm")
     typed = {
         "objectives": _objectives(about),
@@ -201,6 +255,9 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         "is_of_several": several,
         "identity": {part: identity.get(part, {}) for part in _PARTS},
         "parents": tuple(_typed(ParentInfo, parent) for parent in about.get("parents", [])),
+        "baselines": tuple(Point(**each) for each in about.get("baselines", [])),
+        "raised": raised,
+        "max_epochs": raised[-1].epochs if raised else about.get("max_epochs"),
         "runs": tuple(_typed(Run, run) for run in about.get("runs", [])),
         "steered": tuple(_typed(Steered, each) for each in about.get("steered", [])),
         "confirm": _typed(Confirmation, confirm) if confirm else None,
@@ -227,5 +284,5 @@ def _typed(kind: type[T], content: Mapping[str, Any]) -> T:
 
 
 def _test(content: Mapping[str, Any]) -> HeldOutScore:
-    scores = {name: score for name, score in content.items() if name != "trial"}
-    return HeldOutScore(content.get("trial"), scores)
+    scores = {name: score for name, score in content.items() if name not in ("trial", "of_epoch")}
+    return HeldOutScore(content.get("trial"), scores, content.get("of_epoch"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from sweeps.common.yaml_values import ParamValue
 
 Status = Literal["finished", "pruned", "stopped", "failed", "diverged", "infeasible", "unfinished"]
-"""`stopped`: by the user. `infeasible`: it does not fit in memory, or misses a constraint. `unfinished`: in
-training, or interrupted with its sweep."""
+"""`stopped`: by the user, or by a limit of the sweep. `infeasible`: it does not fit in memory, or misses a
+constraint. `unfinished`: in training, or interrupted with its sweep."""
 ENDED_WELL: tuple[Status, ...] = ("finished", "pruned", "stopped")
 """The scores of these trials count."""
 BAD: tuple[Status, ...] = ("failed", "diverged", "infeasible")
 """Statuses of trials that did not end well."""
-STOPPED = "stopped by the user"
-"""The reason of such a trial."""
+DEFAULTS = "your defaults"
+"""Origin of a baseline."""
 EPOCH = "epoch:"
 """Prefix of the system attributes of a trial that hold an epoch."""
 PAUSE = "pause:"
@@ -87,7 +88,8 @@ class TrialRow:
     confirms: int | None = None
     """Number of the trial that it reruns with another seed; None: it is a trial of the search."""
     origin: str = ""
-    """Of an anchor, the trial of an earlier sweep that it repeats, as "trial 3 of NAME"; else ""."""
+    """Of a baseline `DEFAULTS`; of an anchor, the trial of an earlier sweep that it repeats, as "trial 3 of
+    NAME"; of the user's own points that; else ""."""
     end: float | None = None
     status: Status = "unfinished"
     reason: str = ""
@@ -104,6 +106,13 @@ class TrialRow:
     left: Mapping[str, Any] = field(default_factory=dict)
     """Where its training was left last, before its end: `after_epoch`, the last one that was reported, and
     `position`."""
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+    """Of a LightningModule, for how many epochs the schedules of its learning rate are made, as
+    `training/schedules.py` says; {} where it is not known."""
+    schedule_from: int = 0
+    """The epoch behind which these schedules are made anew; 0: they are those of all its epochs."""
+    planned_epochs: int = 0
+    """Epochs up to which it was to train when it began last, where they were raised before; else 0."""
     checkpoint_bytes: int = 0
     """Size of its newest checkpoint; 0 where it has written none."""
     static_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -112,10 +121,39 @@ class TrialRow:
     """By 1-based epoch."""
     pauses: dict[int, Pause] = field(default_factory=dict)
     """By the last epoch before each."""
+    passed_epoch: int = 0
+    """Of an attempt that begins anew to train for longer: the last epoch of the one before. At rungs up to it
+    the scheduler has let the trial go on."""
+    decided_rungs: Sequence[int] = ()
+    """Of a further attempt: the rungs at which its scheduler had decided for all when it began. It comes late
+    to these."""
+    attempt: int = 0
+    """Which of its attempts this is, from 0: it was opened again so often."""
+    opened_for: str = ""
+    """Why it was opened again; "" of a first attempt."""
+    attempts: list[TrialRow] = field(default_factory=list)
+    """Its earlier attempts, the first one first. Their epochs that it has kept are among its own, too."""
 
     @property
     def point(self) -> Point:
         return Point(self.trainable, self.params, self.fixed)
+
+    @property
+    def proposed(self) -> float:
+        """When its first attempt began, in seconds since 1970."""
+        return (self.attempts[0] if self.attempts else self).start
+
+    @property
+    def name(self) -> str:
+        """`trial_0007`, of a second attempt `trial_0007_attempt_2`: of its log, and its run in a logger."""
+        again = f"_attempt_{self.attempt + 1}" if self.attempt else ""
+        return f"trial_{self.number:04d}{again}"
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it lies outside the space of its sweep, as defaults and points of the user may: it says
+        nothing about the ranges there."""
+        return bool(self.origin) and not self.optuna.params
 
     @property
     def is_paused(self) -> bool:
@@ -144,10 +182,32 @@ class TrialRow:
         """Where an epoch was trained; {} where its process could not tell."""
         return next((place for place in reversed(self.places) if place["after_epoch"] < epoch), {})
 
+    def every_report(self) -> Iterator[tuple[int, int, EpochRow]]:
+        """Its epochs, and those of earlier attempts that it has not kept: the number of the attempt that has
+        reported it, from 0, the epoch, and the row; each report is there once."""
+        if not self.attempts:
+            return ((0, epoch, row) for epoch, row in self.epochs.items())
+        rows: dict[tuple[int, float], tuple[int, int, EpochRow]] = {}
+        for nth, attempt in enumerate((*self.attempts, self)):
+            for epoch, row in attempt.epochs.items():
+                first, *_ = rows.get((epoch, row.time), (nth,))
+                rows[epoch, row.time] = first, epoch, row
+        return iter(rows.values())
+
     @property
     def seconds(self) -> float:
         """Of training, all its epochs together."""
         return math.fsum(row.seconds for row in self.epochs.values())
+
+    @property
+    def spent_epochs(self) -> int:
+        """Its epochs and those of earlier attempts that it has not kept."""
+        return sum(1 for _ in self.every_report())
+
+    @property
+    def spent_seconds(self) -> float:
+        """Of training, all these together."""
+        return math.fsum(row.seconds for *_, row in self.every_report())
 
     @property
     def last_score(self) -> float | None:
@@ -185,19 +245,30 @@ class TrialRow:
 
 _ATTRIBUTES = {each.name for each in dataclasses.fields(TrialRow)}
 """Fields that are attributes of the user in Optuna's journal."""
+ATTEMPT_OF = "attempt_of"
+"""Attribute of the user of an Optuna trial that is a further attempt: the number of the trial. Optuna changes
+no trial that has ended, so each attempt is a trial of its own there, and later trials have other numbers."""
 
 
-def row_of(frozen: FrozenTrial) -> TrialRow:
-    """A trial of Optuna's journal."""
+def numbered(frozen: Iterable[FrozenTrial]) -> Iterator[tuple[int, FrozenTrial]]:
+    """All trials of Optuna's journal, in order, each with the number of the trial that it is an attempt
+    of."""
+    first_attempts = itertools.count()
+    for each in frozen:
+        again = each.user_attrs.get(ATTEMPT_OF)
+        yield next(first_attempts) if again is None else again, each
+
+
+def row_of(number: int, frozen: FrozenTrial) -> TrialRow:
+    """A trial of Optuna's journal, without its earlier attempts."""
     kept = {name: value for name, value in frozen.user_attrs.items() if name in _ATTRIBUTES}
     if not frozen.state.is_finished():  # the status is written before the state
         kept.pop("status", None)
+    of_older = {"start": _seconds(frozen.datetime_start) or 0.0, "end": _seconds(frozen.datetime_complete)}
     return TrialRow(
-        **kept,
-        number=frozen.number,
+        **{**of_older, **kept},
+        number=number,
         optuna=OptunaPoint(frozen.params, frozen.distributions),
-        start=_seconds(frozen.datetime_start) or 0.0,
-        end=_seconds(frozen.datetime_complete),
         epochs={
             int(key.removeprefix(EPOCH)): EpochRow(**content)
             for key, content in frozen.system_attrs.items()
@@ -245,7 +316,7 @@ def _row_of_plain(scores: Mapping[str, float], **others: Any) -> TrialRow:
 
 
 def _seconds(moment: datetime | None) -> float | None:
-    """Optuna's naive local time as seconds since 1970."""
+    """Optuna's naive local time, of which summer time has an hour twice, as seconds since 1970."""
     return None if moment is None else moment.astimezone(UTC).timestamp()
 
 

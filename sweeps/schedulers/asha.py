@@ -7,7 +7,7 @@ read from the record, so they survive the driver (Ray's do not, ray#30838).
 
 from __future__ import annotations
 
-import itertools
+import math
 import random
 from collections.abc import Sequence
 
@@ -16,6 +16,7 @@ import numpy as np
 from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.pareto import priorities
+from sweeps.record.ranking import Arrival
 from sweeps.search.record_scheduler import Decision, PruningMethod
 from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs, rungs_and_end
 
@@ -24,6 +25,7 @@ class Scheduler(PruningMethod):
     """Stops a trial at a rung unless it is among the best there so far."""
 
     TAKES_OBJECTIVES = True
+    TAKES_MORE_EPOCHS = True
 
     @classmethod
     def describe(cls, config: SweepConfig) -> str:
@@ -44,11 +46,17 @@ class Scheduler(PruningMethod):
     def decide(self, number: int, epoch: int, losses: Losses | None = None) -> Decision:
         if epoch not in rungs(self.config):
             return "CONTINUE"
-        at_rung = self.record.losses_at(epoch)
-        if (losses := at_rung.get(number, losses)) is None:
-            return "CONTINUE"
-        before = [at_rung[other] for other in itertools.takewhile(lambda other: other != number, at_rung)]
-        return "CONTINUE" if continues(losses, before, self.config.reduction_factor) else "STOP"
+        arrivals = list(self.record.arrivals_at(epoch))
+        if number not in self.record.losses_at(epoch):
+            if losses is None:
+                return "CONTINUE"
+            arrivals.append(Arrival(number, self.record.trials[number].attempt, math.inf, losses))
+        for nth, own in enumerate(arrivals):
+            if own.number == number:  # what an earlier attempt has passed, the next one passes
+                before = [each.losses for each in arrivals[:nth] if each.number != number]
+                if continues(own.losses, before, self.config.reduction_factor):
+                    return "CONTINUE"
+        return "STOP"
 
 
 def continues(losses: Losses, before: Sequence[Losses], reduction_factor: int) -> bool:

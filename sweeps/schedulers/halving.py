@@ -10,11 +10,15 @@ All follows from the record: in the order in which scores came to a rung, each `
 best trial that waits there, if it is in the best 1/factor of all that came; else the promotion stays open.
 When no more can come, the promotions that are still open (since trials failed, or were stopped before more
 were planned) go to the best that wait, and a rung of which none got further promotes one more.
+
+A trial that was opened again keeps the promotions that it had. It comes late to its other rungs, and is
+judged there as one that arrives then, for what is left to decide.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +27,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.record import constraints
 from sweeps.record.pareto import BestFirst
 from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.search.record_scheduler import Decision, PruningMethod
 from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs, rungs_and_end
 
@@ -39,14 +44,15 @@ class Rung:
     """The next rung, or the end."""
     promotions: int
     """How many trials continue, of the planned ones."""
-    reached: set[int] = field(default_factory=set)
+    reached: dict[int, int] = field(default_factory=dict)
+    """Each trial that came, and which of its attempts came last."""
     promoted: set[int] = field(default_factory=set)
     ranked: BestFirst = field(default_factory=BestFirst)
     """All that reached it."""
     waiting: dict[int, Losses] = field(default_factory=dict)
     """Those that were not promoted, until they are stopped."""
     read: int = 0
-    """How many of the record's scores at this epoch were added."""
+    """How many of the record's reports of this epoch were added."""
 
     def in_turn(self) -> Iterator[tuple[int, int]]:
         """Position among all that reached it, and number, of each that waits, the best first."""
@@ -57,12 +63,13 @@ class Scheduler(PruningMethod):
     """Pauses a trial at a rung until its turn comes."""
 
     TAKES_OBJECTIVES = True
+    TAKES_MORE_EPOCHS = True
     PAUSES = True
     CONTINUES_FIRST = True
 
     def __init__(self, config: SweepConfig, record: Record) -> None:
         super().__init__(config, record)
-        self._planned, self._rungs = -1, list[Rung]()
+        self._known, self._rungs = (-1, -1), list[Rung]()
 
     @classmethod
     def describe(cls, config: SweepConfig) -> str:
@@ -100,11 +107,11 @@ class Scheduler(PruningMethod):
         if rung is None:
             return "CONTINUE"
         self._read(rung)
-        if losses is not None:
-            self._add(rung, number, losses)
+        if losses is not None and number not in self.record.losses_at(epoch):
+            self._add(rung, number, self.record.trials[number].attempt, losses)
         if number not in rung.reached or number in rung.promoted:
             return "CONTINUE"
-        needs_one = not self.record.losses_at(rung.next_epoch)  # none got further
+        needs_one = not self.record.arrivals_at(rung.next_epoch)  # none got further
         to_come = rung.promotions - len(rung.promoted)
         if self._is_closed(rung, number):
             is_open = to_come > 0 or (needs_one and not self._is_on_its_way(rung))
@@ -115,11 +122,12 @@ class Scheduler(PruningMethod):
         return "PAUSE" if self._has_turn(rung, number, turns) else "STOP"
 
     def _known_rungs(self) -> list[Rung]:
-        """The rungs, made anew when another number of trials is planned."""
-        if self._planned != (planned := self._planned_now()):
-            _, *counts = trials_at_rungs(self.config, planned)
+        """The rungs, made anew when more trials can come: others are planned, or are opened again. So nothing
+        counts that no other process would find in the record."""
+        if self._known != (known := (self._planned_now(), len(self.record.openings))):
+            _, *counts = trials_at_rungs(self.config, self._planned_now())
             epochs = rungs_and_end(self.config)
-            self._planned = planned
+            self._known = known
             self._rungs = [Rung(*each) for each in zip(epochs, epochs[1:], counts, strict=False)]
         return self._rungs
 
@@ -129,19 +137,35 @@ class Scheduler(PruningMethod):
 
     def _read(self, rung: Rung) -> None:
         """Add the scores that the record has got since."""
-        new = list(self.record.losses_at(rung.epoch).items())[rung.read :]
+        new = self.record.arrivals_at(rung.epoch)[rung.read :]
         rung.read += len(new)
-        for number, losses in new:
-            self._add(rung, number, losses)
+        for arrival in new:
+            self._note_those_ahead(rung, arrival.time)
+            self._add(rung, arrival.number, arrival.attempt, arrival.losses)
+        if new:
+            self._note_those_ahead(rung, math.inf)
 
-    def _add(self, rung: Rung, number: int, losses: Losses) -> None:
-        if number not in rung.reached:
-            rung.reached.add(number)
-            rung.waiting[number] = losses
-            rung.ranked.add(number, losses)
-            due = len(rung.reached) // self.config.reduction_factor
-            while len(rung.promoted) < due and self._promote(rung, due):
-                continue
+    def _add(self, rung: Rung, number: int, attempt: int, losses: Losses) -> None:
+        if rung.reached.get(number, -1) >= attempt:
+            return
+        rung.reached[number] = attempt
+        if number in rung.promoted:
+            return
+        rung.ranked.remove(number)
+        rung.waiting[number] = losses
+        rung.ranked.add(number, losses)
+        due = len(rung.reached) // self.config.reduction_factor
+        while len(rung.promoted) < due and self._promote(rung, due):
+            continue
+
+    def _note_those_ahead(self, rung: Rung, now: float) -> None:
+        """Note that those are promoted that had gone on by then: some of them as no other trial could come,
+        which does not follow from the arrivals."""
+        for number in [*rung.waiting]:
+            went_on_at = _went_on_at(self.record.trials[number], rung.epoch)
+            if went_on_at < now and not self._was_stopped(rung, number):
+                del rung.waiting[number]
+                rung.promoted.add(number)
 
     def _promote(self, rung: Rung, best: int | None = None) -> bool:
         """Promote the first that waits, if it is one of so many best of the rung; whether it was.
@@ -160,8 +184,17 @@ class Scheduler(PruningMethod):
     def _was_stopped(self, rung: Rung, number: int) -> bool:
         """Whether it is out of turn here. One that ended otherwise may have been promoted before."""
         trial = self.record.trials[number]
-        was_stopped = trial.status in ("pruned", "stopped") or constraints.is_missed(trial)
-        return was_stopped and max(trial.epochs) == rung.epoch
+        rows = [*trial.attempts, trial][rung.reached[number] :] if trial.attempts else [trial]
+        # One that a limit had stopped is in turn again once it is opened for more epochs.
+        return any(
+            max(row.epochs, default=0) == rung.epoch
+            and (
+                row.status == "pruned"
+                or (row is trial and row.status == "stopped")
+                or constraints.is_missed(row)
+            )
+            for row in rows
+        )
 
     def _has_turn(self, rung: Rung, number: int, turns: int) -> bool:
         """Whether a trial is one of so many best of those that wait."""
@@ -184,6 +217,16 @@ class Scheduler(PruningMethod):
         others = (t for t in self.record.live if t.number != but and t.confirms is None)
         below = (t for t in others if max(t.epochs, default=0) < rung.epoch)
         return all(self.decide(t.number, max(t.epochs, default=0)) == "STOP" for t in below)
+
+
+def _went_on_at(trial: TrialRow, epoch: int) -> float:
+    """When a trial went on after an epoch, as far as the record has it."""
+    attempts = (*trial.attempts, trial)
+    times = [row.time for _, later, row in trial.every_report() if later > epoch]
+    pauses = (attempt.pauses.get(epoch) for attempt in attempts)
+    times += [pause.ended for pause in pauses if pause is not None and pause.ended is not None]
+    times += [attempt.start for attempt in attempts if attempt.passed_epoch >= epoch]
+    return min(times, default=math.inf)
 
 
 def trials_at_rungs(config: SweepConfig, num_trials: int) -> list[int]:

@@ -3,7 +3,9 @@
 Li et al., 2018, https://arxiv.org/abs/1603.06560. A band has one bracket per first rung: the widest starts at
 --grace-epochs, the narrowest has no rung. The bracket of a trial follows from its number, and its decisions
 from the record: a rung is decided when all trials of the bracket have reported it or ended before, and a
-decision never changes.
+decision never changes. A trial that is opened again after that (the record has of each attempt which rungs
+were decided when it began) comes late, and continues if it is among as many best ones, with all that came
+before it.
 
 Fills and halves its brackets as Ray's HyperBandForBOHB does (the widest first; trials also wait before their
 bracket is full; a test compares them), with three differences: the first rung is --grace-epochs and the
@@ -14,17 +16,31 @@ restore, Ray's start again, and end trials at epochs that are not rungs, ray#308
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
 from sweeps.common.formatting import count
 from sweeps.common.objective import Losses
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.pareto import BestFirst
 from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 from sweeps.search.record_scheduler import Decision, PruningMethod
 from sweeps.search.rungs import Cohort, nothing_is_pruned, rungs
+
+
+class Decided(NamedTuple):
+    """What was decided at a rung."""
+
+    rung: int
+    """Its epoch."""
+    entrants: Sequence[int]
+    """Numbers of the trials that were to come to it."""
+    promoted: Sequence[int]
+    """Of those that continue; of none, where none has come."""
 
 
 class Scheduler(PruningMethod):
@@ -36,8 +52,8 @@ class Scheduler(PruningMethod):
 
     def __init__(self, config: SweepConfig, record: Record) -> None:
         super().__init__(config, record)
-        self._decided: dict[tuple[int, int], list[int]] = {}
-        """First trial of a bracket, and rung, to the trials that continue there."""
+        self._promoted: dict[tuple[int, int], Sequence[int]] = {}
+        """By the first trial of a bracket, and rung."""
 
     @classmethod
     def describe(cls, config: SweepConfig) -> str:
@@ -70,37 +86,87 @@ class Scheduler(PruningMethod):
         return sum(promoted for _, promoted in waiting) + sum(undecided)
 
     def decide(self, number: int, epoch: int, losses: Losses | None = None) -> Decision:
-        bracket = bracket_of(self.config, self.record.planned_trials, self.record.nth(number))
-        is_scored = losses is not None or number in self.record.losses_at(epoch)
-        if epoch not in bracket.rungs or not is_scored:
+        bracket = self._bracket_of(number)
+        is_new = number not in self.record.losses_at(epoch)
+        if epoch not in bracket.rungs or (is_new and losses is None):
             return "CONTINUE"
-        promoted = self._promoted(bracket, epoch, number, losses)
-        if promoted is None:
+        now = {number: losses} if is_new and losses is not None else {}
+        at_rung = (each for each in self._decisions(bracket, {epoch: now}) if each.rung == epoch)
+        if (decided := next(at_rung, None)) is None:
             return "PAUSE"
-        return "CONTINUE" if number in promoted else "STOP"
+        if number in decided.promoted:
+            return "CONTINUE"
+        is_late = number not in decided.entrants or epoch in self._row_at(number, epoch).decided_rungs
+        return "CONTINUE" if is_late and self._is_among_best(bracket, epoch, number, losses) else "STOP"
 
-    def _promoted(
-        self, bracket: Cohort, epoch: int, reporting: int, losses: Losses | None
-    ) -> list[int] | None:
-        """The trials that continue after a rung; None while some have not reached it. One reports it now."""
+    def decided_rungs(self, number: int) -> list[int]:
+        return [each.rung for each in self._decisions(self._bracket_of(number)) if each.promoted]
+
+    def _bracket_of(self, number: int) -> Cohort:
+        return bracket_of(self.config, self.record.planned_trials, self.record.nth(number))
+
+    def _decisions(
+        self, bracket: Cohort, now: Mapping[int, Mapping[int, Losses]] = MappingProxyType({})
+    ) -> Iterator[Decided]:
+        """What is decided at each rung of a bracket, up to the first one that some trials have not reached.
+
+        Args:
+            bracket: of which all trials have begun, else nothing is decided.
+            now: by rung, what trials report there now.
+        """
         if bracket.first + bracket.size > len(self.record.searched):
-            return None
-        entrants = [t.number for t in self.record.searched[bracket.first : bracket.first + bracket.size]]
+            return
+        entrants: Sequence[int] = _numbers(self.record, bracket)
         for rung, kept in zip(bracket.rungs, bracket.reach[1:], strict=True):
-            if (bracket.first, rung) not in self._decided:
-                at_rung, order = self.record.losses_at(rung), BestFirst()
-                if rung == epoch and losses is not None:
-                    at_rung = {reporting: losses, **at_rung}
-                for number in reversed(entrants):  # the last ones proposed are mostly the missing ones
-                    if number in at_rung:
-                        order.add(number, at_rung[number])
-                    elif self.record.trials[number].status == "unfinished":
-                        return None
-                self._decided[bracket.first, rung] = order.first(round(kept))
-            entrants = self._decided[bracket.first, rung]
-            if rung == epoch:
-                return entrants
-        raise AssertionError(f"{epoch} is no rung of {bracket}")
+            if (key := (bracket.first, rung)) not in self._promoted:
+                if (losses := self._losses_of_all(entrants, rung, now.get(rung, {}))) is None:
+                    return
+                if found := BestFirst(losses).first(round(kept)):
+                    self._promoted[key] = found
+            promoted = self._promoted.get(key, ())
+            yield Decided(rung, entrants, promoted)
+            entrants = promoted
+
+    def _losses_of_all(
+        self, entrants: Sequence[int], rung: int, now: Mapping[int, Losses]
+    ) -> Mapping[int, Losses] | None:
+        """By number, of those that have come to a rung, in the order of `entrants`; None while one may still
+        come. Late attempts do not count."""
+        rows = {number: self._rows(number) for number in entrants}
+        in_time = [each[-1] for each in rows.values() if rung not in each[-1].decided_rungs]
+        if any(r.status == "unfinished" and rung not in r.epochs and r.number not in now for r in in_time):
+            return None
+        arrivals = (each for each in self.record.arrivals_at(rung) if each.number in rows)
+        came = {a.number: a.losses for a in arrivals if rung not in rows[a.number][a.attempt].decided_rungs}
+        came |= {row.number: now[row.number] for row in in_time if row.number in now}
+        return {number: came[number] for number in entrants if number in came}
+
+    def _rows(self, number: int) -> list[TrialRow]:
+        """The attempts of a trial."""
+        trial = self.record.trials[number]
+        return [*trial.attempts, trial]
+
+    def _row_at(self, number: int, epoch: int) -> TrialRow:
+        """The attempt of a trial that has reported an epoch last, or reports it now."""
+        if number not in self.record.losses_at(epoch):
+            return self.record.trials[number]
+        came = (each.attempt for each in self.record.arrivals_at(epoch) if each.number == number)
+        return self._rows(number)[max(came)]
+
+    def _is_among_best(self, bracket: Cohort, epoch: int, number: int, losses: Losses | None) -> bool:
+        """Whether a trial that comes late is one of as many best as continue, of those that came before."""
+        own = self.record.losses_at(epoch).get(number, losses)
+        latest = number, self._row_at(number, epoch).attempt
+        before = itertools.takewhile(lambda each: each[:2] != latest, self.record.arrivals_at(epoch))
+        others = _numbers(self.record, bracket)
+        came = {each.number: each.losses for each in before if each.number in others}
+        kept = round(bracket.reach[1 + bracket.rungs.index(epoch)])
+        return own is not None and number in BestFirst({**came, number: own}).first(kept)
+
+
+def _numbers(record: Record, bracket: Cohort) -> list[int]:
+    """Numbers of the trials of a bracket."""
+    return [trial.number for trial in record.searched[bracket.first : bracket.first + bracket.size]]
 
 
 def band(config: SweepConfig) -> list[tuple[int, tuple[int, ...]]]:

@@ -12,6 +12,7 @@ class Scheduler(PruningMethod):
     """First in, first out."""
 
     TAKES_OBJECTIVES = True
+    TAKES_MORE_EPOCHS = True
 
     @classmethod
     def describe(cls, config: SweepConfig) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from sweeps.record.trials import TrialRow
 from sweeps.search.rungs import rungs_and_end
 from sweeps.space.encoding import Encoding
 from sweeps.space.numeric_range import Array
-from sweeps.space.optuna_space import optuna_point
+from sweeps.space.optuna_space import point_within
 from sweeps.space.point import OptunaPoint, Space
 
 
@@ -34,12 +33,17 @@ class KnownTrials:
 
     Args:
         config: its rungs.
-        space: of the sweep. Trials that are no points of it, since it was changed with --force, are left out.
+        space: of the sweep, as it is now. Trials that are no points of it, since its ranges were others, are
+            left out.
         record: of the sweep.
     """
 
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
-        self._epochs, self._space, self._record = rungs_and_end(config), space, record
+        # Scores at an earlier end count as at a rung.
+        ends = (raised.before for raised in record.info.raised)
+        self._epochs = tuple(sorted({*rungs_and_end(config), *ends}))
+        self._space, self._record = space, record
+        self._ranges = config.ranges
         self._points: list[OptunaPoint | None] = []
         self._rows: list[Array | None] = []
 
@@ -56,9 +60,8 @@ class KnownTrials:
     @property
     def rows(self) -> Sequence[Array | None]:
         """The coordinates of each trial; None of one that is left out."""
-        new = zip(self.trials[len(self._rows) :], self.points[len(self._rows) :], strict=True)
-        encoding = self.encoding
-        self._rows += [None if point is None else encoding.coordinates(trial.point) for trial, point in new]
+        new, encoding = self.points[len(self._rows) :], self.encoding
+        self._rows += [None if point is None else encoding.row(point.params) for point in new]
         return self._rows
 
     @cached_property
@@ -68,8 +71,20 @@ class KnownTrials:
 
     def fidelity(self, least_trials: int) -> int | None:
         """The highest rung, or the end, that so many trials have reached; None while there is none."""
-        before = Counter(epoch for trial in self._record.earlier.trials for epoch in trial.epochs)
-        reached = {epoch: len(self._record.losses_at(epoch)) + before[epoch] for epoch in self._epochs}
+        of_earlier = self.points[: len(self._record.earlier.trials)]
+        before = Counter(
+            epoch
+            for trial, point in zip(self._record.earlier.trials, of_earlier, strict=True)
+            for epoch in trial.epochs
+            if point is not None
+        )
+        own = self.points[len(of_earlier) :]
+        there = {
+            trial.number for trial, point in zip(self._record.searched, own, strict=True) if point is not None
+        }
+        reached = {
+            epoch: len(there & self._record.losses_at(epoch).keys()) + before[epoch] for epoch in self._epochs
+        }
         return max((epoch for epoch, trials in reached.items() if trials >= least_trials), default=None)
 
     def results(self) -> list[Result]:
@@ -88,7 +103,11 @@ class KnownTrials:
                 found.append((moment, Result(index, self._epochs[0], -math.inf)))
         return [result for _, result in sorted(found)]
 
+    def scores_at_first_rung(self) -> dict[int, float]:
+        """The score of each trial at the first rung, by its position; -inf of one that diverged."""
+        return {each.trial: each.score for each in self.results() if each.epoch == self._epochs[0]}
+
     def _point(self, trial: TrialRow) -> OptunaPoint | None:
-        with contextlib.suppress(LookupError, ValueError):
-            return optuna_point(self._space, trial.point)
-        return None
+        # Earlier trials count with other values of what has no influence.
+        found = point_within(self._space, trial.point, self._ranges if trial.number >= 0 else ())
+        return None if found is None else found[1]

@@ -36,6 +36,8 @@ class PruningMethod(ABC):
     """Whether it takes several objectives: it orders trials by `record.losses_at`."""
     PAUSES: ClassVar[bool] = False
     """Whether it pauses trials, which leave their slots to others."""
+    TAKES_MORE_EPOCHS: ClassVar[bool] = False
+    """Whether its decisions stay as they are where `max_epochs` is raised, so that trials can go on."""
     CONTINUES_FIRST: ClassVar[bool] = False
     """Whether paused trials that continue come before new ones, and the furthest of them first."""
 
@@ -51,6 +53,10 @@ class PruningMethod(ABC):
             epoch: its last one.
             losses: of this epoch, when the record does not have it yet.
         """
+
+    def decided_rungs(self, number: int) -> list[int]:
+        """Rungs at which it has decided for all that a trial is compared with, once and for all."""
+        return []
 
     @classmethod
     @abstractmethod
@@ -90,7 +96,7 @@ class PruningMethod(ABC):
         return found
 
     @classmethod
-    def build(cls, config: SweepConfig, record: Record) -> TrialScheduler:
+    def build(cls, config: SweepConfig, record: Record) -> RecordScheduler:
         """The scheduler for Tune."""
         return RecordScheduler(cls.for_record(config, record))
 
@@ -111,6 +117,12 @@ class RecordScheduler(FIFOScheduler):
     It looks only at trials that have not ended: Tune's own looks at all trials in each turn of its loop,
     which takes most of its time with 10,000.
     """
+
+    slots: Callable[[], float] = staticmethod(lambda: math.inf)
+    """Trials that may run at a time. The searcher keeps to them with those that it proposes; here those do
+    that were paused."""
+    to_give_up: Callable[[Sequence[Trial]], Sequence[Trial]] = staticmethod(lambda pending: ())
+    """Of the trials that have no process yet, those that are to wait for no place any more."""
 
     def __init__(self, method: PruningMethod, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -146,8 +158,13 @@ class RecordScheduler(FIFOScheduler):
             elif decision == "STOP":
                 tune_controller.stop_trial(trial)
         pending = [trial for trial in trials if trial.status == Trial.PENDING]
+        for trial in self.to_give_up(pending):
+            pending.remove(trial)
+            tune_controller.stop_trial(trial)
         if not self._method.PAUSES:
             return self._chosen(pending)
+        if sum(trial.status in (Trial.PENDING, Trial.RUNNING) for trial in trials) >= self.slots():
+            promoted = []
         if self._method.CONTINUES_FIRST:
             return self._chosen([*sorted(promoted, key=self._last, reverse=True), *pending])
         # Many of a bracket may be promoted at once. One at a time waits for a process: a trial that is still

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sweeps.common.formatting import count
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.ranking import RankedTrials
 
 
 def rungs(config: SweepConfig) -> list[int]:
@@ -58,3 +60,25 @@ class Cohort:
     def spans(self) -> list[int]:
         """Epochs from each rung to the next."""
         return [end - before for before, end in zip((0, *self.ends), self.ends, strict=False)]
+
+
+def spans_left(record: RankedTrials, cohort: Cohort) -> Iterator[tuple[float, int]]:
+    """How many trials of a cohort have how many epochs to the next rung before them, of each rung."""
+    members = record.searched[cohort.first : cohort.first + cohort.size]
+    live = [len(trial.epochs) for trial in members if trial.status == "unfinished"]
+    to_begin = float(cohort.size - len(members))
+    for rung, (end, span) in enumerate(zip(cohort.ends, cohort.spans, strict=True)):
+        begins_at = end - span
+        begin_on_their_own = rung == 0 or not cohort.waits
+        under_way = [n for n in live if begins_at < n < end or (n == begins_at and begin_on_their_own)]
+        yield to_begin, span
+        yield from ((1, end - epoch) for epoch in under_way)
+        if end == cohort.ends[-1]:
+            return
+        if cohort.waits:
+            passed = sum(len(trial.epochs) > end for trial in members)
+            there = (trial for trial in members if len(trial.epochs) == end)
+            go_on = sum(trial.status == "unfinished" and not trial.is_paused for trial in there)
+            to_begin = max(float(go_on), cohort.reach[rung + 1] - passed)
+        else:
+            to_begin = (to_begin + len(under_way)) * cohort.reach[rung + 1] / cohort.reach[rung]

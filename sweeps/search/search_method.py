@@ -14,12 +14,13 @@ from ray.tune.search import Searcher
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.record import Record
-from sweeps.record.trials import Ending, TrialRow, Waits
+from sweeps.record.trials import DEFAULTS, Ending, TrialRow, Waits
 from sweeps.search.feasibility import Feasibility
 from sweeps.search.known_trials import KnownTrials
+from sweeps.search.prior import Prior
 from sweeps.space.domain import Form
 from sweeps.space.optuna_space import optuna_point
-from sweeps.space.point import InvalidPoint, Point, Space
+from sweeps.space.point import InvalidPoint, OptunaPoint, Point, Space
 
 RANDOM_ATTEMPTS = 200
 """Random points before a space counts as exhausted."""
@@ -60,6 +61,10 @@ class SearchMethod(ABC):
         self.config, self.space, self.record = config, space, record
         self.known = KnownTrials(config, space, record)
         self._feasibility = Feasibility(config.seed, self.known)
+        self._prior = None
+        if config.prior:
+            learns = self.AVOIDS_INFEASIBLE
+            self._prior = Prior(config.seed, config.prior, space, self.known, learns=learns)
 
     @abstractmethod
     def propose(self, number: int) -> Iterator[Point]:
@@ -78,6 +83,8 @@ class SearchMethod(ABC):
     def candidates(self, number: int) -> Iterator[Point]:
         """What is proposed; a search that avoids infeasible points has those first that are likely to fit."""
         proposed = self.propose(number)
+        if self._prior is not None:
+            proposed = self._prior.first(number, proposed)
         return self._feasibility.likely_first(number, proposed) if self.AVOIDS_INFEASIBLE else proposed
 
     def generator(self, number: int, stream: int) -> np.random.Generator:
@@ -100,9 +107,9 @@ class SearchMethod(ABC):
 class RecordSearcher(KeptHere, Searcher):
     """A Tune searcher that reads the record and keeps no results of its own.
 
-    Unfinished trials of an interrupted run come first; then the points that the user has chosen, and the
-    anchors of a sweep that refines others. A comparable point that an earlier sweep trained without failure
-    is not repeated.
+    Unfinished trials of an interrupted run come first, and those that are opened again; then the defaults,
+    the points that the user has chosen, and the anchors of a sweep that refines others. A comparable point
+    that an earlier sweep trained without failure is not repeated.
 
     Args:
         record: all trials so far.
@@ -119,9 +126,11 @@ class RecordSearcher(KeptHere, Searcher):
     """Whether a trial is paused by its scheduler: it leaves its slot."""
     refusal: Callable[[Point], Ending | None] = staticmethod(lambda point: None)
     """How a point ends that is never trained; it is a trial all the same. None of one that is."""
+    prepared: Callable[[TrialRow], TrialRow | None] = staticmethod(lambda trial: trial)
+    """Of a trial that begins to train, the row to train; None of one that has ended in place of it."""
     is_to_end: Callable[[], bool] = staticmethod(lambda: False)
-    """Whether the search must end. It is asked where nothing trains, while points are refused, and may take
-    up what else there is to do."""
+    """Whether the search must end. It is asked where nothing trains, while points are refused or there is no
+    slot, and may take up what else there is to do."""
 
     def __init__(
         self, record: Record, space: Space, propose: Callable[[int], Iterator[Point]], config: SweepConfig
@@ -130,33 +139,56 @@ class RecordSearcher(KeptHere, Searcher):
         self._record = record
         self._propose = propose
         self._config = config
-        self._space = space
+        self.space = space
         self._to_begin = [trial.number for trial in self._live]
-        self._seen = {trial.point.key for trial in record.searched}
+        self._openings = len(record.openings)
+        """How many of the trials that were opened again are known here."""
+        self._seen = {trial.point.whole for trial in record.searched}
         # A point that failed or was interrupted there has no score to learn from.
         self._known = {trial.point.whole for trial in record.earlier.trials if trial.status != "failed"}
+
+    def search_on(self, method: SearchMethod) -> None:
+        """Propose by another method from now on, of other ranges."""
+        self.space, self._propose = method.space, method.candidates
 
     def suggest(self, trial_id: str) -> Any:
         """The next trial's config, None when all slots are taken or many points were refused, FINISHED after
         the last trial, or where the search must end."""
-        if self._record.is_held or self._taken() >= self.slots:
+        self._note_openings()
+        taken = self._taken()
+        if not self.slots and not taken and self.is_to_end():  # Tune may wait here, and do nothing else
+            return Searcher.FINISHED
+        if self._record.is_held or taken >= self.slots:
             return None
-        for number in self._to_begin:
+        for number in [*self._to_begin]:
             if not self._is_waiting(trial := self._record.trials[number]):
                 self._to_begin.remove(number)
-                return _config(trial)
-        if (begun := self._begin_new()) is not None:
-            return _config(begun)
-        has_more = len(self._record.searched) < self._most  # as far as it is known
-        must_end = has_more and not self._taken()  # `is_to_end` said so
+                if (found := self._prepared(trial)) is not None:
+                    return _config(found)
+        if (begun := self._begin_new()) is not None and (found := self._prepared(begun)) is not None:
+            return _config(found)
+        must_end = not self._taken() and self.is_to_end()
         # After FINISHED, Tune ends idle processes, which paused and requeued trials still need.
         return None if self._live and not must_end else Searcher.FINISHED
+
+    def _prepared(self, trial: TrialRow) -> TrialRow | None:
+        """The same, where a new attempt that this opens is the one that begins."""
+        self._note_openings()  # a retry may have been taken up meanwhile
+        found = self.prepared(trial)
+        self._openings = len(self._record.openings)
+        return found
+
+    def _note_openings(self) -> None:
+        """Line up the trials that were opened again since."""
+        opened, self._openings = self._record.openings[self._openings :], len(self._record.openings)
+        self._to_begin += [number for _, number in opened]
 
     def has_work(self) -> bool:
         """Whether a trial is left to train, and the search need not end. The first new one begins here: Tune
         fails where none comes."""
         if not self._to_begin and (begun := self._begin_new()) is not None:
             self._to_begin.append(begun.number)
+        self._note_openings()
         return bool(self._to_begin)
 
     def _begin_new(self) -> TrialRow | None:
@@ -176,10 +208,14 @@ class RecordSearcher(KeptHere, Searcher):
     def _begin_next(self) -> TrialRow | None:
         nth, most = len(self._record.searched), self._most
         for point, origin in self._candidates(nth) if nth < most else ():
-            if point.key not in self._seen and (origin or point.whole not in self._known):
-                self._seen.add(point.key)
+            if point.whole not in self._seen and (origin or point.whole not in self._known):
+                self._seen.add(point.whole)
+                # Defaults may lie outside the ranges, and so may the user's own: they may have been others
+                # when these were chosen.
+                as_optuna = OptunaPoint() if origin in (DEFAULTS, BY_THE_USER) else None
                 with contextlib.suppress(LookupError, ValueError):  # not a point of the space after all
-                    as_optuna = optuna_point(self._space, point)
+                    as_optuna = optuna_point(self.space, point)
+                if as_optuna is not None:
                     return self._record.begin(point, as_optuna, self._config.seed, origin=origin)
         if nth < most:  # the space has no more points
             self._record.plan_trials(nth)
@@ -191,7 +227,10 @@ class RecordSearcher(KeptHere, Searcher):
         return next(reversed(self._record.planned_trials), self._config.num_trials or math.inf)
 
     def _candidates(self, number: int) -> Iterator[tuple[Point, str]]:
-        """Candidates and their origin: the user's, the anchors of earlier sweeps, then new points."""
+        """Candidates and their origin: the defaults, the user's own, the anchors of earlier sweeps, then new
+        points."""
+        for point in self._record.baselines_to_try():
+            yield point, DEFAULTS
         for point in self._record.points_to_try():
             yield point, BY_THE_USER
         for anchor in self._record.earlier.anchors:
@@ -209,6 +248,17 @@ class RecordSearcher(KeptHere, Searcher):
             return False
         self._to_begin.remove(number)
         return True
+
+    @property
+    def wanted(self) -> float:
+        """Trials that could train now, were there slots for all."""
+        ready = sum(not self._is_waiting(self._record.trials[number]) for number in self._to_begin)
+        return self._taken() + ready + self._to_come
+
+    @property
+    def _to_come(self) -> float:
+        """Trials that have not begun."""
+        return max(0.0, self._most - len(self._record.searched))
 
     @property
     def _live(self) -> Sequence[TrialRow]:
@@ -240,16 +290,20 @@ class RerunSearcher(RecordSearcher):
 
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
         super().__init__(record, space, lambda nth: iter(()), config)
-        self._to_come = record.reruns_to_come()
+        self._reruns = record.reruns_to_come()
 
     @property
     def _live(self) -> Sequence[TrialRow]:
         return self._record.unfinished_reruns
 
+    @property
+    def _to_come(self) -> float:
+        return len(self._reruns)
+
     def _begin_new(self) -> TrialRow | None:
-        if not self._to_come:
+        if not self._reruns:
             return None
-        number, seed = self._to_come.pop(0)
+        number, seed = self._reruns.pop(0)
         trial = self._record.trials[number]
         rerun = self._record.begin(trial.point, trial.optuna, seed, confirms=number)
         if trial.micro_batches:  # more did not fit
@@ -266,4 +320,5 @@ def _config(trial: TrialRow) -> dict[str, Any]:
         "seed": trial.seed,
         "failures": trial.failures,
         "micro_batch": trial.micro_batch,
+        "schedule_from": trial.schedule_from,
     }

@@ -26,6 +26,7 @@ from optuna.trial import FixedTrial
 
 from sweeps.common.yaml_values import ParamValue
 from sweeps.record.record import Record
+from sweeps.search.known_trials import KnownTrials
 from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
 from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace
@@ -58,7 +59,7 @@ class Searcher(SearchMethod):
         columns = Columns.from_domains(self.space.domains)
         randoms, model = self.random_points(number), None
         if (fidelity := self.known.fidelity(2 * columns.least_good)) is not None:
-            model = Model.fit(columns, results_at(self.record, fidelity))
+            model = Model.fit(columns, results_at(self.known, self.record, fidelity))
         generator = self.generator(number, 4)
         for _ in range(MODEL_ATTEMPTS if model is not None else 0):
             if model is None or generator.random() < RANDOM_SHARE:
@@ -68,16 +69,18 @@ class Searcher(SearchMethod):
         yield from randoms
 
 
-def results_at(record: Record, fidelity: int) -> list[tuple[Mapping[str, ParamValue], float]]:
+def results_at(
+    known: KnownTrials, record: Record, fidelity: int
+) -> list[tuple[Mapping[str, ParamValue], float]]:
     """Params and loss of the trials that reached an epoch, those of earlier sweeps included, and of those
     that diverged or are infeasible (loss: infinite)."""
-    sign, earlier = -record.objective.sign, record.earlier.trials
-    scores = record.scores_at(fidelity)
-    reached = [(record.trials[number].params, sign * score) for number, score in scores.items()]
-    before = [(t.params, sign * t.epochs[fidelity].score) for t in earlier if fidelity in t.epochs]
-    worst = ("diverged", "infeasible")
-    bad = [(t.params, math.inf) for t in (*earlier, *record.searched) if t.status in worst]
-    return [*before, *reached, *bad]
+    sign, earlier = -record.objective.sign, len(record.earlier.trials)
+    both = list(zip(known.trials, known.points, strict=True))
+    points = {trial.number: point for trial, point in both[earlier:]}
+    reached = [(points[number], sign * score) for number, score in record.scores_at(fidelity).items()]
+    before = [(p, sign * t.epochs[fidelity].score) for t, p in both[:earlier] if fidelity in t.epochs]
+    bad = [(point, math.inf) for trial, point in both if trial.status in ("diverged", "infeasible")]
+    return [(point.params, loss) for point, loss in (*before, *reached, *bad) if point is not None]
 
 
 @dataclass(frozen=True)
@@ -103,18 +106,13 @@ class Columns:
         """Good trials that the model needs, and as many bad ones: more than hyperparameters."""
         return len(self.varying) + 1
 
-    def row(self, params: Mapping[str, ParamValue]) -> list[float] | None:
-        """A trial's params; None when they are not of this space, which was changed with --force."""
-        found: list[float] = []
-        for name in self.varying:
-            value, choices, range_ = params.get(name), self.domains[name].choices, self.domains[name].range
-            if choices is not None and value in choices:
-                found.append(choices.index(value))
-            elif range_ and isinstance(value, int | float) and range_.low <= value <= range_.high:
-                found.append(float(range_.share(value)))
-            else:
-                return None
-        return found
+    def row(self, params: Mapping[str, ParamValue]) -> list[float]:
+        """A trial's params."""
+        domains = ((params[name], self.domains[name]) for name in self.varying)
+        return [
+            float(range_.share(value)) if (range_ := domain.range) else (domain.choices or []).index(value)
+            for value, domain in domains
+        ]
 
     def params(self, row: Array) -> dict[str, Any]:
         """A trial's params, with choices and steps."""
@@ -174,12 +172,11 @@ class Model:
 
     @classmethod
     def fit(cls, columns: Columns, results: Sequence[tuple[Mapping[str, ParamValue], float]]) -> Model | None:
-        """Of params and losses; None where too few of them are of this space."""
-        known = [(row, loss) for params, loss in results if (row := columns.row(params)) is not None]
-        if len(known) < 2 * columns.least_good:
+        """Of params and losses; None where they are too few."""
+        if len(results) < 2 * columns.least_good:
             return None
-        known.sort(key=lambda each: each[1])
-        rows = np.array([row for row, _ in known], np.float64)
+        best_first = sorted(results, key=lambda each: each[1])
+        rows = np.array([columns.row(params) for params, _ in best_first], np.float64)
         good = max(columns.least_good, int(GOOD_SHARE * len(rows)))
         return cls(Density.fit(rows[:good], columns), Density.fit(rows[good:], columns))
 

@@ -18,6 +18,7 @@ class Searcher(SearchMethod):
     """The whole grid in order, or, with fewer trials than points, a seeded sample of it.
 
     The sample for more trials contains the sample for fewer: when --num-trials is raised, the rest follows.
+    Trials outside the grid (of other ranges, or the defaults) take the places of its last points.
     """
 
     TAKES = frozenset({"grid_search", "finite", "several"})
@@ -28,6 +29,8 @@ class Searcher(SearchMethod):
     def __init__(self, config: SweepConfig, space: Space, record: Record) -> None:
         super().__init__(config, space, record)
         self._points = list(space.grid())
+        self._wholes = [point.whole for point in self._points]
+        self._earlier = {trial.point.whole for trial in record.earlier.trials if trial.status != "failed"}
         self._order = random.Random(config.seed).sample(range(len(self._points)), len(self._points))
 
     @classmethod
@@ -39,9 +42,11 @@ class Searcher(SearchMethod):
             )
 
     def propose(self, number: int) -> Iterator[Point]:
-        """The points for so many trials as are planned now; there are more once that number was raised."""
+        """The points for the trials that are still to begin; there are more once that number was raised."""
         default = self.config.num_trials or len(self._points)
         planned = next(reversed(self.record.planned_trials), default)
-        if planned >= len(self._points):
-            return iter(self._points)
-        return iter([self._points[position] for position in sorted(self._order[:planned])])
+        searched = self.record.searched
+        tried = self._earlier | {trial.point.whole for trial in searched}
+        fresh = [position for position in self._order if self._wholes[position] not in tried]
+        left = sorted(fresh[: planned - len(searched)])
+        return iter([self._points[position] for position in left])

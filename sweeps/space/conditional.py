@@ -151,6 +151,11 @@ class ConditionalSpace(Space):
             raise InvalidPoint({"returned": f"suggest returned {returned!r}; {text}"})
         return self._point(asked)
 
+    def with_values_of(self, point: Point) -> Point:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a value out of its range
+            return self.suggest(FixedTrial({**point.fixed, **point.params}))
+
     def describe(self) -> dict[str, str]:
         """Hyperparameter to the range that the samples had, and how many of them had it."""
         return {name: str(seen) for name, seen in self.seen.items()}
@@ -197,12 +202,7 @@ def check(
     Raises:
         UserError: all faults at once, one a line.
     """
-    if "conditional" not in takes:
-        able = plugins.searchers_that_take("conditional")
-        raise UserError(
-            f"suggest: searcher {searcher} can't take a space whose hyperparameters depend on one another. "
-            f"Searchers that can: {', '.join(able)}"
-        )
+    refuse_searcher("suggest", takes, searcher)
     values, wrong = given(params_class, fixed)
     refuse(wrong)
     space = ConditionalSpace(define, values, frozenset(values), params_class, trainable)
@@ -210,6 +210,16 @@ def check(
     fields = fixed_defaults(params_class) | values
     fixed = {name: value for name, value in fields.items() if name not in seen}
     return dataclasses.replace(space, fixed=fixed, seen=seen, dimensions=dimensions)
+
+
+def refuse_searcher(what: str, takes: frozenset[Form], searcher: str) -> None:
+    """Raises: UserError, where a searcher can't take what is conditional."""
+    if "conditional" not in takes:
+        able = plugins.searchers_that_take("conditional")
+        raise UserError(
+            f"{what}: searcher {searcher} can't take a space whose hyperparameters depend on one another. "
+            f"Searchers that can: {', '.join(able)}"
+        )
 
 
 def random_trial(seeds: tuple[int, ...]) -> optuna.Trial:

@@ -109,7 +109,11 @@ class Encoding:
         Raises:
             LookupError: the point is of another space.
         """
-        row, values = np.full(len(self.axes), math.nan), self.space.names(point)
+        return self.row(self.space.names(point))
+
+    def row(self, values: Mapping[str, Any]) -> Array:
+        """The same of its values, by the names that the space suggests."""
+        row = np.full(len(self.axes), math.nan)
         for place, (name, axis) in enumerate(self.axes.items()):
             if name in values:
                 with contextlib.suppress(ValueError):  # of a space that was changed with --force
@@ -134,10 +138,12 @@ class Encoding:
             return self._samples[generator.integers(len(self._samples), size=size)]
         return np.stack([axis.drawn(generator, size) for axis in self.axes.values()], axis=1)
 
-    def near(self, coordinates: Array, generator: np.random.Generator) -> Array:
-        """At most one point near each: about half of the hyperparameters moved, by a little or by more."""
+    def near(
+        self, coordinates: Array, generator: np.random.Generator, spreads: Sequence[float] = (0.05, 0.1, 0.2)
+    ) -> Array:
+        """At most one point near each: about half of the hyperparameters moved, by about one of `spreads`."""
         size = len(coordinates)
-        spread = generator.choice([0.05, 0.1, 0.2], size=size)
+        spread = generator.choice(spreads, size=size)
         columns = zip(self.axes.values(), coordinates.T, strict=True)
         others = np.stack([axis.moved(column, spread, generator) for axis, column in columns], axis=1)
         is_moved = (generator.random(others.shape) < 0.5) & ~np.isnan(coordinates)

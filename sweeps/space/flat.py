@@ -78,6 +78,10 @@ class FlatSpace(Space):
     def suggest(self, trial: Suggests) -> Point:
         return self.point({name: self.domains[name].suggest(trial, name) for name in self._suggested()})
 
+    def with_values_of(self, point: Point) -> Point:
+        values = {**point.fixed, **point.params}
+        return self.point({name: values[name] for name in self.domains})
+
     def names(self, point: Point) -> dict[str, ParamValue]:
         return {name: point.params[name] for name in self._suggested()}
 
@@ -138,7 +142,7 @@ def check(
     for name, domain in domains.items():
         faults[name] = _faults_of_domain(name, domain, hints[name], takes, searcher)
     lines = [f"{name}: {fault}" for name in {**space, **domains} for fault in faults.get(name, [])]
-    lines += [f"{name}: {SWEPT_AND_FIXED}" for name in domains if name in fixed]
+    lines += [f"{name}: {SWEPT_AND_FIXED}, or give --freeze" for name in domains if name in fixed]
     values, wrong = given(params_class, fixed)
     lines += wrong
     if not lines:

@@ -50,6 +50,9 @@ class SeveralSpaces(Space):
         name = trial.suggest_categorical("trainable", list(self.spaces))
         return self.spaces[name].suggest(_Prefixed(trial, f"{name}."))
 
+    def with_values_of(self, point: Point) -> Point:
+        return self.spaces[point.trainable].with_values_of(point)
+
     def names(self, point: Point) -> dict[str, ParamValue]:
         of_model = self.spaces[point.trainable].names(point)
         prefixed = {f"{point.trainable}.{name}": value for name, value in of_model.items()}

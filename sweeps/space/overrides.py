@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from sweeps.common.errors import refuse
-from sweeps.common.param_types import are_same, held, plain_types, shown, type_fault, unknown
+from sweeps.common.param_types import are_same, held, plain_types, shown, shown_range, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue, hyperparameter, load_yaml, nearest
 from sweeps.space.domain import Domain, Form, of_choices, of_range
 from sweeps.space.numeric_range import Range, range_of_grid
@@ -49,8 +49,7 @@ def applied(
         try:
             found = _one(space.get(name), hints[name], given, takes)
         except ValueError as error:
-            typed = ",".join(map(shown, given)) if isinstance(given, list) else shown(given)
-            faults.append(f"--ranges {name}={typed}: {'; '.join(str(error).splitlines())}")
+            faults.append(f"--ranges {name}={shown_range(given)}: {'; '.join(str(error).splitlines())}")
             continue
         if isinstance(found, Domain):
             domains[name] = found

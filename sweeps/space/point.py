@@ -115,6 +115,15 @@ class Space(ABC):
         """Number of points; infinite where they can't be listed."""
         return math.inf
 
+    @abstractmethod
+    def with_values_of(self, point: Point) -> Point:
+        """The point of this space with the values of one of another space, those that are fixed there too.
+
+        Raises:
+            LookupError, ValueError: it lacks one, or one does not fit the type. Whether its values lie in the
+                ranges is not checked.
+        """
+
     def names(self, point: Point) -> dict[str, ParamValue]:
         """A point's hyperparameters by the names that `suggest` asks for.
 

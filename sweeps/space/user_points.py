@@ -1,12 +1,22 @@
-"""A point of a space that the user gives, checked value by value."""
+"""Points of a space that the user gives: a trial of the user's own choosing, checked value by value, and the
+defaults of Params."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sweeps.common.errors import UserError, refuse
-from sweeps.common.param_types import are_same, given_fault, held, hints_of, refusal, shown, type_fault
+from sweeps.common.param_types import (
+    are_same,
+    given_fault,
+    held,
+    hints_of,
+    refusal,
+    shown,
+    type_fault,
+)
 from sweeps.common.yaml_values import ParamValue, nearest
 from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace
@@ -36,12 +46,60 @@ def user_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
         else:
             point = own.suggest(asked)
     except InvalidPoint as error:
-        raise UserError("\n".join(asked.faults or [str(error)])) from None
-    faults = [*asked.faults, *_faults_of_others(own, values, asked.names)]
+        raise UserError("\n".join(asked.faults.values() or [str(error)])) from None
+    faults = [*asked.faults.values(), *_faults_of_others(own, values, asked.names)]
     if not faults and (fault := refusal(own.params_class, {**point.fixed, **point.params})):
         faults = [fault]
     refuse(faults)
     return point
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The defaults of a trainable's Params as a point, to compare trials with."""
+
+    trainable: str
+    """Its name, as it was given to the sweep."""
+    point: Point | None = None
+    why_not: str = ""
+    """Why there is none."""
+    outside: Sequence[str] = ()
+    """Hyperparameters whose defaults lie outside the space."""
+
+
+def baseline(
+    own: OneSpace, called: str, values: Mapping[str, ParamValue], prepared: Collection[str]
+) -> Baseline:
+    """The defaults as a point, also where they lie outside the space.
+
+    Args:
+        own: the space of a model.
+        called: the trainable, as messages name it.
+        values: its defaults.
+        prepared: those that its prepared data depends on.
+    """
+    asked = _GivenValues(values)
+    if isinstance(own, FlatSpace):
+        swept = [*own.domains]
+        for name, domain in own.domains.items():
+            asked.in_domain(name, domain, hints_of(own.params_class)[name])
+    else:
+        try:
+            swept = [*own.suggest(asked).params]  # of the branch that these values are on
+        except InvalidPoint as error:
+            return Baseline(own.trainable, why_not=str(error))
+    if missing := [name for name in swept if name not in values]:
+        return Baseline(own.trainable, why_not=f"{called} has no default for {', '.join(missing)}")
+    outside = [name for name in swept if name in asked.faults]
+    if needed := [name for name in outside if name in prepared]:
+        given = ", ".join(f"{name}={shown(values[name])}" for name in needed)
+        why = f"no data is prepared for {given}, which lies outside the space"
+        return Baseline(own.trainable, why_not=why)
+    params = {name: values[name] for name in swept}
+    fixed = {name: value for name, value in own.fixed.items() if name not in params}
+    if fault := refusal(own.params_class, {**fixed, **params}):
+        return Baseline(own.trainable, why_not=f"Params refuses its defaults: {fault}")
+    return Baseline(own.trainable, Point(own.trainable, params, fixed), outside=outside)
 
 
 def _model_of(space: Space, values: Mapping[str, ParamValue]) -> tuple[OneSpace, Mapping[str, ParamValue]]:
@@ -82,7 +140,8 @@ class _GivenValues(TrialProxy):
         self._values = values
         self.names: list[str] = []
         """What was asked for."""
-        self.faults: list[str] = []
+        self.faults: dict[str, str] = {}
+        """By what was asked for."""
 
     def in_domain(self, name: str, domain: Domain, hint: Any) -> Any:
         """The value in a domain, or another one beside a fault; of a function any of its type."""
@@ -92,9 +151,9 @@ class _GivenValues(TrialProxy):
             return self._number(name, domain.range)
         self.names.append(name)
         if name not in self._values:
-            self.faults.append(f"{name}: missing; its values: {domain}")
+            self.faults[name] = f"{name}: missing; its values: {domain}"
         elif fault := given_fault(self._values[name], hint):
-            self.faults.append(f"{name}={shown(self._values[name])}: {fault}")
+            self.faults[name] = f"{name}={shown(self._values[name])}: {fault}"
         return self._values.get(name)
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
@@ -106,23 +165,23 @@ class _GivenValues(TrialProxy):
         listed = [*map(shown, choices)]
         among = f"one of {', '.join(listed)}"
         if name not in self._values:
-            self.faults.append(f"{name}: missing; {among}")
+            self.faults[name] = f"{name}: missing; {among}"
         else:
             near = nearest(shown(value), listed)
-            self.faults.append(f"{name}={shown(value)}: must be {among}{near and f'.{near}'}")
+            self.faults[name] = f"{name}={shown(value)}: must be {among}{near and f'.{near}'}"
         return choices[0]
 
     def _number(self, name: str, asked: Range) -> float:
         self.names.append(name)
         value = self._values.get(name)
         if name not in self._values:
-            self.faults.append(f"{name}: missing; {asked}")
+            self.faults[name] = f"{name}: missing; {asked}"
         elif isinstance(value, bool) or not isinstance(value, int | float):
-            self.faults.append(f"{name}={shown(value)}: must be a number, {asked}")
+            self.faults[name] = f"{name}={shown(value)}: must be a number, {asked}"
         else:
             within = asked.nearest(value)
             if within == value:
                 return within
-            self.faults.append(f"{name}={value}: must be {asked}; the nearest is {within:g}")
+            self.faults[name] = f"{name}={value}: must be {asked}; the nearest is {within:g}"
             return within
         return asked.low

@@ -19,9 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sweeps.common import atomic_io
+from sweeps.common import atomic_io, scratch
 from sweeps.common.formatting import duration
-from sweeps.storage import scratch
 from sweeps.storage.protocol import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
 from sweeps.training.checkpoints import checkpoint_store
 

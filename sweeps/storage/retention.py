@@ -1,5 +1,5 @@
-"""Which weights are kept: those of the best trials, by number or by size, and of reruns that may be the
-winner's; and whose `best/` holds."""
+"""Which weights are kept: those of the best trials, by number or by size, of reruns that may be the winner's,
+and of some trials that failed, for a retry; and whose `best/` holds."""
 
 from __future__ import annotations
 
@@ -17,14 +17,25 @@ from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.storage.protocol import Storage
 
+KEPT_OF_FAILED = 3
+"""Trials that failed and keep their newest checkpoint, those that have trained furthest: if all did, they
+could fill the disk."""
+
 
 def kept(config: SweepConfig, record: Record, storage: Storage) -> set[int]:
     """Numbers of the ended trials whose weights are kept: the best ones of the search, as many as
-    --keep-checkpoints says or as fit in it, of several objectives the whole front; and the best rerun of the
-    winner, or of each trial of the front (of each rerun trial, until all reruns have ended)."""
+    --keep-checkpoints says or as fit in it, of several objectives the whole front; the best rerun of the
+    winner, or of each trial of the front (of each rerun trial, until all reruns have ended); and of those
+    that failed a few."""
     candidates = record.front() if record.confirmed_with_score() else record.rerun_trials
     best = (best_rerun(record, storage, number) for number in candidates)
-    return {*_leaders(config, record), *(rerun.number for rerun in best if rerun)}
+    failed = (trial for trial in record.searched if trial.status == "failed" and trial.checkpoint_bytes)
+    furthest = sorted(failed, key=lambda trial: -len(trial.epochs))[:KEPT_OF_FAILED]
+    return {
+        *_leaders(config, record),
+        *(rerun.number for rerun in best if rerun),
+        *(trial.number for trial in furthest),
+    }
 
 
 def _leaders(config: SweepConfig, record: Record, if_ended: int | None = None) -> list[int]:

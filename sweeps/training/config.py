@@ -6,8 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sweeps.common.errors import CannotTrain, UserError
+from sweeps.common.formatting import count
 from sweeps.common.objective import Mode, Objective
-from sweeps.common.settings import setting
+from sweeps.common.settings import flag, setting
 from sweeps.kinds.trainable import Precision, Trainable
 
 Strategy = Literal[
@@ -60,6 +62,12 @@ class FitConfig:
     epoch_steps: int | None = setting(None, least=1)
     """Steps of the optimizer in an epoch, for data without an end or with very long epochs; each epoch begins
     with the first batch (default: all batches)."""
+    check_val_every_n_epoch: int | None = setting(None, least=1)
+    """Passes over the training data between two validations. Together they are one epoch of a trial, which
+    --max-epochs counts (default: as the project's own Trainer has it, else 1)."""
+    val_check_interval: int | float | None = setting(None, above=0)
+    """Batches between two validations, or a share of the training data, as 0.25. They are one epoch of a
+    trial, and the next epoch reads on from there (default: as the project's own Trainer has it, else all)."""
     steps_per_epoch: int | None = setting(None, least=1)
     """Steps per epoch and batches per validation, at most (default: all)."""
     threads: int | None = setting(1, least=1)
@@ -73,6 +81,26 @@ class FitConfig:
         return Objective(self.metric, self.mode)
 
     @property
+    def epoch_in_words(self) -> str:
+        """What an epoch is, where it is no pass over the training data; else ""."""
+        if self.epoch_steps is not None:
+            return f"{count(self.epoch_steps, 'step')} of the optimizer, then a validation (epoch_steps)"
+        if (every := self.check_val_every_n_epoch) is not None and every > 1:
+            return f"{every} passes over the data, then a validation (check_val_every_n_epoch)"
+        if (interval := self.interval) is None:
+            return ""
+        part = (
+            f"{interval:g} of the training data" if isinstance(interval, float) else f"{interval:,} batches"
+        )
+        return f"{part}, then a validation (val_check_interval); the next epoch reads on from there"
+
+    @property
+    def interval(self) -> int | float | None:
+        """Batches of an epoch, or below 1 a share of a pass; None where it is a whole pass."""
+        is_whole = isinstance(self.val_check_interval, float) and self.val_check_interval == 1
+        return None if is_whole else self.val_check_interval
+
+    @property
     def workers(self) -> int:
         """Processes that train together."""
         return self.devices * self.num_nodes
@@ -83,9 +111,38 @@ class FitConfig:
         return {name: value for name, value in dataclasses.asdict(self).items() if name not in alone}
 
 
-def precision_of(asked: Precision, trainable: Trainable) -> Precision:
-    """The precision that was asked for; instead of auto, that of a project's settings."""
-    return trainable.precision if asked == "auto" else asked
+VALIDATION = ("check_val_every_n_epoch", "val_check_interval", "epoch_steps")
+"""Settings of FitConfig of which one at most says what an epoch is."""
+
+
+def own_settings(asked: FitConfig, trainable: Trainable, params: Any) -> dict[str, Any]:
+    """The settings that are left to a trainable's own code or files, by name.
+
+    Args:
+        asked: as it was given to the command.
+        trainable: to train.
+        params: an instance of its Params.
+
+    Raises:
+        UserError: they do not fit.
+    """
+    try:
+        own, default = dict(trainable.fit_settings(params)), FitConfig()
+    except CannotTrain as error:
+        raise UserError(f"{trainable.name}: {error}") from None
+    given = [name for name in VALIDATION if getattr(asked, name) is not None]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(map(flag, given))}: each says what an epoch is; give one of them")
+    if given:
+        own = {name: value for name, value in own.items() if name not in VALIDATION}
+    found = {name: value for name, value in own.items() if getattr(asked, name) == getattr(default, name)}
+    interval = found.get("val_check_interval", asked.val_check_interval)
+    if isinstance(interval, float) and interval > 1:
+        raise UserError(
+            f"val_check_interval {interval:g}: must be a whole number of batches, or a share of the training "
+            "data, at most 1.0"
+        )
+    return found
 
 
 FIT_SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))

@@ -11,6 +11,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.strategies import DeepSpeedStrategy, FSDPStrategy
+from lightning.pytorch.utilities import CombinedLoader
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 
@@ -38,6 +39,11 @@ WHOLE_CHECKPOINT = _if_known(pl.Trainer.fit, weights_only=False)
 """Of `fit` and `test`: read a checkpoint with its loops and optimizers. Before 2.6 there was no other way."""
 NO_AUTOLOG = _if_known(pl.Trainer.__init__, enable_autolog_hparams=False)
 """Of a Trainer: log no hyperparameters, which the record has. Before 2.6 it had no such option."""
+
+
+def mode_of(loaders: Any, otherwise: Any) -> Any:
+    """How a CombinedLoader combines its loaders."""
+    return loaders._mode if isinstance(loaders, CombinedLoader) else otherwise
 
 
 def is_called_by_lightning() -> bool:

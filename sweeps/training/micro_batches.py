@@ -105,10 +105,14 @@ class MicroBatches(pl.Callback):
 
     Where the rows of an epoch are not known (an iterable data set), the weights are Lightning's: the last
     step of an epoch then has too small gradients.
+
+    Args:
+        split: of the batch.
+        batches_of_pass: those that were read, where an epoch is a part of a pass over the data.
     """
 
-    def __init__(self, split: MicroBatch) -> None:
-        self._split = split
+    def __init__(self, split: MicroBatch, batches_of_pass: Callable[[], int] | None = None) -> None:
+        self._split, self._batches_of_pass = split, batches_of_pass
         self._last_step = math.inf, 0
         """Index of the first batch of a last step that is not full, and its rows."""
         self._weight = 1.0
@@ -136,6 +140,7 @@ class MicroBatches(pl.Callback):
     ) -> None:
         first, step_rows = self._last_step
         self._weight = 1.0
+        batch_idx = batch_idx if self._batches_of_pass is None else self._batches_of_pass() - 1
         if batch_idx >= first and step_rows:
             rows = min(self._split.rows, step_rows - (batch_idx - int(first)) * self._split.rows)
             self._weight = rows / step_rows * self._split.accumulation

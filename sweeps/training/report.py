@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import shortest
@@ -29,6 +30,8 @@ class Report:
     """Some of `time_breakdown.COSTS`; of first steps also `epoch_s`, the seconds of a whole epoch."""
     notice: str = ""
     """A warning for the user; mostly empty."""
+    schedule: Mapping[str, Any] | None = None
+    """Of the first epoch of a run what `schedules.length_of` knows."""
 
     @classmethod
     def from_metrics(
@@ -39,6 +42,7 @@ class Report:
         seconds: float = 0.0,
         costs: Mapping[str, float] = MappingProxyType({}),
         notice: str = "",
+        schedule: Mapping[str, Any] | None = None,
     ) -> Report:
         """An epoch as it is reported. Here tensors of 32 bits become decimal numbers, without the digits that
         come of their rounding.
@@ -50,7 +54,7 @@ class Report:
             seconds: as the field, like the others.
         """
         known = {name: shortest(value) for name, value in metrics.items()}
-        return cls(epoch, known[metric], known, seconds, costs, notice)
+        return cls(epoch, known[metric], known, seconds, costs, notice, schedule)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
+from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
 
 
 def free_shards(model: nn.Module) -> None:
@@ -43,3 +44,15 @@ def write_allocations(file: Path) -> None:
 def stop_recording_allocations() -> None:
     """Record no more."""
     torch.cuda.memory._record_memory_history(enabled=None)
+
+
+def parts_of_schedule(schedule: LRScheduler, begins: int = 0) -> list[tuple[int, LRScheduler]]:
+    """The schedules that a SequentialLR or a ChainedScheduler is made of, each with the step at which it
+    begins; any other schedule alone."""
+    if isinstance(schedule, SequentialLR):
+        parts = zip([0, *schedule._milestones], schedule._schedulers, strict=True)
+    elif isinstance(schedule, ChainedScheduler):
+        parts = zip([0] * len(schedule._schedulers), schedule._schedulers, strict=True)
+    else:
+        return [(begins, schedule)]
+    return [each for after, part in parts for each in parts_of_schedule(part, begins + after)]

@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from sweeps.common import local_dirs, project
+from sweeps.common import imports, local_dirs, project
 from sweeps.common.errors import CannotTrain
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
@@ -38,6 +38,8 @@ class Trainer(pl.Trainer):
         say: takes a notice for the user.
         seed: of the run.
         first_epoch: epochs that were trained before.
+        schedule_from: epochs behind which the schedules of the learning rate begin; `configure_optimizers` is
+            told the number of those that are left.
         whole_epoch: the limits of an epoch that is not cut short, as options of Lightning's Trainer.
         options: of Lightning's Trainer.
     """
@@ -48,20 +50,42 @@ class Trainer(pl.Trainer):
         say: Callable[[str], None],
         seed: int = 0,
         first_epoch: int = 0,
+        schedule_from: int = 0,
         whole_epoch: Mapping[str, Any] = MappingProxyType({}),
         **options: Any,
     ) -> None:
         self._say, self._seed, self._first_epoch = say, seed, first_epoch
+        self._schedule_from, self._is_configuring = schedule_from, False
         self.whole_epoch = whole_epoch
+        self.read_length = ""
+        """By which property the model has asked for the length of the run first; "" where it has not."""
         self.behind_order: dict[str, Any] | None = None
         """The random numbers to come behind the first epoch's order, where a model had it drawn early."""
         super().__init__(**options)
+
+    def configure_for_epochs_left(self, configure: Callable[[], Any]) -> Any:
+        """What `configure_optimizers` returns, for the epochs behind `schedule_from`."""
+        self._is_configuring = True
+        try:
+            return configure()
+        finally:
+            self._is_configuring = False
+
+    @property
+    def max_epochs(self) -> int | None:
+        """The epochs of the run, which a model may make a schedule for."""
+        epochs = super().max_epochs
+        if epochs is None or is_called_by_lightning():
+            return epochs
+        self.read_length = self.read_length or "max_epochs"
+        return epochs - self._schedule_from if self._is_configuring else epochs
 
     @property
     def max_steps(self) -> int:
         """The steps of the whole run, by which many projects divide; -1 where they are not known."""
         if is_called_by_lightning():  # its loops would count steps instead of epochs
             return super().max_steps
+        self.read_length = self.read_length or "max_steps"
         steps = int(self.estimated_stepping_batches)
         if steps == -1 or self.lightning_module.automatic_optimization:
             return steps
@@ -75,6 +99,7 @@ class Trainer(pl.Trainer):
     @property
     def estimated_stepping_batches(self) -> int | float:
         """The same, as Lightning estimates it."""
+        self.read_length = self.read_length or "estimated_stepping_batches"
         if self.state.fn != TrainerFn.FITTING:
             return -1
         try:
@@ -99,6 +124,8 @@ class Trainer(pl.Trainer):
                 "the model asks for the steps of the run, and is told -1: the training data does not say how "
                 "long it is. Give --epoch-steps, the steps of an epoch"
             )
+        elif self._is_configuring and (epochs := super().max_epochs):
+            return steps // epochs * (epochs - self._schedule_from)
         return steps
 
 
@@ -122,10 +149,23 @@ def build_model(
     torch.set_num_threads(config.threads or 1)
     pl.seed_everything(config.seed, workers=True, verbose=False)
     model = trainable.build_model(params)
+    if not isinstance(model, pl.LightningModule):
+        raise CannotTrain(_no_module(model))
     guard_download(model)
     seed_hooks(model, config.seed)
     keep_callbacks(model, say)
     return model
+
+
+def _no_module(model: object) -> str:
+    """Why an object is no model, in words."""
+    for package in imports.OTHER_NAMES:
+        if any(each.__module__.startswith(f"{package}.") for each in type(model).__mro__):
+            return (
+                f"{type(model).__name__} is a LightningModule of {package}, which this process has imported "
+                "before this program, and the Trainer is that of lightning.pytorch: import sweeps first"
+            )
+    return f"the model is {type(model).__name__!r}, and must be a LightningModule"
 
 
 def build_data(trainable: LightningTrainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:

@@ -38,7 +38,7 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_t
 """NumPy and Arrow start threads when they are imported; a fork has none of them, and would wait for them. A
 fork has the variables of Ray in their place."""
 IMPORTED = (
-    "torch._dynamo", "sweeps.training.fit_loop", "sweeps.common.plugins",
+    "torch._dynamo", "sweeps.training.runs.fit_loop", "sweeps.common.plugins",
     "sweeps.record.trials", "sweeps.storage.folder_copy", "sweeps.training.checkpoints.checkpoint_store",
     "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.pretty", "jsonschema",
     "google.protobuf.struct_pb2", "msgpack", "aiohttp", "pydantic.dataclasses", "greenlet",
@@ -48,18 +48,16 @@ PR_SET_PDEATHSIG = 1
 
 
 @contextlib.contextmanager
-def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[str | None]:
+def started(variables: Mapping[str, str] = ONE_THREAD) -> Iterator[str]:
     """A fork server as long as the block runs.
 
     Args:
         variables: of its environment, in addition to those of this process.
 
     Yields:
-        The command by which Ray is to start workers in place of Python; None where there can be none.
+        The command by which Ray is to start workers in place of Python, but for its last word, the file of
+        facts (see `worker_launcher`).
     """
-    if sys.platform != "linux":
-        yield None
-        return
     name = f"sweeps-forks-{secrets.token_hex(16)}"
     server = _start(name, variables)
     launcher = (sys.executable, "-IS", worker_launcher.__file__, sys.executable, name)

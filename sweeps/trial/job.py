@@ -19,9 +19,6 @@ from sweeps.storage.data_source import PreparedData, Say
 from sweeps.storage.protocol import Storage
 from sweeps.training.config import FitConfig
 
-CONTEXT_GB = 0.5
-"""Of a GPU's memory, taken by CUDA for each process: 0.3 to 0.5 GB, by GPU and driver."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -31,11 +28,15 @@ class Job:
     """Name of each trainable in the sweep to its description."""
     storage: Storage
     """Store of the checkpoints: all that a trial needs of the sweep's folder."""
+    sweep: str = ""
+    """Name of the sweep, by which Ray's pages and `sweeps pcs status` tell whose process one is."""
     fit: FitConfig
     max_failures: int
     """Retries of a trial that raised."""
     checkpoint_epochs: int | None
     """Epochs between checkpoints; None: as often as keeps their cost under 2 % of the training."""
+    stop_grace_s: float = 60.0
+    """Seconds that processes of a training have to end in order."""
     other_metrics: tuple[str, ...] = ()
     """Metrics that each epoch must have beside that of `fit`: of further objectives and of constraints."""
     is_bound_to_share: bool = False

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import platform
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_of
-from sweeps.common.formatting import count
+from sweeps.common.formatting import GB, count
+from sweeps.common.gpus import CONTEXT_GB, Card, GpuProcess
 from sweeps.common.yaml_values import ParamValue
 from sweeps.ray_cluster import broadcast
 from sweeps.storage.protocol import StorageError
 from sweeps.training.report import REPORT, Report
 
 if TYPE_CHECKING:
-    from sweeps.training.run import RunHere
+    from sweeps.training.runs.run import RunHere
 
 MESSAGE, SAVED = "message", "saved"
 """Keys of a result of Tune's. What is saved is known only after the step, and a trial that is done has no
@@ -65,6 +66,52 @@ class Failed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shortage:
+    """The memory of a GPU at the moment when a trial ran out of it."""
+
+    card: Card
+    pc: str
+    node: str
+    """Ray's id of the PC."""
+    pid: int
+    """Of the process that ran out of it."""
+    own_bytes: int
+    """That PyTorch had of it for that process."""
+    asked_bytes: int
+    """That it asked for in addition."""
+
+    @property
+    def free_bytes(self) -> int:
+        """That nobody had."""
+        return (self.card.memory_bytes or 0) - self.card.used_bytes
+
+    @property
+    def needed_bytes(self) -> float:
+        """That the trial needs, as far as it has come, with what CUDA takes for its process."""
+        return max(self.own_bytes + CONTEXT_GB * GB, self.card.held_bytes({self.pid})) + self.asked_bytes
+
+    def room_bytes(self, own: Collection[int]) -> float:
+        """That nobody but the sweep had; `own` as for `others`."""
+        known = self.free_bytes + self.own_bytes + CONTEXT_GB * GB
+        return max(self.card.room_bytes({self.pid, *own}), known)
+
+    def others(self, own: Collection[int]) -> list[GpuProcess]:
+        """The programs without which there would have been enough; [] where there are none.
+
+        Args:
+            own: process ids of the sweep on that PC.
+        """
+        found = self.card.neighbours({self.pid, *own}, self.own_bytes + CONTEXT_GB * GB)
+        held = sum(each.used_bytes or 0 for each in found)
+        return found if self.free_bytes < self.asked_bytes <= self.free_bytes + held else []
+
+    def told(self, others: Sequence[GpuProcess]) -> str:
+        """`GPU 0 of pc1 was used by user 1003 (pid 4711, python, 9.1 of 24 GB)`"""
+        who = " and ".join(each.words(self.card.memory_bytes) for each in others)
+        return f"GPU {self.card.index} of {self.pc} was used by {who}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutOfMemory:
     """The trial ran out of memory."""
 
@@ -75,6 +122,8 @@ class OutOfMemory:
     """Rows with which it goes on; None: it is infeasible."""
     caution: str = ""
     """To be said once of a trial that goes on."""
+    shortage: Shortage | None = None
+    """None where it was not memory of a GPU, or no driver of NVIDIA's tells of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,18 +8,21 @@ can be read, also from another PC; a process that starts later removes it.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+import psutil
 import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup
 
+from sweeps.common import scratch
+from sweeps.common.errors import oom_kills
 from sweeps.ray_cluster import broadcast
-from sweeps.storage import scratch
 
 MOST_BYTES = 64 * 1024
 """Of one process for one result; of more the middle is left out."""
@@ -29,6 +32,7 @@ EXIT = "This process ends itself, with exit status "
 FATAL = "Fatal Python error: "
 """Python's line where a signal ends the process: its faulthandler prints it, which Ray turns on."""
 GIVEN_UP = "The process of this trial ends, and the trial is requeued: "
+KILLED_FOR_MEMORY = "killed by the kernel: out of memory"
 LOST = 70
 """Exit status of a process that gave up its trial."""
 _PREFIX, _SUFFIX = "sweeps-trial-", ".out"
@@ -96,37 +100,40 @@ def marked(text: str, worker: int) -> str:
     return "".join(f"[worker {worker}] {line}\n" for line in text.splitlines()) if worker else text
 
 
-def oom_kills() -> int:
-    """Processes of this PC that the kernel has killed for want of memory since it was started."""
-    try:
-        counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
-    except OSError:
-        return 0
-    return int(counters.get("oom_kill", 0))
+class Ending(NamedTuple):
+    """How a process has ended."""
+
+    words: str
+    """That it printed after its last result."""
+    why: str
+    free_bytes: float = math.inf
+    """Of the main memory of its PC, afterwards, where the kernel has ended it for want of that."""
 
 
-def examine(path: str) -> tuple[str, int]:
-    """What a process of this PC printed after its last result, and `oom_kills` now; the file is removed."""
+def examine(path: str) -> tuple[str, int, int]:
+    """What a process of this PC printed after its last result, `oom_kills` now, and how much main memory is
+    free; the file is removed."""
     words = b""
     with contextlib.suppress(OSError):  # there is none
         file = os.open(path, os.O_RDONLY)
         words = _content(file)
         os.close(file)
         remove(path)
-    return words.decode(errors="replace"), oom_kills()
+    return words.decode(errors="replace"), oom_kills(), psutil.virtual_memory().available
 
 
-def how_ended(process: Introduction) -> tuple[str, str]:
-    """What a process of any PC printed after its last result, and why it has ended."""
+def how_ended(process: Introduction) -> Ending:
+    """How a process of any PC has ended."""
     try:
         if process.node == broadcast.here():
-            words, now = examine(process.output_file)
+            words, now, free_bytes = examine(process.output_file)
         else:
             asked = broadcast.begin_on(process.node, examine, process.output_file)
-            words, now = ray.get(asked, timeout=10)
+            words, now, free_bytes = ray.get(asked, timeout=10)
     except RayError:
-        return "", "its PC does not answer"
-    return words, why_ended(words, is_oom=now > process.oom_kills)
+        return Ending("", "its PC does not answer")
+    why = why_ended(words, is_oom=now > process.oom_kills)
+    return Ending(words, why, free_bytes if why == KILLED_FOR_MEMORY else math.inf)
 
 
 def why_ended(last_words: str, *, is_oom: bool) -> str:
@@ -137,7 +144,7 @@ def why_ended(last_words: str, *, is_oom: bool) -> str:
         if line.startswith(EXIT) and not (line == f"{EXIT}{LOST}" and GIVEN_UP in last_words):
             return f"exit status {line.removeprefix(EXIT)}"
     if is_oom:
-        return "killed by the kernel: out of memory"
+        return KILLED_FOR_MEMORY
     return "it ended without a trace (most often signal 9, SIGKILL)"
 
 

@@ -14,14 +14,14 @@ import torch
 
 from sweeps.common.formatting import GB
 from sweeps.common.param_types import build_params
-from sweeps.kinds.function import FunctionFile
+from sweeps.kinds.function import FunctionTrainable
 from sweeps.kinds.trainable import Trainable, as_lightning
 from sweeps.storage.data_source import Say
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.training.fit_loop import Fit
-from sweeps.training.function_run import FunctionRun
 from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.run import RunHere
+from sweeps.training.runs.fit_loop import Fit
+from sweeps.training.runs.function_run import FunctionRun
+from sweeps.training.runs.run import RunHere
 from sweeps.training.trainer import Trainer
 from sweeps.trial import leave_request
 from sweeps.trial.job import Job
@@ -69,8 +69,16 @@ def build_run(
 ) -> RunHere:
     """The training of a trial, as each of its workers has it; what is copied to this PC for it is told."""
     params = build_params(trainable.params_class, {**config["fixed"], **config["params"]})
-    if isinstance(trainable, FunctionFile):
-        return FunctionRun(trainable, params, job.fit_of(config), checkpoint, number=config["number"])
+    if isinstance(trainable, FunctionTrainable):
+        return FunctionRun(
+            trainable,
+            params,
+            job.fit_of(config),
+            checkpoint,
+            number=config["number"],
+            other_metrics=job.other_metrics,
+            stop_grace_s=job.stop_grace_s,
+        )
     fit = Fit(
         as_lightning(trainable),
         params,
@@ -79,19 +87,25 @@ def build_run(
         prepared=job.data_of(trainable, params, say),
         environment=environment,
         is_to_leave=leave_request.is_asked,
+        schedule_from=config.get("schedule_from", 0),
     )
     fit.callbacks.append(Listening())
     if "steps" in config:
-        fit.callbacks.append(FirstSteps(fit.meter))
+        fit.callbacks.append(FirstSteps(fit.meter, fit.config.check_val_every_n_epoch or 1))
     return fit
 
 
 class FirstSteps(pl.Callback):
     """Times the last training batch and the last validation batch, and adds what a whole epoch takes to the
-    costs, as `epoch_s`."""
+    costs, as `epoch_s`.
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
+    Args:
+        meter: of the run.
+        passes: over the training data in an epoch.
+    """
+
+    def __init__(self, meter: Meter, passes: int = 1) -> None:
+        self._meter, self._passes = meter, passes
         self._step_s = self._val_batch_s = self._began = 0.0
         self._batches: int | None = None
         self._val_batches: int | None = 0  # a model need not be validated
@@ -101,7 +115,7 @@ class FirstSteps(pl.Callback):
         """Seconds of a whole epoch with its validation; None where the data does not say how long it is."""
         if self._batches is None or self._val_batches is None:
             return None
-        return self._batches * self._step_s + self._val_batches * self._val_batch_s
+        return self._passes * self._batches * self._step_s + self._val_batches * self._val_batch_s
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         self._batches, self._began = self._length(trainer, "train"), _now()

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from sweeps.common.errors import MetricNotLogged, reason_of
 from sweeps.common.formatting import GB
+from sweeps.common.gpus import CONTEXT_GB
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Trainable
 from sweeps.record.trials import why_diverged
@@ -22,9 +23,9 @@ from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.profiling import memory
 from sweeps.training.report import CheckpointUnusable, Position, Report
-from sweeps.training.run import Run, RunHere
-from sweeps.trial import leave_request, output
-from sweeps.trial.job import CONTEXT_GB, Job
+from sweeps.training.runs.run import Run, RunHere
+from sweeps.trial import leave_request, output, shortage
+from sweeps.trial.job import Job
 from sweeps.trial.messages import (
     EARLIER_ERROR,
     Diverged,
@@ -113,7 +114,7 @@ class TrialRunner:
             except (SIGTERMException, LeftEarly):  # SIGTERM came while the training began; it took one step
                 failure = Left("")
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
-                failure = failure_of(error, self._here)
+                failure = shortage.measured(failure_of(error, self._here), error)
                 self._failures += isinstance(failure, Failed) and not failure.is_user_error
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()

@@ -25,8 +25,9 @@ class SweepTrial(tune.Trainable):
     """One trial; with `reuse_actors`, many in a row.
 
     Its config is `{"number": int, "trainable": str, "params": {name: value}, "fixed": {name: value},
-    "seed": int, "failures": int, "micro_batch": int | None}`: `params` are the searched hyperparameters,
-    `failures` is how often it has raised, `micro_batch` the rows that it trains at once. Each step returns a
+    "seed": int, "failures": int, "micro_batch": int | None, "schedule_from": int}`: `params` are the searched
+    hyperparameters, `failures` is how often it has raised, `micro_batch` the rows that it trains at once,
+    `schedule_from` the epoch behind which schedules of its learning rate were made anew. Each step returns a
     `Message` as the result of Tune.
     """
 
@@ -42,6 +43,10 @@ class SweepTrial(tune.Trainable):
         self._waits = False
         """Whether the first step trains nothing: no point trains here, and the sweep may end for it."""
         self._result = Message().to_result()
+
+    def __repr__(self) -> str:
+        """The sweep whose trials it trains, as Ray's page of actors shows it: Ray asks once, at its start."""
+        return f"sweep {self._job.sweep}"
 
     @cached_property
     def _runner(self) -> TrialRunner:

@@ -14,17 +14,16 @@ import ray
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from threadpoolctl import threadpool_limits
 
-from sweeps.common import atomic_io
+from sweeps.common import atomic_io, scratch
 from sweeps.common.errors import PCUnfit, in_another_worker
 from sweeps.kinds import registry
-from sweeps.storage import scratch
 from sweeps.storage.folder_copy import File
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.report import CheckpointUnusable, Position, Report
-from sweeps.training.run import RunHere
-from sweeps.trial import leave_request, output
+from sweeps.training.runs.run import RunHere
+from sweeps.trial import leave_request, output, shortage
 from sweeps.trial.job import Job
 from sweeps.trial.messages import LeftEarly, WorkerFailed, failure_of
 from sweeps.trial.run import Host, build_run
@@ -48,7 +47,8 @@ def _failing_as_worker(
             raise LeftEarly from None
         except BaseException as error:  # sys.exit and worse
             place = in_another_worker(platform.node()) if worker.rank else ""
-            raise WorkerFailed(failure_of(error, worker.fit, place)) from None
+            failure = shortage.measured(failure_of(error, worker.fit, place), error)
+            raise WorkerFailed(failure) from None
 
     return call
 
@@ -62,6 +62,10 @@ class Worker:
         self.fit: RunHere | None = None
         self._made: list[tuple[Path, int]] = []
         """Folders for the first worker, each with the descriptor of its lock: no process removes it."""
+
+    def __repr__(self) -> str:
+        """Whose worker it is, on Ray's page of actors."""
+        return f"sweep {self._job.sweep}, worker {self.rank}"
 
     @_failing_as_worker
     def introduce(self) -> tuple[output.Introduction, Host]:

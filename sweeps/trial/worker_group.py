@@ -168,7 +168,7 @@ class WorkerGroup:
         except RayError as error:
             why = first_line(error)
             for number, each in enumerate(self._introductions):
-                words, how = output.how_ended(each)
+                words, how, _ = output.how_ended(each)
                 output.add(output.marked(words, number))
                 why = how if number == rank else why
             give_up(f"a worker is lost: {why}")

@@ -30,6 +30,7 @@ from benchmarks import (
     inner_loop,
     overhead,
     scale,
+    sharing,
 )
 from benchmarks._images import Images
 from benchmarks._job import Job
@@ -425,3 +426,14 @@ def test_about_half_of_the_proposals_of_a_search_by_chance_do_not_fit(as_failed:
         shares.append((found.first + found.later) / 2)
     assert len(shares) == len(infeasible.PROBLEMS)
     assert all(0.3 < share < 0.7 for share in shares)
+
+
+def test_a_window_is_off_by_what_a_sweep_received_beside_its_due() -> None:
+    kinds = [sharing.Kind("a", 1.0), sharing.Kind("b", 1.0, share=3.0)]
+    seconds = [float(at) for at in range(31)]
+    series = {"a": [(at, at) for at in seconds], "b": [(at, at) for at in seconds]}
+    first, second = sharing.off_percent(kinds, series, skip_s=10, window_s=10)
+    assert (first["windows"], first["due_percent"], first["cpu_s"]) == (11, 25.0, 30.0)
+    assert first["most_off_percent"] == pytest.approx(100.0)
+    assert second["least_off_percent"] == pytest.approx(-100 / 3)
+    assert sharing.received_percent(series, 4, skip_s=10, window_s=10) == pytest.approx(50), "half is idle"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -77,7 +78,7 @@ def test_the_space_of_the_searches_is_the_grid() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_replayed_trial_scores_what_the_table_says(seed: int) -> None:
-    from sweeps.training.fit_loop import Fit
+    from sweeps.training.runs.fit_loop import Fit
 
     positions = dict(zip(curves.load().values, PLACE, strict=True))
     found: list[float] = []
@@ -213,6 +214,18 @@ def test_a_forecast_of_halving_is_what_happens() -> None:
     for budget in (160, 300):
         asked = _asked.Asked("random+halving", Lcbench("7593"), seed=1, slots=4, budget=budget)
         assert budget - 10 <= len(_searches.search(asked)) <= budget
+
+
+def test_a_search_begins_at_what_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime", reason="needs the extra bench: pip install -e '.[bench]'")
+    problem, near = Lcbench("7593"), "gp+halving, near prior"
+    best = dataclasses.replace(_searches.OURS[near], prior=_searches.Prior(500, max))
+    monkeypatch.setitem(_searches.OURS, "best", best)
+    arms = ("gp+halving, misleading prior", "gp+halving, good prior", "best", near)
+    first = {arm: _searches.search(_asked.Asked(arm, problem, 0, 1, 3))[0].point for arm in arms}
+    ends = [problem.curve(dict(point)).scores[-1] for point in first.values()]
+    assert ends[0] < ends[1] <= ends[2]
+    assert first[near] != first["best"]
 
 
 def test_a_curve_of_lcbench_is_what_its_network_predicts() -> None:

@@ -93,7 +93,7 @@ def test_two_pcs_are_lost_at_once_and_what_is_left_is_room_for_one_trial(
 ) -> None:
     """One of each: both trials would hold a core and wait for ever for the other's. They end one by one."""
     head, *others = cluster_of(4)
-    pair = ("--trainable", "tests.faulty.pair", "--search-space", "tests.faulty.pair_rates")
+    pair = ("--no-baseline", "--trainable", "tests.faulty.pair", "--search-space", "tests.faulty.pair_rates")
     size = ("--max-epochs", str(EPOCHS), "--checkpoint-epochs", "1", "--params", "epoch_s=2")
     sweep = start(head, *pair, *size, "--searcher", "grid", "--scheduler", "none")
 

@@ -20,7 +20,7 @@ from tests.support.lab import Lab, wait_until
 from tests.support.slurm_of_pcs import Slurm
 
 SCRIPT = ROOT / "deploy" / "slurm" / "sweep.sbatch"
-TOY = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes")
+TOY = ("--no-baseline", "--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes")
 LONG_S = 400.0
 """For what takes a minute on a PC that does nothing else."""
 SHORT = (*TOY, "--max-epochs", "9", "--checkpoint-epochs", "1")

@@ -1,4 +1,7 @@
-"""The unit: systemd takes it, and what it runs joins a cluster, joins again after a cut, and leaves."""
+"""The units: systemd takes them, and what that of a cluster runs joins, joins again after a cut, and leaves.
+
+What the other one runs: tests/end_to_end/test_shared_ray.py.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import up
 from tests.conftest import ROOT
 from tests.support.cluster_of_pcs import give_token, nodes, set_up, start_head
 from tests.support.lab import HOME, Lab, wait_until
 
 UNIT = ROOT / "deploy" / "systemd" / "sweeps-pc.service"
+OF_RAY = UNIT.with_name("sweeps-ray.service")
 
 
 def service() -> dict[str, str]:
@@ -32,9 +37,9 @@ def service() -> dict[str, str]:
 
 def verified(unit: Path, home: Path) -> str:
     """What systemd finds wrong."""
-    ray = home / "sweeps" / ".venv" / "bin" / "ray"
-    ray.parent.mkdir(parents=True)
-    ray.symlink_to("/bin/true")
+    (programs := home / "sweeps" / ".venv" / "bin").mkdir(parents=True)
+    for name in ("ray", "sweeps"):
+        (programs / name).symlink_to("/bin/true")
     done = subprocess.run(
         ["systemd-analyze", "--user", "verify", str(unit)],
         env={**os.environ, "HOME": str(home), "XDG_RUNTIME_DIR": str(home)},
@@ -45,11 +50,19 @@ def verified(unit: Path, home: Path) -> str:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
-def test_systemd_takes_the_unit_and_not_a_wrong_one(tmp_path: Path) -> None:
-    assert verified(UNIT, tmp_path / "home") == ""
-    wrong = tmp_path / "sweeps-pc.service"
-    wrong.write_text(UNIT.read_text().replace("KillMode=mixed", "KillMode=often"))
+@pytest.mark.parametrize("unit", [UNIT, OF_RAY], ids=lambda unit: unit.stem)
+def test_systemd_takes_the_unit_and_not_a_wrong_one(unit: Path, tmp_path: Path) -> None:
+    assert verified(unit, tmp_path / "home") == ""
+    wrong = tmp_path / unit.name
+    wrong.write_text(unit.read_text().replace("KillMode=mixed", "KillMode=often"))
     assert "kill mode" in verified(wrong, tmp_path / "other")
+
+
+def test_the_unit_of_ray_runs_a_command_that_there_is() -> None:
+    (line,) = [line for line in OF_RAY.read_text().splitlines() if line.startswith("ExecStart=")]
+    program, name, *flags = line.removeprefix("ExecStart=").split()
+    assert (Path(program).name, name) == ("sweeps", "up")
+    assert up.parse(flags) == (True, True)
 
 
 def words_of_the_unit(head: str) -> tuple[list[str], dict[str, str]]:

@@ -54,6 +54,7 @@ FLAGS_OF_OTHERS = {
         "--models",
         "--trials",
         "--arms",
+        "--reports",
         "--no-monitor",
         "--include-log-monitor",
     ),
@@ -62,8 +63,10 @@ FLAGS_OF_OTHERS = {
 }
 """Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, LightningCLI, Hydra,
 Weights & Biases, the benchmarks."""
-FLAGS_OF_MODELS = {"--pixels", "--hidden", "--fold"}
-"""Hyperparameters of data.md and recipes.md."""
+FLAGS_OF_MODELS = {
+    *("--pixels", "--hidden", "--fold", "--alpha", "--penalty", "--epochs", "--checkpoints", "--optimizer"),
+}
+"""Hyperparameters of data.md and recipes.md, and the arguments of the program of commands.md."""
 
 FITS = [*arguments_of("sweeps fit"), *arguments_of("torchrun --nproc-per-node 2 -m sweeps.fit")]
 
@@ -92,7 +95,10 @@ def test_a_sweep_of_the_docs_makes_a_plan(
     for flag, package in (("-c", "jsonargparse"), ("--hydra", "hydra")):
         if flag in tokens:
             pytest.importorskip(package, reason=f"{package} is not installed")
-    is_configured = bool({"-c", "--hydra"} & set(tokens))
+    is_configured = bool({"-c", "--hydra", "--command"} & set(tokens))
+    for name in examples.LIBRARIES:
+        if f"{name}.py" in tokens and (missing := examples.missing(name)):
+            pytest.skip(f"{missing} is not installed")
     if "my_project" in command or set(examples.FILES) & set(tokens) or is_configured:
         examples.write(tmp_path)
         monkeypatch.syspath_prepend(tmp_path)
@@ -123,6 +129,8 @@ def test_a_sweep_of_the_docs_makes_a_plan(
         if "--refine" in tokens and (token.startswith("results/") or token == "NAME"):
             searched(tmp_path, Path(token).name, peak(0.03), num_trials=8)
             tokens[place] = str(tmp_path / Path(token).name)
+        if "--refine" in tokens and token in examples.FROM_ELSEWHERE:
+            tokens[place] = str(examples.from_elsewhere(tmp_path, token))
     asked = cli.parse([*tokens, "--results-dir", str(tmp_path)])
     assert "trials" in describe(make_plan(plugins.named(asked) if is_configured else asked))
 
@@ -157,6 +165,9 @@ def test_a_single_run_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch:
         assert not end.value.code
     elif "--resume" in arguments:
         with pytest.raises(UserError, match="no run of"):  # there is none: nothing else is wrong with it
+            run_settings.parse(arguments)
+    elif "first" in arguments:  # a sweep that the page has made
+        with pytest.raises(UserError, match="no sweep or run in results/"):
             run_settings.parse(arguments)
     else:
         run, _ = run_settings.parse([*arguments, "--results-dir", str(tmp_path)])
@@ -197,15 +208,18 @@ def test_a_ladder_of_the_docs_is_one(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", arguments_of("sweeps results"))
-def test_a_comparison_of_the_docs_is_one(line: str) -> None:
-    folders, _ = results.parse(shlex.split(line))
-    assert folders == [Path("results/*")]  # which the shell makes folders of
+def test_a_comparison_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched(tmp_path / "results", "NAME", peak(0.03), num_trials=1)
+    monkeypatch.chdir(tmp_path)
+    (folder,), _, table = results.parse(shlex.split(line))
+    assert folder in (Path("results/*"), Path("results/NAME"))  # the shell makes folders of the first
+    assert (table is not None) == ("--csv" in line)
 
 
 @pytest.mark.parametrize("line", arguments_of("sweeps report"))
 def test_a_report_of_the_docs_is_one(line: str) -> None:
     folder, output = report.parse(shlex.split(line))
-    assert folder in (Path("NAME"), Path("results/NAME"))
+    assert folder in (Path("NAME"), Path("results/NAME"), Path("first"))
     assert (output is not None) == ("--output" in line)
 
 
@@ -233,7 +247,7 @@ def test_a_command_for_pcs_is_one(words: str, tmp_path: Path) -> None:
     if name == "status":
         searched(tmp_path, "NAME", peak(0.03), num_trials=1)
         shown = flags_for_pcs.status([word.replace("results", str(tmp_path)) for word in arguments])
-        assert shown == {"address": "auto", "folder": tmp_path / "NAME"}
+        assert shown == {"address": None, "folder": tmp_path / "NAME"}
     elif name == "drain":
         asked = flags_for_pcs.drain(arguments)
         assert asked == {"address": "auto", "pc": None, "timeout_s": flags_for_pcs.DRAIN_S}

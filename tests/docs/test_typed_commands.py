@@ -49,7 +49,15 @@ NOT_RUN = {
     "sweeps control": LIVE,
 }
 """Words of commands that are not run here, each with the reason."""
-OF_PROJECTS = {" -c config.yaml": "jsonargparse", "--hydra ": "hydra"}
+NEEDED = {
+    **{
+        " -c config.yaml": "jsonargparse",
+        "--hydra ": "hydra",
+        "python train.py -m": "hydra",
+        "fine_tune.py": "transformers",
+    },
+    **{f"digits_{name}.py": name for name in ("keras", "xgboost", "lightgbm")},
+}
 """Words of commands, and the packages that they need."""
 MODEL = """
 from net_project.data import Digits
@@ -71,8 +79,12 @@ BEFORE = {
     "prepare my_project.clips": "export SWEEPS_DATA_DIR=$PWD/clips",
     "my_project.clips --params": "mkdir -p results/NAME/best; "
     "echo 'params: {pixels: 32}' > results/NAME/best/params.yaml",
+    "python train.py --lr": """echo 'print("val_acc=0.5")' > train.py""",
     "--constraint": "sed -i 's/rows: int = 60$/rows: int = 3_000/' trainables/fashion_cnn.py",
     "results/NAME": f"test -e results/NAME || {SWEEP}",
+    "--refine runs.csv": "sweeps results coarse --csv runs.csv",
+    "--refine study.db": f"python -c '{examples.STUDY}'",
+    "--resume first": "python first.py",
     "fit --resume results/NAME": "rm -r results/NAME; sweeps fit fashion_cnn --max-epochs 2 --name NAME; "
     "rm -r results/NAME/best",
 }
@@ -85,8 +97,8 @@ def reasons(command: str) -> list[str]:
 
 
 def lacks_package(command: str) -> bool:
-    """Whether a command needs a package of `make projects` that is not here."""
-    return any(words in command and find_spec(package) is None for words, package in OF_PROJECTS.items())
+    """Whether a command needs a package of `make test-extras` that is not here."""
+    return any(words in command and find_spec(package) is None for words, package in NEEDED.items())
 
 
 def test_each_command_is_run_or_has_its_reason() -> None:

@@ -17,6 +17,7 @@ def test_a_trial_trains_with_the_hyperparameters_that_it_has(sweep: Command, tmp
     folder = tmp_path / "s"
     done = sweep(
         *(
+            "--no-baseline",
             "--trainable",
             "tests.faulty.toy",
             "--search-space",

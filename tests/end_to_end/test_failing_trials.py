@@ -22,6 +22,7 @@ from tests.faulty import toy
 from tests.faulty.spoiling import REASON
 
 TOY = (
+    "--no-baseline",
     "--trainable",
     "tests.faulty.toy",
     "--no-ray-dashboard",
@@ -213,7 +214,7 @@ def test_when_all_fail_the_commonest_reason_is_said(sweep: Command, tmp_path: Pa
 def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
     sweep: Command, tmp_path: Path
 ) -> None:
-    asked = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.all_raise")
+    asked = ("--no-baseline", "--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.all_raise")
     asked += ("--searcher", "random", "--scheduler", "none", "--num-trials", "6", "--max-epochs", "3")
     done = sweep(*asked, "--no-ray-dashboard", "--no-preflight", "--max-concurrent", "1", *_into(tmp_path))
     assert done.returncode == 1
@@ -235,7 +236,7 @@ def test_a_sweep_whose_first_trials_fail_alike_stops_and_can_be_told_to_go_on(
 def test_what_still_trains_is_saved_when_the_first_trials_failed_alike(
     sweep: Command, tmp_path: Path
 ) -> None:
-    asked = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.some_raise")
+    asked = ("--no-baseline", "--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.some_raise")
     asked += ("--searcher", "random", "--scheduler", "none", "--num-trials", "9", "--max-epochs", "9")
     asked += ("--max-concurrent", "2", "--try", "fault=none", "epoch_s=15", "slope=0.5")
     for slope in (0.1, 0.2, 0.3):
@@ -258,8 +259,9 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
     done = sweep(*TOY, *asked, *("--max-concurrent", "1"), *_into(tmp_path))
     assert done.returncode == 2
     assert "metric 'scoer' was not logged; logged: other, score" in done.stderr
-    assert "Did you mean 'score'?\nNothing was trained. Repair the code, and begin a new " in done.stderr
-    assert " --name sweep-again\n" in done.stderr, "a resume trains no failed trial again"
+    assert "Did you mean 'score'?\nNothing was trained. Repair the code, and resume: " in done.stderr
+    assert "sweep --retry failed\n" in done.stderr
+    assert " --name sweep-again\n" in done.stderr, "for another metric"
     assert (told(tmp_path)["SWEEP_OUTCOME"], told(tmp_path)["SWEEP_STATUS"]) == ("error", "2")
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -267,6 +269,7 @@ def test_a_metric_that_is_never_logged_ends_the_sweep_and_names_those_that_are(
 @pytest.mark.long
 def test_the_time_budget_ends_the_sweep_with_what_it_has(sweep: Command, tmp_path: Path) -> None:
     done = sweep(
+        "--no-baseline",
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
         *("--params", "epoch_s=0.2", "--num-trials", "5000", "--time-budget-hours", "0.015"),
         *("--no-ray-dashboard", "--no-preflight", *_into(tmp_path)),
@@ -312,7 +315,14 @@ def test_no_trial_pays_for_a_gpu_that_another_one_has_spoilt(
     max_failures: int, sweep: Command, tmp_path: Path
 ) -> None:
     """The last of three is given the processes that both others have spoilt, or waits for new ones."""
-    toys = ("--trainable", "tests.faulty.spoiling", "--search-space", "tests.faulty.spoiling_grid", *TOY[2:])
+    toys = (
+        "--no-baseline",
+        "--trainable",
+        "tests.faulty.spoiling",
+        "--search-space",
+        "tests.faulty.spoiling_grid",
+        *TOY[2:],
+    )
     limits = ("--max-epochs", "3", "--max-failures", str(max_failures), "--max-concurrent", "2")
     done = sweep(*toys, *limits, *_into(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -333,6 +343,7 @@ def test_ctrl_c_leaves_a_whole_record(
     stop: signal.Signals, environment: dict[str, str], tmp_path: Path
 ) -> None:
     arguments = [
+        "--no-baseline",
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
         *(
             "--params",
@@ -353,9 +364,12 @@ def test_ctrl_c_leaves_a_whole_record(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    _wait_for_epochs(tmp_path / "sweep", 5)
-    os.killpg(process.pid, stop)  # as a terminal does, `timeout` and batch systems
-    output, _ = process.communicate(timeout=90)
+    try:
+        _wait_for_epochs(tmp_path / "sweep", 5)
+        os.killpg(process.pid, stop)  # as a terminal does, `timeout` and batch systems
+        output, _ = process.communicate(timeout=90)
+    finally:
+        process.kill()
     assert process.returncode == 130, output
     assert "The sweep was interrupted; " in output
     assert (told(tmp_path)["SWEEP_OUTCOME"], told(tmp_path)["SWEEP_STATUS"]) == ("interrupted", "130")

@@ -18,6 +18,7 @@ from tests.support.killing import check_whole
 
 MB = 10**6
 TOY = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
     *(
         "--params",

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import yaml
 
-from sweeps.analysis import sweep as analysis_sweep
-from sweeps.record.record import Record
 from tests.conftest import ROOT, Command
-from tests.end_to_end.test_resume import OF_THE_RUN, murderer
-from tests.support.killing import check_whole
+from tests.end_to_end.test_resume import check_same_when_killed
 
 SWEEP = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.by_function", "--num-trials", "9", "--max-epochs", "9"),
     *("--no-ray-dashboard", "--max-concurrent", "1", "--seed", "3"),
 )
@@ -23,18 +21,7 @@ SWEEP = (
 def test_one_that_was_killed_decides_and_ends_as_one_that_was_not(
     sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    whole = sweep(*SWEEP, "--name", "whole", "--results-dir", str(tmp_path))
-    assert whole.returncode == 0, whole.stdout + whole.stderr
-    (tmp_path / "killed").mkdir()
-    killer = murderer(tmp_path / "killed" / "sweep", SWEEP, {**environment, "EPOCH_S": "0.1"}, 6_000)
-    done = killer.run(kills=2)
-    assert done.returncode == 0, done.stdout
-    assert "Traceback" not in done.stdout
-    check_whole(Record.read(killer.folder), 9, [3], max_epochs=9, brackets=False, halving=True)
-    ours, theirs = analysis_sweep.load(killer.folder), analysis_sweep.load(tmp_path / "whole")
-    assert (
-        ours.trials.drop_columns(OF_THE_RUN).to_pydict() == theirs.trials.drop_columns(OF_THE_RUN).to_pydict()
-    )
+    check_same_when_killed(sweep, SWEEP, {**environment, "EPOCH_S": "0.1"}, tmp_path)
 
     best = tmp_path / "whole" / "best"
     assert (best / "checkpoint" / "inside" / "state.pt").is_file()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.record.record import Record
-from tests.conftest import Command
+from tests.conftest import TOY, Command
 from tests.support import memory_groups
 from tests.support.steered import epochs, is_alive, running
 
@@ -21,6 +21,7 @@ def test_it_is_told_so_and_the_trial_goes_on(
     with memory_groups.made() as group:
         environment["TOY_CGROUP"] = str(group)
         done = sweep(
+            "--no-baseline",
             *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes"),
             *("--params", "fault=exhausts", "--searcher", "random", "--scheduler", "none"),
             *("--num-trials", "1", "--max-epochs", "3", "--checkpoint-epochs", "1"),
@@ -41,7 +42,11 @@ def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
 ) -> None:
     """Ray ends this process then, some seconds later, without the sweep's last words."""
     notified, folder = tmp_path / "notified", tmp_path / "s"
-    toy = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--scheduler", "none")
+    toy = (
+        *TOY,
+        "--scheduler",
+        "none",
+    )
     words = (*toy, "--max-epochs", "200", "--params", "epoch_s=0.1", "--num-trials", "2")
     notify = ("--notify-command", f"echo $SWEEP_OUTCOME $SWEEP_STATUS > {notified}")
     with running(folder, environment, *words, *notify, "--no-preflight") as sweep:
@@ -66,7 +71,11 @@ def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
 @pytest.mark.long
 def test_the_end_of_ray_before_the_first_trial_is_told(environment: dict[str, str], tmp_path: Path) -> None:
     """Tune sets its processes up then, by calls to Ray that nothing interrupts."""
-    toy = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1")
+    toy = (
+        *TOY,
+        "--num-trials",
+        "1",
+    )
     notify = ("--notify-command", f"echo $SWEEP_OUTCOME > {tmp_path / 'notified'}")
     with running(tmp_path / "s", environment, *toy, "--max-epochs", "1", *notify) as sweep:
         sweep.wait_for("\nray        1 PC")

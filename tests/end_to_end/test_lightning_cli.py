@@ -49,7 +49,10 @@ def test_all_trials_train_and_the_plan_says_what_is_overruled(
     assert "overruled  max_epochs 50" in done.stdout or "max_epochs 50: trials" in done.stdout
     trials = pq.read_table(folder / "results" / "swept" / "trials.parquet").to_pylist()
     assert {trial["status"] for trial in trials} <= {"finished", "pruned"}
-    assert all(trial["params_model.lr"] >= 0.05 for trial in trials)
+    assert trials[0]["origin"] == "your defaults"
+    assert trials[0]["params_model.lr"] == 0.1, "of the class"
+    assert trials[0]["params_trainer.callbacks.1.init_args.patience"] == 40, "of the file"
+    assert all(trial["params_model.lr"] >= 0.05 for trial in trials[1:])
     assert "test_acc" in done.stdout
 
 

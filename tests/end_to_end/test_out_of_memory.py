@@ -20,6 +20,7 @@ from sweeps.trial.messages import NORMS
 from tests.conftest import Command
 
 HUNGRY = (
+    "--no-baseline",
     "--trainable",
     "tests.faulty.hungry",
     "--no-ray-dashboard",

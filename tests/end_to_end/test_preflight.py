@@ -11,6 +11,7 @@ from sweeps.record.record import Record
 from tests.conftest import Command
 
 EARLY = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.early", "--no-ray-dashboard", "--max-concurrent", "1"),
     *("--num-trials", "3", "--max-epochs", "2", "--scheduler", "none", "--searcher", "random"),
 )
@@ -102,6 +103,7 @@ def test_it_tells_what_a_trial_takes_and_changes_no_result(sweep: Command, tmp_p
 def test_a_batch_that_does_not_fit_is_told(sweep: Command, tmp_path: Path, attempts: Path) -> None:
     os.makedirs(attempts, exist_ok=True)  # noqa: PTH103
     done = sweep(
+        "--no-baseline",
         *("--trainable", "tests.faulty.hungry", "--search-space", "tests.faulty.one_hungry"),
         *("--no-ray-dashboard", "--max-concurrent", "1", "--max-epochs", "1"),
         *("--scheduler", "none", "--searcher", "grid", *named(tmp_path / "s")),

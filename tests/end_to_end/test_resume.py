@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from tests.support.dying import POINTS
 from tests.support.killing import Murderer, check_nothing_is_lost, check_whole
 
 TOY = (
+    "--no-baseline",
     "--trainable",
     "tests.faulty.toy",
     "--no-ray-dashboard",
@@ -86,6 +88,27 @@ def murderer(
     diary = folder.parent / "attempts"
     diary.mkdir()
     return Murderer(folder, arguments, {**environment, "TOY_ATTEMPTS": str(diary)}, seeded(), most_bytes)
+
+
+def check_same_when_killed(
+    sweep: Command, words: Sequence[str], environment: dict[str, str], folder: Path
+) -> str:
+    """Assert that 9 trials of 9 epochs that are killed twice decide and end as if they were not; what the
+    whole sweep, in the folder's `whole`, has printed."""
+    whole = sweep(*words, "--name", "whole", "--results-dir", str(folder))
+    assert whole.returncode == 0, whole.stdout + whole.stderr
+    (folder / "killed").mkdir()
+    killer = murderer(folder / "killed" / "sweep", words, environment, 6_000)
+    done = killer.run(kills=2)
+    assert done.returncode == 0, done.stdout
+    assert "Traceback" not in done.stdout
+    check_whole(Record.read(killer.folder), 9, [3], max_epochs=9, brackets=False, halving=True)
+    ours, theirs = (
+        each.trials.drop_columns(OF_THE_RUN).to_pydict()
+        for each in map(analysis_sweep.load, (killer.folder, folder / "whole"))
+    )
+    assert ours == theirs
+    return whole.stdout
 
 
 def epochs_trained(folder: Path) -> int:

@@ -32,6 +32,7 @@ def test_a_pair_ends_every_trial_at_a_rung_on_warm_processes(
 ) -> None:
     space = "tests.faulty.slopes_grid" if searcher == "grid" else "tests.faulty.slopes"
     done = sweep(
+        "--no-baseline",
         *("--trainable", "tests.faulty.toy", "--search-space", space, "--max-epochs", "27"),
         *(
             "--searcher",
@@ -65,6 +66,7 @@ def test_the_process_that_paused_trials_left_may_die_while_it_is_idle(
 ) -> None:
     """Two of three wait, in no process; the one that they left is killed before the third arrives."""
     arguments = (
+        "--no-baseline",
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
         *("--scheduler", "hyperband", "--num-trials", "3", "--max-epochs", "9", "--max-concurrent", "2"),
         *(
@@ -104,6 +106,7 @@ def test_a_process_that_dies_while_it_saves_a_trial_that_pauses_loses_nothing(
 ) -> None:
     """The first save of all is that of trial 0, which is to wait at its rung."""
     done = sweep(
+        "--no-baseline",
         *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
         *("--scheduler", "hyperband", "--num-trials", "5", "--max-epochs", "9", "--max-concurrent", "1"),
         *(

@@ -18,6 +18,7 @@ from tests.support.killing import Murderer
 
 TOY, STEPS = "tests.faulty.toy", "tests.faulty.steps"
 TOYS = (
+    "--no-baseline",
     *("--trainable", TOY, STEPS, "--search-space", "tests.faulty.branches", "tests.faulty.speeds"),
     *("--max-epochs", "9", "--grace-epochs", "1", "--no-ray-dashboard", "--no-preflight"),
 )

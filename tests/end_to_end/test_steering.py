@@ -15,6 +15,7 @@ from sweeps.record.record import Record
 from tests.support.steered import RunningSweep, epochs, is_alive, running
 
 TOY = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--max-epochs", "200"),
     *("--searcher", "random", "--scheduler", "none", "--params", "epoch_s=0.2", "--max-concurrent", "2"),
 )
@@ -126,6 +127,7 @@ def test_it_finishes_in_order(steered: RunningSweep) -> None:
 
 
 STEPWISE = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.stepwise", "--searcher", "random", "--scheduler", "none"),
     *("--num-trials", "2", "--max-epochs", "3"),
 )
@@ -154,6 +156,7 @@ def test_a_pause_inside_an_epoch_repeats_no_step(environment: dict[str, str], tm
 
 
 HALVING = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--max-epochs", "9"),
     *("--num-trials", "30", "--max-concurrent", "2", "--params", "epoch_s=1", "--checkpoint-epochs", "1"),
 )
@@ -172,7 +175,9 @@ def test_each_command_survives_kill_9_and_a_resume(environment: dict[str, str], 
         sweep.wait_until("trial 0 has ended", lambda record: record.trials[0].status == "stopped")
         sweep.wait_until("the chosen trial trains", lambda record: bool(_epochs_of(record, slope=0.55)))
 
-        sweep.does("set", "num-trials=25", "max-concurrent=1", "time-budget-hours=5")
+        narrow = "slope=0.2..0.3"
+        sweep.does("set", "num-trials=25", "max-concurrent=1", "time-budget-hours=5", narrow)
+        of_both_ranges = len(sweep.record().trials)
         sweep.does("pause")
         sweep.kill()
         sweep.start()
@@ -196,6 +201,7 @@ def test_each_command_survives_kill_9_and_a_resume(environment: dict[str, str], 
     assert begun < 25
     assert not record.live
     assert [each.command for each in record.info.steered] == ["try", "stop", "set", "pause", "go", "finish"]
+    assert all(0.2 <= float(trial.params["slope"]) <= 0.3 for trial in record.trials[of_both_ranges:])
     for trial in record.trials:
         assert list(trial.epochs) == list(range(1, len(trial.epochs) + 1))
         assert all(
@@ -250,6 +256,7 @@ def test_ctrl_c_of_whoever_asks_does_no_harm(environment: dict[str, str], tmp_pa
 
 
 CONFIRMED = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--max-epochs", "9"),
     *("--num-trials", "2", "--params", "epoch_s=2", "--confirm", "2", "--confirm-top", "1"),
 )
@@ -270,6 +277,7 @@ def test_the_confirmation_pauses_and_continues(environment: dict[str, str], tmp_
 
 
 HANGS = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
     *("--scheduler", "none", "--params", "fault=hangs", "--num-trials", "2", "--max-epochs", "3"),
     *("--checkpoint-epochs", "1", "--no-preflight", "--stop-grace", "1"),

@@ -20,7 +20,7 @@ from sweeps.common.yaml_values import load_yaml
 from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.record.record import Record
 from sweeps.storage.open import open_storage_of
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TOY
 from tests.support.reports import words_of
 
 STEPS = 50
@@ -97,8 +97,8 @@ TWO = (
 def test_a_resume_continues_at_the_very_step(environment: dict[str, str], tmp_path: Path) -> None:
     """SIGTERM reaches the processes of its trials too: a system that shuts down sends it to every process."""
     runs = Runs(environment, tmp_path)
-    runs.whole("--trainable", "tests.faulty.stepwise", *TWO, name="whole")
-    process = runs.start(0.1, "--trainable", "tests.faulty.stepwise", *TWO, name="stopped")
+    runs.whole("--no-baseline", "--trainable", "tests.faulty.stepwise", *TWO, name="whole")
+    process = runs.start(0.1, "--no-baseline", "--trainable", "tests.faulty.stepwise", *TWO, name="stopped")
     runs.wait_for_epoch("stopped", 1)
     sigterm_to_all(process)
     output, _ = process.communicate(timeout=60)
@@ -126,8 +126,8 @@ def test_a_process_that_the_system_ends_costs_its_trial_no_more_than_the_way_to_
 ) -> None:
     """`kill`, and programs that free memory early, send SIGTERM to a single process."""
     runs = Runs(environment, tmp_path)
-    runs.whole("--trainable", "tests.faulty.stepwise", *TWO, name="whole")
-    process = runs.start(0.03, "--trainable", "tests.faulty.stepwise", *TWO, name="ended")
+    runs.whole("--no-baseline", "--trainable", "tests.faulty.stepwise", *TWO, name="whole")
+    process = runs.start(0.03, "--no-baseline", "--trainable", "tests.faulty.stepwise", *TWO, name="ended")
     runs.wait_for_epoch("ended", 1)
     os.kill(runs.record("ended").trials[0].place["pid"], signal.SIGTERM)
     output, _ = process.communicate(timeout=120)
@@ -144,7 +144,7 @@ def test_several_workers_leave_together_at_the_next_step(environment: dict[str, 
     """Ten of their steps last half a minute."""
     begun = tmp_path / "begun"
     runs = Runs({**environment, "BEGUN": str(begun)}, tmp_path)
-    one = ("--trainable", "tests.faulty.stepwise", *TWO, "--num-trials", "1")
+    one = ("--no-baseline", "--trainable", "tests.faulty.stepwise", *TWO, "--num-trials", "1")
     process = runs.start(3, *one, "--workers-per-trial", "2", "--strategy", "ddp", name="two")
     while not begun.exists():
         assert process.poll() is None
@@ -161,7 +161,7 @@ def test_a_trial_that_the_end_of_the_time_cuts_short_may_be_the_best(
     """One trial ends by itself after two epochs, the other one would train for long. Its weights are those
     that are kept, told and offered."""
     runs, notified = Runs(environment, tmp_path), tmp_path / "notified"
-    toy = ("--trainable", "tests.faulty.toy", "--searcher", "grid", "--scheduler", "none")
+    toy = ("--no-baseline", "--trainable", "tests.faulty.toy", "--searcher", "grid", "--scheduler", "none")
     toy = (*toy, "--ranges", "fault=stops,none", "--params", "epoch_s=0.05", "--max-epochs", "100000")
     until = ("--time-budget-hours", "0.0015", "--notify-command", f'echo "$SWEEP_TEXT" > {notified}')
     process = runs.start(0.0, *toy, *until, name="cut")
@@ -193,7 +193,14 @@ def test_the_end_of_the_time_saves_what_was_trained(environment: dict[str, str],
     runs = Runs(environment, tmp_path)
     hours = str(9 / 3600)
     process = runs.start(
-        0.2, "--trainable", "tests.faulty.stepwise", *TWO, "--time-budget-hours", hours, name="late"
+        0.2,
+        "--no-baseline",
+        "--trainable",
+        "tests.faulty.stepwise",
+        *TWO,
+        "--time-budget-hours",
+        hours,
+        name="late",
     )
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 1, output
@@ -208,7 +215,7 @@ def test_data_without_a_position_gets_the_grace_to_end_its_epoch(
 ) -> None:
     """One trial of half a second an epoch, and of one that outlasts the grace."""
     runs = Runs(environment, tmp_path)
-    toy = ("--trainable", "tests.faulty.toy", *TWO, "--max-epochs", "100")
+    toy = ("--no-baseline", "--trainable", "tests.faulty.toy", *TWO, "--max-epochs", "100")
     toy = (*toy, "--search-space", "tests.faulty.slopes")
     for epoch_s, grace_s, then in (
         ("0.5", "30", r"continues after epoch \d+\n"),
@@ -229,6 +236,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_grace(environment: dict[str, str]
     runs = Runs(environment, tmp_path)
     process = runs.start(
         0.0,
+        "--no-baseline",
         *("--trainable", "tests.faulty.toy", *TWO, "--params", "epoch_s=300"),
         *("--search-space", "tests.faulty.slopes", "--stop-grace", "300"),
         name="now",
@@ -246,3 +254,23 @@ def test_a_second_ctrl_c_does_not_wait_for_the_grace(environment: dict[str, str]
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
     assert "Traceback" not in output
+
+
+def test_a_sweep_ends_where_its_target_is_reached(environment: dict[str, str], tmp_path: Path) -> None:
+    runs = Runs(environment, tmp_path)
+    toy = (
+        *TOY,
+        "--max-epochs",
+        "12",
+    )
+    limit = ("--params", "epoch_s=0.2", "--max-concurrent", "2", "--num-trials", "9", "--target", "0.05")
+    said = runs.whole(*toy, *limit, "--confirm", "1", "--confirm-top", "1", name="t")
+    record = runs.record("t")
+    assert len(record.searched) == 2
+    assert {trial.status for trial in record.searched} == {"stopped"}
+    assert {trial.reason for trial in record.searched} == {"stopped by --target 0.05"}
+    (rerun,) = [trial for trial in record.trials if trial.confirms is not None]
+    assert len(rerun.epochs) == 12, "the confirmation trains to the end"
+    assert re.search(r"Enough +--target 0\.05: \w+ [\d.]+ \(trial \d, epoch \d+\) reaches it", said)
+    more = runs.whole("--resume", str(tmp_path / "t"), "--num-trials", "3", "--target", "99")
+    assert "Resuming t: 2 trials ended, 0 unfinished, 1 to come" in more

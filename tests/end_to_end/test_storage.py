@@ -19,16 +19,13 @@ import pytest
 
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TOY
 from tests.support.killing import check_whole
 from tests.support.servers import SSHServer, s3_server, sshd
 
 TOY = (
     *(
-        "--trainable",
-        "tests.faulty.toy",
-        "--search-space",
-        "tests.faulty.slopes",
+        *TOY,
         "--no-ray-dashboard",
         "--no-preflight",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -52,6 +53,8 @@ def test_says_what_it_will_do_what_it_found_and_where_it_is(
     assert "; its dashboard: http://127.0.0.1:" in outcome
     assert f"trials {NUM_TRIALS}/{NUM_TRIALS} ended" in outcome
     assert "saved by pruning" in outcome
+    assert "defaults   trial 0: lr=0.05, momentum=0.9, hidden=32\n" in plan
+    assert re.search(r"\nDefaults   trial 0: val_acc 0\.\d+ in epoch \d, (rank|and no)", outcome)
     assert "test_acc" in outcome
     assert str(folder / "best") in outcome
     assert f"--config {folder / 'sweep.yaml'}" in outcome

@@ -11,12 +11,16 @@ import pytest
 from sweeps.config.sweep_folder import BEST_FOLDER
 from sweeps.record.record import Record
 from sweeps.storage import retention
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TOY
 from tests.support import terminals
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SWEEP = ["--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random"]
+SWEEP = [
+    *TOY,
+    "--searcher",
+    "random",
+]
 FLAGS = [
     "--num-trials",
     "6",

@@ -82,7 +82,7 @@ def test_a_project_is_swept_where_it_lies(installed: Path, home: Path) -> None:
     assert [trial.status for trial in record.trials] == ["finished"] * 3
     code = record.about["identity"]["code"]
     assert {"my_project/model.py", "my_layers.py", "my_tools/tool.py", "my_project/_drawing.py"} <= set(code)
-    assert {"sweeps/training/fit_loop.py", "sweeps/training/config.py"} <= set(code)
+    assert {"sweeps/training/runs/fit_loop.py", "sweeps/training/config.py"} <= set(code)
     assert not [name for name in code if name.startswith(("lightning", "torch", "ray", "unrelated"))]
 
 

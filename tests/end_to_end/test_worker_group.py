@@ -19,7 +19,7 @@ TOLERANCE = 1e-5
 """Of a loss: two halves of a batch are summed in another order than the whole."""
 METRICS = ("train_loss", "val_loss", "val_acc")
 TWO = ("--workers-per-trial", "2", "--no-ray-dashboard", "--no-preflight", "--name", "s")
-PAIR = ("--trainable", "tests.faulty.pair", *TWO)
+PAIR = ("--no-baseline", "--trainable", "tests.faulty.pair", *TWO)
 FAULTS = (
     *("--search-space", "tests.faulty.pair_faults", "--searcher", "grid", "--scheduler", "none"),
     *("--max-epochs", str(EPOCHS), "--checkpoint-epochs", "1", "--max-failures", "1"),
@@ -52,7 +52,7 @@ def losses(trial: TrialRow) -> list[dict[str, float]]:
 
 def alone(seed: int, folder: Path) -> list[dict[str, float]]:
     """The same training in one process, without a sweep."""
-    from sweeps.training.fit_loop import Fit
+    from sweeps.training.runs.fit_loop import Fit
 
     seen = []
     config = FitConfig(max_epochs=EPOCHS, metric="val_loss", mode="min", seed=seed)

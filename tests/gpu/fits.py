@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 from trainables._shared.classifier import SgdClassifier

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from sweeps.training.fit_loop import Fit
 from sweeps.training.profiling import memory
+from sweeps.training.runs.fit_loop import Fit
 from sweeps.trial.messages import OutOfMemory, remedied
 from tests.faulty import hungry
 from tests.gpu.fits import NEEDS_GPU, config, trained

@@ -16,8 +16,8 @@ from torch import nn
 
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
-from sweeps.training.fit_loop import RESUME_FILE, Fit
 from sweeps.training.report import Position
+from sweeps.training.runs.fit_loop import RESUME_FILE, Fit
 from tests.gpu.fits import EPOCHS, NEEDS_GPU, Watch, config, digits, overflowing, trained
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp, fashion_vit

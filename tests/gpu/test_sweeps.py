@@ -160,7 +160,15 @@ def test_a_process_that_is_killed_leaves_the_card_free(
 def test_a_kernel_that_fails_costs_its_trial_alone(sweep: Command, tmp_path: Path) -> None:
     """CUDA fails in the rest of that process: the next trial has another one."""
     grid = ("--search-space", "tests.faulty.shifts", "--searcher", "grid", "--max-epochs", "3")
-    words = ("--trainable", "tests.faulty.mislabelled", *DIGITS[2:], "--scheduler", "none", *grid)
+    words = (
+        "--no-baseline",
+        "--trainable",
+        "tests.faulty.mislabelled",
+        *DIGITS[2:],
+        "--scheduler",
+        "none",
+        *grid,
+    )
     _, record = ended(sweep, tmp_path / "s", *words)
     broken, whole = record.trials
     assert (broken.status, list(broken.epochs)) == ("failed", [1])

@@ -46,7 +46,7 @@ BUGS = (
     Bug("sweeps/execution/output/time_left.py", "to_come / slots", "to_come"),
     Bug("sweeps/kinds/trainer_options.py", '"precision": "give', '"precisions": "give'),
     Bug("sweeps/loggers/_event_files.py", "if count > (known or 0):", "if count >= (known or 0):"),
-    Bug("sweeps/plan/run_start.py", '(config.num_trials or 0) > before["num_trials"]', "True"),
+    Bug("sweeps/plan/run_start.py", "plan.trials_in_all(record) > had", "True"),
     Bug("sweeps/ray_cluster/placement.py", "gpus) // config.workers_per_trial", "gpus)"),
     Bug("sweeps/record/ranking.py", "max(LEAST_COMPARED, 0.2 * len(trials))", "LEAST_COMPARED"),
     Bug("sweeps/schedulers/asha.py", "100 * (1 - 1 / reduction_factor)", "100 / reduction_factor"),

@@ -223,6 +223,38 @@ class Counted(Digits):
 """
 
 
+HYDRA_GROUPS = {
+    "configs/model/cnn.yaml": HYDRA["configs/model/net.yaml"],
+    "configs/model/mlp.yaml": "_target_: net_project.model.Mlp\nwidth: 8\nlr: 0.2\nopt: ${optimizer}\n",
+    "configs/optimizer/adam.yaml": "_target_: torch.optim.Adam\n_partial_: true\nlr: 0.001\n",
+    "configs/optimizer/sgd.yaml": "_target_: torch.optim.SGD\n_partial_: true\nlr: 0.1\nmomentum: 0.9\n",
+    "configs/experiment/small.yaml": "# @package _global_\nmodel: {hidden: 4}\n",
+    "configs/experiment/large.yaml": "# @package _global_\nmodel: {hidden: 64}\n",
+}
+MLP = """
+
+class Mlp(Net):
+    def __init__(self, opt, width: int = 8, lr: float = 0.1):
+        super().__init__(lr, hidden=width)
+        self.opt = opt
+
+    def configure_optimizers(self):
+        return self.opt(self.parameters())
+"""
+
+
+def write_hydra_groups(folder: Path) -> Path:
+    """The same with more config groups, and options with settings of their own; its folder."""
+    write_hydra(folder)
+    for name, text in HYDRA_GROUPS.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    train = folder / "configs" / "train.yaml"
+    train.write_text(train.read_text().replace("model: net,", "optimizer: adam, model: net,"))
+    (folder / "net_project" / "model.py").write_text(MODEL + MLP)
+    return folder
+
+
 def write_hydra(folder: Path) -> Path:
     """The same project, configured by Hydra; its folder."""
     write(folder)

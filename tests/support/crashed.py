@@ -81,8 +81,8 @@ def _killed_by_kernel() -> int:
 
 def _last_of_ray(pid: int) -> list[str]:
     """The end of the log of the newest Ray that a process has started, if there is one."""
-    base = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray"
-    logs = sorted(base.glob(f"session_*/logs/python-core-driver-*_{pid}.log"), key=os.path.getmtime)
+    base = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()))
+    logs = sorted(base.rglob(f"ray/session_*/logs/python-core-driver-*_{pid}.log"), key=os.path.getmtime)
     if not logs:
         return []
     return logs[-1].read_text(errors="replace").splitlines()[-LINES:]

@@ -12,9 +12,9 @@ from typing import Any
 
 from optuna.storages import JournalStorage
 
-from sweeps import run
 from sweeps.ray_cluster import ray_environment
 from sweeps.ray_start import ray_auth
+from sweeps.run import main as run_main
 
 ray_environment.prepare_environment()
 if __name__ == "__main__":  # Ray reads it when it is imported
@@ -73,4 +73,4 @@ POINTS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     POINTS[sys.argv[1]]()
-    sys.exit(run.main(sys.argv[2:]))
+    sys.exit(run_main(sys.argv[2:]))

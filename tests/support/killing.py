@@ -36,6 +36,9 @@ class Murderer:
     generator: random.Random
     most_bytes: int
     """That the record grows by before a kill, at most."""
+    cwd: Path = ROOT
+    resume: Sequence[str] = ()
+    """Flags of a resume."""
     kills: int = 0
     log: list[str] = field(default_factory=list)
 
@@ -54,7 +57,7 @@ class Murderer:
         with output.open("w") as file:
             done = subprocess.run(
                 self.command(),
-                cwd=ROOT,
+                cwd=self.cwd,
                 env=self.environment,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -80,7 +83,7 @@ class Murderer:
         """What a user would type now."""
         begun = (self.folder / JOURNAL).is_file()
         new = [*self.arguments, "--name", self.folder.name, "--results-dir", str(self.folder.parent)]
-        arguments = ["--resume", str(self.folder)] if begun else new
+        arguments = ["--resume", str(self.folder), *self.resume] if begun else new
         return [sys.executable, "-m", "sweeps.run", *arguments]
 
     def _kill_once(self) -> bool:
@@ -92,7 +95,7 @@ class Murderer:
         growth = math.inf if early else self.generator.randrange(self.most_bytes)
         with (self.folder.parent / "killed-runs.txt").open("a") as output:
             driver = subprocess.Popen(
-                self.command(), cwd=ROOT, env=self.environment, stdout=output, stderr=subprocess.STDOUT
+                self.command(), cwd=self.cwd, env=self.environment, stdout=output, stderr=subprocess.STDOUT
             )
         began = time.monotonic()
         while driver.poll() is None:
@@ -132,6 +135,8 @@ def check_nothing_is_lost(folder: Path, before: dict[int, TrialRow]) -> dict[int
     for number, old in before.items():
         new = now[number]
         assert new.params == old.params
+        if new.attempt != old.attempt:  # it was opened again
+            continue
         assert {epoch: new.epochs[epoch] for epoch in old.epochs} == old.epochs
         if old.status != "unfinished":
             assert (new.status, new.epochs, new.end) == (old.status, old.epochs, old.end)

@@ -31,7 +31,7 @@ ROOMS = ("training", "trial", "searchers", "space", "ray_cluster/test_ray_intern
 AT_CORNERS = (
     "training/test_torch_internals.py",
     "training/test_lightning_internals.py",
-    "training/test_fit_loop.py",
+    "training/runs/test_fit_loop.py",
     "ray_cluster/test_ray_internals.py",
     "space/test_optuna_space.py",
     "searchers/test_tpe.py",

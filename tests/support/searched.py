@@ -33,7 +33,7 @@ def searched(results_dir: Path, name: str, score: Score, **settings: Any) -> Swe
         settings: other ones of SweepConfig.
     """
     asked: dict[str, Any] = {"trainable": "digits_mlp", "searcher": "random", "scheduler": "asha"}
-    asked |= {"max_epochs": 9, "name": name, "results_dir": str(results_dir), **settings}
+    asked |= {"baseline": False, "max_epochs": 9, "name": name, "results_dir": str(results_dir), **settings}
     return carried_out(make_plan(SweepConfig.from_settings(**asked)), score)
 
 

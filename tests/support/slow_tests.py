@@ -1,8 +1,8 @@
-"""pytest plug-in: a test that takes over 2 s fails, unless it has the mark `slow` or `long`.
+"""pytest plug-in: a test that takes over 4 s fails, unless it has the mark `slow` or `long`.
 
-What other work of this PC adds is allowed for by the load. A test that was too slow is run once more
-(`--reruns 1 --only-rerun TooSlow`): the first one of a process imports PyTorch for all others, and a virtual
-machine may stand still for seconds.
+The aim is 2 s on the PC of a contributor; one in CI may be half as fast. What other work of a PC adds is
+allowed for by the load. A test that was too slow is run once more (`--reruns 1 --only-rerun TooSlow`): the
+first one of a process imports PyTorch for all others, and a virtual machine may stand still for seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from _pytest.fixtures import SubRequest
 
-LIMIT_S = 2.0
+LIMIT_S = 4.0
 SHARED_LIMIT_S = 10.0
 """Of a fixture that the tests of a file share, such as a Ray."""
 CURRENT = pytest.StashKey[pytest.Item]()

@@ -46,6 +46,12 @@ class RunningSweep:
         return self.folder.with_suffix(".log")
 
     @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def printed(self) -> str:
         return self._log.read_text()
 
@@ -110,7 +116,7 @@ class RunningSweep:
         self._process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """As a power cut, for the driver alone: its Ray ends with it."""
+        """As a power cut, for the driver alone: its Ray ends when nobody uses it any more."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(MOST_S)

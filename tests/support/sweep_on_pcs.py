@@ -17,6 +17,7 @@ from tests.support.cluster_of_pcs import PYTHON, join, nodes, start_head
 from tests.support.lab import PC, Lab, wait_until
 
 TOY = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes"),
     *("--max-epochs", "9", "--min-free-gb", "0", "--no-preflight"),
 )

@@ -12,7 +12,7 @@ from sweeps.kinds.trainable import Description
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
-    from sweeps.training.fit_loop import Fit
+    from sweeps.training.runs.fit_loop import Fit
 
 
 def as_trainable(module: Any, name: str = "toy") -> LightningFile:

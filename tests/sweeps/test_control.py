@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import control
+from sweeps.config import sweep_folder
 from sweeps.control import parse
 from sweeps.record import lock
 from sweeps.record.control_requests import Inbox
@@ -38,10 +39,10 @@ def test_a_folder_a_command_and_an_address_are_read(
 @pytest.mark.parametrize(
     ("typed", "fault"),
     [
-        ("", "give a command. Choices: stop, try, set, pause, go, finish"),
+        ("", "give a command. Choices: stop, try, retry, set, pause, go, finish"),
         ("stop 7 --address head:6379", "--address: give the folder of the sweep on the head, as in "),
         ("stop seven", "stop seven: give the number of one trial, as in stop 7"),
-        ("results/a", "give a command. Choices: stop, try, set, pause, go, finish"),
+        ("results/a", "give a command. Choices: stop, try, retry, set, pause, go, finish"),
         ("results/a stpo 7", "stpo: no such command. Did you mean 'stop'?"),
         ("results/a pause --adress x", "--adress: no such flag. Did you mean '--address'?"),
         ("results/nothing pause", "nothing: no such folder"),
@@ -79,6 +80,23 @@ def test_a_command_that_is_kept_is_said_to_be(
         assert inbox.close()
         assert control.main([str(folder), "stop", "1"]) == 2
         assert "the sweep takes no command now" in capsys.readouterr().err
+
+
+RESUMED = {
+    "retry failed": "--retry failed",
+    "try slope=0.2": "--try slope=0.2",
+    "set max_epochs=27 lr-schedule=anew": "--max-epochs 27 --lr-schedule anew",
+    "set slope=0.1..0.2": "--num-trials 4 --ranges slope=0.1..0.2",
+    "set target=0.9": "--num-trials 4 --target 0.9",
+    "set num-trials=9 time-budget-hours=none": "--num-trials 9 --time-budget-hours null",
+}
+
+
+@pytest.mark.parametrize("words", RESUMED)
+def test_a_resume_does_what_a_command_to_a_sweep_that_has_ended_asks(words: str, tmp_path: Path) -> None:
+    folder = searched(tmp_path, "ended", peak(0.03), num_trials=2).record.folder
+    resume = sweep_folder.resume_command(folder, *RESUMED[words].split())
+    assert control._why_not_running(folder, words.split()).endswith(f"A resume does that: {resume}")
 
 
 def test_a_sweep_that_is_resumed_meanwhile_is_asked_again(tmp_path: Path) -> None:

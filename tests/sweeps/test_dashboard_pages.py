@@ -58,7 +58,15 @@ def test_a_running_sweep_is_seen_to_grow_and_rays_pages_show_its_node(
     chromium: Chromium, tmp_path: Path
 ) -> None:
     command = [
-        *(sys.executable, "-m", "sweeps.run", "--dashboard", "--trainable", "tests.faulty.toy"),
+        *(
+            sys.executable,
+            "-m",
+            "sweeps.run",
+            "--dashboard",
+            "--no-baseline",
+            "--trainable",
+            "tests.faulty.toy",
+        ),
         *("--search-space", "tests.faulty.mixed", "--params", "epoch_s=1", "--num-trials", "200"),
         *("--max-epochs", "9", "--name", "live", "--results-dir", str(tmp_path)),
     ]

@@ -13,8 +13,8 @@ import torch
 
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.prepared import prepare_small
 from tests.support.trainables import as_trainable, run_through
 from trainables import faces

@@ -21,8 +21,8 @@ from sweeps.plan.build import make_plan
 from sweeps.space.multi_model import OneSpace
 from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.prepared import prepare_small
 from tests.support.trainables import run_through
 from trainables import fashion_cnn, fashion_vit

@@ -47,7 +47,7 @@ class Spent:
 def spent(sweep: Sweep) -> Spent:
     """What a sweep took, and what pruning saved."""
     trials, settings = sweep.record.trials, sweep.record.info.settings
-    seconds = math.fsum(trial.seconds for trial in trials)
+    seconds = math.fsum(trial.spent_seconds for trial in trials)
     on_gpu = any(trial.place.get("gpu") for trial in trials)
     share = float(settings.cpus_per_trial)
     if on_gpu:
@@ -60,7 +60,7 @@ def spent(sweep: Sweep) -> Spent:
             saved_epochs += more
             saved_s += more * trial.seconds / len(trial.epochs)
     return Spent(
-        epochs=sum(len(trial.epochs) for trial in trials),
+        epochs=sum(trial.spent_epochs for trial in trials),
         seconds=seconds,
         devices="GPU" if on_gpu else "CPU",
         device_hours=seconds * share / 3600,
@@ -174,7 +174,7 @@ def timeline(sweep: Sweep) -> go.Figure:
 def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     for trial in trials:
-        for row in trial.epochs.values():
+        for *_, row in trial.every_report():
             for part in PARTS:
                 found[part.replace("_", " ")] += row.costs.get(f"{part}_pct", 0.0) / 100 * row.seconds
     known = {name: value for name, value in found.items() if value > 0}
@@ -222,9 +222,15 @@ def _spans(sweep: Sweep) -> list[_Span]:
     """Of all epochs; one that an earlier run of the sweep left begins with the run that ended it."""
     runs, found = [run.started or 0.0 for run in sweep.record.info.runs], []
     for trial in sweep.record.trials:
-        for epoch, row in trial.epochs.items():
+        attempts = [*trial.attempts, trial]
+        for nth, epoch, row in trial.every_report():
             begin = max([row.time - row.seconds, *(started for started in runs if started < row.time)])
-            place = {"pc": "PC not recorded", "pid": "not recorded", "gpu": "", **trial.place_of(epoch)}
+            place = {
+                "pc": "PC not recorded",
+                "pid": "not recorded",
+                "gpu": "",
+                **attempts[nth].place_of(epoch),
+            }
             pc, pid, gpu = (str(place[name]) for name in ("pc", "pid", "gpu"))
             found.append(_Span(pc, pid, gpu, begin, row.time, row.costs, trial))
     return found

@@ -26,6 +26,8 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.trials import TrialRow
 
 NOT_DRAWN = "This figure could not be drawn"
+NO_HYPERPARAMETERS = ("_target_", "_partial_", "_convert_", "_recursive_")
+"""Keys by which Hydra builds an object, which are left out where they are fixed."""
 MOST_TRIALS = 20
 """In the table of the best."""
 
@@ -141,7 +143,9 @@ def _result(sweep: Sweep) -> Section:
     best, tables = sweep.record.best(), [text.front(sweep)]
     if best is not None:
         caption = f"Hyperparameters of trial {best.number}"
-        tables.append(text.pairs(caption, "value", {**best.params, **best.fixed}))
+        last = {name: name.rpartition(".")[2] for name in best.fixed}
+        settings = {name: value for name, value in best.fixed.items() if last[name] not in NO_HYPERPARAMETERS}
+        tables.append(text.pairs(caption, "value", {**best.params, **settings}))
     return Section(
         "Result",
         [text.result(sweep), *text.troubles(sweep), *confidence.confidence(sweep)],
@@ -169,12 +173,16 @@ def _next_steps(sweep: Sweep) -> Section:
 
 def _failures(sweep: Sweep) -> Section:
     if not (failed := text.failures(sweep)):
-        return Section("Failures", ["No trial failed, diverged or is infeasible."])
+        tables = [text.attempts(sweep)]
+        return Section("Failures", ["No trial failed, diverged or is infeasible."], tables=tables)
+    retry = status.retry_command(sweep.record)
     return Section(
         "Failures",
         ["Trials that failed, diverged or are infeasible, by cause:"],
-        items=failed,
+        items=[*failed, *(["The command below trains those again that failed."] if retry else [])],
+        command=retry,
         logs=[trial for trial in sweep.record.trials if trial.log and is_bad(trial)][:100],
+        tables=[text.attempts(sweep)],
         figures=_figures(sweep, "failures"),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +16,12 @@ from sweeps.analysis.figures import costs
 from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
-from sweeps.common.formatting import cell, count, duration, short
+from sweeps.common.formatting import cell, count, duration, moment, short
+from sweeps.common.param_types import shown_range
+from sweeps.kinds.registry import shown_name
 from sweeps.record import status as record_status
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import DEFAULTS, TrialRow
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def result(sweep: Sweep) -> str:
         most = f" The most common reason: {reasons.most_common(1)[0][0]}." if reasons else ""
         return f"{record_status.no_score(record) if record.live else 'No trial has ended well.'}{most}"
     if record.objectives.are_several:
-        return _front(record) + _on_test(record, best)
+        return _front(record) + _on_test(record, best) + _of_defaults(record)
     metric = record.objective.metric
     model = f" ({best.trainable})" if record.info.is_of_several else ""
     is_live = record_status.not_ended(record, best)
@@ -54,7 +57,16 @@ def result(sweep: Sweep) -> str:
     else:
         of_search = " of the search" if record.rerun_trials else ""
         best_trial = f"Trial {best.number}{model} {leads}{of_search}: {score} {epoch}."
-    return best_trial + _on_test(record, best)
+    return best_trial + _on_test(record, best) + _of_defaults(record)
+
+
+def _of_defaults(record: Record) -> str:
+    """What the defaults reached, beside the best trial."""
+    several = record.info.is_of_several
+    return "".join(
+        f" Your defaults{f' of {each.trainable}' if several else ''} (trial {each.number}): {text}."
+        for each, text in record_status.baselines(record)
+    )
 
 
 def troubles(sweep: Sweep) -> list[str]:
@@ -89,7 +101,7 @@ def front(sweep: Sweep) -> Table:
     """The trials of the front; no rows with one objective."""
     record = sweep.record
     values, confirmed = record.front_values(), record.confirmed_with_score()
-    names = list(dict.fromkeys(name for number in values for name in record.trials[number].params))
+    names = list(dict.fromkeys(name for number in values for name in record.varied(record.trials[number])))
     reruns = ["reruns"] if confirmed else []
     columns = ["trial", *record.objectives.metrics, "in epoch", *reruns, *names]
     rows = []
@@ -97,7 +109,7 @@ def front(sweep: Sweep) -> Table:
         trial = record.trials[number]
         cells: list[Any] = [number, *found, trial.best_epoch(record.objective)]
         cells += [len(confirmed[number].scores)] if confirmed else []
-        rows.append([*map(short, cells), *(cell(trial.params, name) for name in names)])
+        rows.append([*map(short, cells), *(cell(record.varied(trial), name) for name in names)])
     return Table("The front, the knee first", columns, rows)
 
 
@@ -117,7 +129,7 @@ def _on_test(record: Record, best: TrialRow) -> str:
 def settings(sweep: Sweep) -> list[str]:
     """What was trained, searched and pruned, and how far the sweep is."""
     info, asked = sweep.record.info, sweep.record.info.settings
-    trained = " and ".join(info.trainables) or "?"
+    trained = " and ".join(map(shown_name, info.trainables)) or "?"
     aims = " and ".join(f"{each.direction} {each.metric}" for each in info.objectives.every)
     first = [f"The sweep trained {trained} to {aims}."]
     if asked.searcher:
@@ -130,9 +142,41 @@ def settings(sweep: Sweep) -> list[str]:
             f"The searcher {asked.searcher} proposed {trials} of at most "
             f"{count(info.max_epochs or 0, 'epoch')}, and {pruned}. The seed was {info.seed}."
         )
+    first += [f"An epoch was {words}." for words in [asked.fit.epoch_in_words] if words]
+    for each in info.raised:
+        when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(each.time))
+        anew = {"restart": ", with new schedules of the learning rate", "anew": ", and trained anew"}
+        first.append(
+            f"Until {when} it was {count(each.before, 'epoch')}; the best of the trials that had trained "
+            f"them went on{anew.get(each.schedule, '')}."
+        )
     data = info.identity["data"]
     first += [f"The {name}: {text}." for name, text in data.items() if name.startswith("data") and text]
-    return [" ".join([*first, *_functions(sweep.record)]), _progress(sweep.record)]
+    first += _range_changes(sweep.record)
+    return [" ".join([*first, *_functions(sweep.record)]), _progress(sweep.record), *_codes(sweep.record)]
+
+
+def _codes(record: Record) -> Iterator[str]:
+    """What the column `code` of the trials tells, where it is there."""
+    if not record.codes():
+        return
+    changed = [run for run in record.info.runs if run.changed_scores]
+    since = [
+        f"{code} since {time.strftime('%Y-%m-%d at %H:%M', time.localtime(run.started))}, after a change of "
+        f"{'; '.join(run.changed_scores)}"
+        for code, run in enumerate(changed, start=2)
+    ]
+    what = "Not all trials had the same code or data. The column code has 1 at first"
+    yield f"{what}, {'. It has '.join(since)}."
+
+
+def _range_changes(record: Record) -> Iterator[str]:
+    """Since which trial ranges were others than before."""
+    for changed, ranges in record.info.range_changes:
+        first = next((trial.number for trial in record.searched if trial.proposed > changed), None)
+        trials = "no trial yet" if first is None else f"trials from {first} on"
+        given = ", ".join(f"{name}={shown_range(each)}" for name, each in ranges.items())
+        yield f"New ranges {moment(changed)}: {given} ({trials})."
 
 
 def space(sweep: Sweep) -> Table:
@@ -168,9 +212,12 @@ def _progress(record: Record) -> str:
     when = ""
     if (started := record.info.started) is not None:
         when = time.strftime(" It started on %Y-%m-%d at %H:%M.", time.localtime(started))
+    if (waited_s := record.info.waited_s) >= 1:
+        when += f" It waited {duration(waited_s)} in the queue, for other sweeps."
     reruns = len(record.trials) - len(record.searched)
     again = f" and {count(reruns, 'rerun')}" if reruns else ""
-    return f"{how}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}"
+    enough = f" Its search ended by {limit}." if (limit := record_status.enough(record)) else ""
+    return f"{how}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}{enough}"
 
 
 def pruning(sweep: Sweep) -> str:
@@ -228,6 +275,19 @@ def failures(sweep: Sweep) -> list[str]:
     ]
 
 
+def attempts(sweep: Sweep) -> Table:
+    """How trials ended before they were trained again."""
+    columns = ["trial", "attempt", "status", "reason", "epochs", "trained", "log"]
+    rows = [
+        [trial.number, nth, row.status, why, len(row.epochs), duration(row.seconds), row.log or ""]
+        for trial in sweep.record.trials
+        for nth, (row, after) in enumerate(itertools.pairwise([*trial.attempts, trial]), start=1)
+        for why in [after.opened_for if row.status == "unfinished" else row.reason]
+    ]
+    caption = "Earlier attempts of trials that were trained again"
+    return Table(caption, columns, [[*map(str, row)] for row in rows])
+
+
 def ranked(sweep: Sweep) -> list[TrialRow]:
     """The trials of the search, the best one or the front first; those that did not end well, or have no
     score, come last."""
@@ -245,18 +305,21 @@ def ranking(sweep: Sweep, most: int) -> Table:
     if record.objectives.are_several:
         order = "the front first, then those that it dominates"
     objective, several = record.objective, record.info.is_of_several
-    hyperparameters = list(dict.fromkeys(name for trial in trials for name in trial.params))
+    hyperparameters = list(dict.fromkeys(name for trial in trials for name in record.varied(trial)))
     trainable = ["trainable"] if several else []
     columns = ["trial", *trainable, "status", *record.objectives.metrics, "in epoch", "epochs"]
     is_split = any(trial.micro_batches for trial in trials)
-    columns += [*(["micro-batch"] if is_split else []), *hyperparameters]
+    codes = record.codes()
+    columns += [*(["micro-batch"] if is_split else []), *(["code"] if codes else []), *hyperparameters]
     rows = []
     for trial in trials[:most]:
-        cells: list[Any] = [trial.number, *([trial.trainable] if several else []), trial.status]
+        number = f"{trial.number} ({DEFAULTS})" if trial.origin == DEFAULTS else trial.number
+        cells: list[Any] = [number, *([trial.trainable] if several else []), trial.status]
         cells += trial.values(record.objectives) or [None] * len(record.objectives.every)
         cells += [trial.best_epoch(objective), len(trial.epochs)]
         cells += [trial.micro_batch or ""] if is_split else []
-        rows.append([*map(short, cells), *(cell(trial.params, name) for name in hyperparameters)])
+        cells += [codes[trial.number]] if codes else []
+        rows.append([*map(short, cells), *(cell(record.varied(trial), name) for name in hyperparameters)])
     return Table(f"{which}, {order}", columns, rows)
 
 

@@ -7,6 +7,7 @@ the types of the fields, and all mistakes at once, one a line, with the nearest 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import shlex
 import shutil
@@ -17,7 +18,7 @@ from typing import Any, NoReturn, get_origin
 
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import command
-from sweeps.common.local_dirs import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
+from sweeps.common.local_dirs import DATA_DIR_VARIABLE, GPUS, PREPARED_DIR_VARIABLE
 from sweeps.common.param_types import literals, members
 from sweeps.common.settings import Setting, flag, grouped, typed
 from sweeps.common.yaml_values import closest, hyperparameter
@@ -27,9 +28,11 @@ SHORT = {"num_trials": "-n", "max_concurrent": "-j"}
 PAIRS_EXAMPLES = {
     "--params": "rows=0 width=16",
     "--ranges": "lr=1e-4..1e-1:log width=16,32",
+    "--freeze": "lr=0.03",
+    "--prior": "lr=1e-3:2 width=16",
     "--try": "lr=0.1 batch_size=64",
     "try": "lr=0.1 batch_size=64",
-    "set": "num-trials=48 max-concurrent=3",
+    "set": "num-trials=48 lr=1e-4..1e-2:log",
 }
 
 HELP_COLUMN = 28
@@ -191,7 +194,7 @@ def named_texts(
     found: dict[str, str] = {}
     for word in words:
         name, equals, text = word.partition("=")
-        parts = name.replace("-", "_").split(".")
+        parts = name.replace("-", "_").replace("/", ".").split(".")
         if not equals or not all(part.isidentifier() or part.isdecimal() for part in parts):
             faults.append(f"{where} {word}: give name=value, as in {where} {PAIRS_EXAMPLES[where]}")
         elif name in found or name in before:
@@ -312,8 +315,8 @@ def add_settings(
                 added.default = argparse.SUPPRESS
 
 
-def add_machine(parser: Parser) -> None:
-    """Flags for the folders of this machine, which no file of settings holds."""
+def add_machine(parser: Parser, *, gpus: bool = True) -> None:
+    """Flags for the folders of this machine, and for its GPUs, which no file of settings holds."""
     machine = parser.add_argument_group("This machine (never written into settings)")
     machine.add_argument(
         "--data-dir",
@@ -325,6 +328,28 @@ def add_machine(parser: Parser) -> None:
         metavar="FOLDER",
         help=f"Folder of prepared data (default: ${PREPARED_DIR_VARIABLE}, else ~/.cache/sweeps/prepared).",
     )
+    if gpus:
+        add_gpus(machine)
+
+
+def add_gpus(group: Any) -> None:
+    """The flag that chooses GPUs, for `local_dirs.use_gpus`."""
+    group.add_argument(
+        GPUS,
+        metavar="N,N|UUID",
+        help="GPUs to use: numbers as nvidia-smi shows them, or the beginnings of their UUIDs; none: train "
+        "on the CPU (default: all that $CUDA_VISIBLE_DEVICES shows).",
+    )
+
+
+def gpus_in(tokens: Sequence[str]) -> str | None:
+    """The value of --gpus among words, for a command that must know it before it knows its other flags."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_gpus(parser)
+    with contextlib.suppress(argparse.ArgumentError):  # which is told by the whole parser
+        named: str | None = parser.parse_known_args(tokens)[0].gpus
+        return named
+    return None
 
 
 def _escaped(text: str) -> str:

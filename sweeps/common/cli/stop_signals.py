@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -14,10 +14,15 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
-def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> Iterator[Sequence[int]]:
     """Call `stop` at the first signal, and raise KeyboardInterrupt at the second Ctrl-C. A SIGTERM that
-    follows changes nothing: `timeout` and others send it twice."""
+    follows changes nothing: `timeout` and others send it twice.
+
+    Yields:
+        The first signal, once it has come.
+    """
     first_s: float | None = None
+    come: list[int] = []
 
     def on_signal(number: int, frame: Any) -> None:
         nonlocal first_s
@@ -27,6 +32,7 @@ def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotoni
                 raise KeyboardInterrupt
             return
         first_s = clock()
+        come.append(number)
         if number == signal.SIGHUP:  # writing to a closed terminal raises
             for terminal in terminals:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), terminal)
@@ -36,7 +42,7 @@ def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotoni
     listened = [name for name in STOPS if signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores one
     before = {name: signal.signal(name, on_signal) for name in listened}
     try:
-        yield
+        yield come
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)

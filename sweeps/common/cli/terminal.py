@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import shutil
 import sys
 import time
@@ -10,9 +11,10 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.table import Table
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 from tqdm import tqdm
 
@@ -25,6 +27,41 @@ class Screen(Console):
     def on_broken_pipe(self) -> None:
         """Print no more: what read the output has ended, as `| head` does. Rich would end the program."""
         self.quiet = True
+
+
+class Cell:
+    """A cell of a notebook, where what is drawn replaces what was drawn before.
+
+    Args:
+        send: takes the HTML, and the same as text.
+    """
+
+    width, height = 110, 32
+    """Characters and lines that are seen at once."""
+
+    def __init__(self, send: Callable[[str, str], None]) -> None:
+        self._send = send
+
+    def draw(self, drawn: RenderableType) -> None:
+        """Show this."""
+        page = Console(record=True, file=io.StringIO(), width=self.width, force_terminal=True)
+        page.print(drawn)
+        html = page.export_html(inline_styles=True, clear=False, code_format=_PREFORMATTED, theme=_COLOURS)
+        self._send(html, page.export_text())
+
+
+_PREFORMATTED = (
+    '<pre style="font-family: var(--jp-code-font-family, monospace); line-height: 1.3; overflow-x: auto">'
+    "{code}</pre>"
+)
+"""Without a colour of its own: text has that of the notebook, dark or light."""
+_COLOURS = TerminalTheme(
+    (0, 0, 0), (255, 255, 255),
+    [(0, 0, 0), (208, 72, 72), (58, 150, 58), (170, 130, 20), (64, 120, 220), (168, 88, 200), (32, 150, 160),
+     (128, 128, 128)],
+    [(128, 128, 128)] * 8,
+)  # fmt: skip
+"""Those of statuses, which are read on white and on black."""
 
 
 def console() -> Console:

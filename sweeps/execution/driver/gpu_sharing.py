@@ -21,9 +21,10 @@ from ray.tune import PlacementGroupFactory
 from ray.tune.experiment import Trial
 
 from sweeps.common.formatting import GB, count, size
+from sweeps.common.gpus import CONTEXT_GB
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
-from sweeps.trial.job import CONTEXT_GB
+from sweeps.ray_cluster.placement import ChosenPCs
 from sweeps.trial.messages import OutOfMemory, message_of
 
 HEADROOM = 1.2
@@ -41,14 +42,15 @@ class Sharing(DriverCallback):
     Args:
         context: of the sweep.
         processes: of its trials.
+        chooser: of the PCs, where several sweeps share them.
     """
 
-    def __init__(self, context: RunContext, processes: TrialActors) -> None:
+    def __init__(self, context: RunContext, processes: TrialActors, chooser: ChosenPCs | None = None) -> None:
         self._context, self._processes, record = context, processes, context.record
         self._card_bytes = context.cluster.card_bytes
         gpus = sum(pc.gpus for pc in context.cluster.pcs_at_start)
         self._first = min(gpus, context.config.num_trials or gpus)
-        self._resources = functools.cache(context.resources)
+        self._resources = functools.cache(functools.partial(context.resources, chooser=chooser))
         self._peaks_gb: dict[int, float] = {}
         """The most memory that each trial took so far."""
         self._given: dict[int, float] = {}

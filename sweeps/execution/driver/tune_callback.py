@@ -16,6 +16,7 @@ from ray.tune.result import DONE, SHOULD_CHECKPOINT
 from sweeps.common.errors import reason_of, without_worker
 from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.faults.away_pcs import AwayPCs
+from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.output.table_files import write_tables
 from sweeps.execution.output.trial_logs import TrialLogs
@@ -24,7 +25,7 @@ from sweeps.execution.trial_actors import TrialActors
 from sweeps.ray_cluster import broadcast, ray_internals
 from sweeps.record.journal import RecordLost
 from sweeps.record.sweep_info import Outcome
-from sweeps.record.trials import BAD, ENDED_WELL, STOPPED, Status
+from sweeps.record.trials import BAD, ENDED_WELL, Status
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage import retention
@@ -62,6 +63,7 @@ class TuneCallback(DriverCallback):
         scheduler: decides whether a paused trial was stopped.
         processes: of the trials.
         away_pcs: where no trial is to run.
+        full_gpus: holds trials back for which others leave no memory.
         sharing: of the GPUs, where it is measured how many trials share one.
         clock: seconds, from any moment.
     """
@@ -73,13 +75,14 @@ class TuneCallback(DriverCallback):
         scheduler: type[PruningMethod],
         processes: TrialActors,
         away_pcs: AwayPCs,
+        full_gpus: FullGpus,
         sharing: Sharing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context, self._config = context, context.config
         self._record, self._storage = context.record, context.plan.storage
         self._searcher, self._scheduler = searcher, scheduler
-        self._sharing = sharing
+        self._sharing, self._full_gpus = sharing, full_gpus
         self._logs = TrialLogs(context.plan.folder, context.say)
         self._requeue = Requeue(context, searcher, processes, away_pcs)
         self._save_faults: dict[int, NotSaved] = {}
@@ -87,16 +90,17 @@ class TuneCallback(DriverCallback):
         self._turn = ExitStack()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Wait while the disk is almost full; count the trials that fit now. What is written in a turn of
-        Tune's loop (a trial's last epoch, its end, the next start) reaches the disk once, at its end."""
-        self._context.disk.wait(self._context.say, lambda: self._context.is_due)
-        sharing = self._sharing
-        self._searcher.slots = self._context.slots(sharing.gpus if sharing else self._context.gpus_per_trial)
+        """Wait while the disk is almost full. What is written in a turn of Tune's loop (a trial's last epoch,
+        its end, the next start) reaches the disk once, at its end."""
+        self._context.disk.wait(self._context.say, lambda: self._searcher.is_to_end() or self._context.is_due)
         self._turn.enter_context(self._record.together())
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Write that a paused trial continues."""
-        self._record.note_continued(trial.config["number"])
+        """Write that a paused trial continues; one that begins only to save its weights does not."""
+        row = self._record.trials[trial.config["number"]]
+        method = self._scheduler.for_record(self._config, self._record)
+        if row.is_paused and method.decide(row.number, len(row.epochs)) == "CONTINUE":
+            self._record.note_continued(row.number)
 
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
@@ -131,8 +135,11 @@ class TuneCallback(DriverCallback):
         if report is not None:
             epoch, seconds, costs = report.epoch, report.seconds, report.costs
             self._record.report(number, epoch, report.score, report.metrics, seconds, costs)
-            if self._context.plan.waits(self._record, row):
+            # One that ends while its sweep gets more epochs waits for nothing here.
+            if not isinstance(message.end, Finished) and self._context.plan.waits(self._record, row):
                 self._record.note_pause(number)
+            if report.schedule is not None:
+                self._record.note_trial(number, schedule=report.schedule)
             if not message.has_test:
                 self._record.note_without_test(row.trainable)
 
@@ -175,8 +182,9 @@ class TuneCallback(DriverCallback):
         return self._end_failed(number, reason, text)
 
     def _end_failed(self, number: int, reason: str, text: str) -> None:
+        before = retention.kept(self._config, self._record, self._storage)
         self._end(number, "failed", reason, text)
-        self._drop_checkpoints(number)
+        self._drop_checkpoints(number, before)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Sync the record; write the tables where they are due."""
@@ -203,6 +211,8 @@ class TuneCallback(DriverCallback):
             return self._requeue.after_leaving(number, end.position if is_saved else "")
         if not result.get(DONE) and not is_stopped and not self._was_stopped_in_pause(number):
             return None
+        if isinstance(end, OutOfMemory) and self._full_gpus.take(trial, end):
+            return self._logs.append(self._record.trials[number], end.traceback)
         if self._sharing and self._sharing.is_to_requeue(trial):
             return self._searcher.requeue(number)
         traceback = ""
@@ -219,7 +229,8 @@ class TuneCallback(DriverCallback):
                 if not reason:
                     return self._logs.append(self._record.trials[number], traceback)
             case _:
-                status, reason = ("stopped", STOPPED) if is_stopped else ("pruned", "")
+                stopped = self._record.why_stopped(number)
+                status, reason = ("stopped", stopped) if is_stopped else ("pruned", "")
         if status in ENDED_WELL and self._lacks_weights(number):
             fault = self._save_faults.get(number, NotSaved(reason=NOT_THERE))
             if fault.is_of_storage:
@@ -248,7 +259,7 @@ class TuneCallback(DriverCallback):
         """Write the end of a trial, after its traceback, or its reason, in the log."""
         in_short = f"[{status}: {reason}]\n" if status in BAD else ""
         self._logs.append(self._record.trials[number], traceback or in_short)
-        self._record.end(number, status, reason, self._logs.path(number))
+        self._record.end(number, status, reason, self._logs.path(self._record.trials[number]))
         if status == "failed" and (why := why_first_failures_stop(self._context)):
             self._context.end.stop(Outcome.LOST, why, can_save=True)
 

@@ -14,17 +14,20 @@ from typing import Any
 from ray import tune
 from ray.tune import Callback, CheckpointConfig, FailureConfig, RunConfig, Stopper
 from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
 
 from sweeps.common import project
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.cli import stop_signals
 from sweeps.common.errors import causes
 from sweeps.common.formatting import count, duration
-from sweeps.execution.driver import tune_state_stub
+from sweeps.execution.driver import queue_turn, tune_state_stub
 from sweeps.execution.driver.gpu_sharing import Sharing
+from sweeps.execution.driver.shared_places import SharedPlaces
 from sweeps.execution.driver.tune_callback import TuneCallback
 from sweeps.execution.driver.user_commands import StoppedTrials, UserCommands
 from sweeps.execution.faults.away_pcs import AwayPCs
+from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.faults.hung_trials import HungTrials
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.console import SweepReporter
@@ -32,6 +35,7 @@ from sweeps.execution.output.table_files import write_last
 from sweeps.execution.preflight import Preflight
 from sweeps.execution.run_context import RunContext, RunEnd, job_of
 from sweeps.execution.trial_actors import TrialActors
+from sweeps.plan import run_start
 from sweeps.plan.describe import describe_confirmation
 from sweeps.ray_start.kept_here import KeptHere
 from sweeps.record.journal import RecordLost
@@ -45,6 +49,16 @@ from sweeps.trial.trainable import SweepTrial
 
 MOST_TOLD = 10
 """Trials that were refused and are told of one by one."""
+
+
+class SilentProgress(KeptHere, TrialProgressCallback):
+    """In place of Tune's own one, which prints a line for each trial that ends without a result."""
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        """Print nothing: the console does."""
+
+    def log_result(self, trial: Trial, result: dict[str, Any], error: bool = False) -> None:
+        """The same."""
 
 
 class Leaving(KeptHere, Stopper):
@@ -90,24 +104,53 @@ class Leaving(KeptHere, Stopper):
 
 @contextlib.contextmanager
 def stops_on_signals(
-    end: RunEnd, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
-) -> Iterator[None]:
-    """End the sweep in order at the first signal, and at once at the second Ctrl-C."""
+    end: RunEnd,
+    say: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+    *,
+    interrupt: str = "Press Ctrl-C",
+    waits: Callable[[], bool] = lambda: False,
+) -> Iterator[Sequence[int]]:
+    """End the sweep in order at the first signal, and at once at the second interrupt.
+
+    Args:
+        end: of the sweep.
+        say: prints a line.
+        clock: seconds.
+        interrupt: how the second one is given, in words.
+        waits: whether the sweep waits in the queue, where nothing trains.
+
+    Yields:
+        The first signal, once it has come.
+    """
 
     def stop() -> None:
         end.stop(Outcome.INTERRUPTED)
+        if waits():
+            say("Leaving the queue. Nothing trains, and all results so far are recorded.")
+            return
         say(
-            "Stopping. All results so far are recorded. Press Ctrl-C again to stop at once, without saving: "
+            f"Stopping. All results so far are recorded. {interrupt} again to stop at once, without saving: "
             "a resume then repeats the running epochs."
         )
 
-    with stop_signals.handled(stop, clock):
-        yield
+    with stop_signals.handled(stop, clock) as come:
+        yield come
 
 
 def fit(context: RunContext) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
-    with UserCommands.opened(context) as commands, stops_on_signals(context.end, context.say):
+    interrupt = "Press Ctrl-C" if context.cell is None else "Interrupt the cell"
+
+    def waits() -> bool:
+        return context.record.info.waits_since is not None
+
+    with (
+        UserCommands.opened(context) as commands,
+        stops_on_signals(context.end, context.say, interrupt=interrupt, waits=waits) as signals,
+        queue_turn.noted(context, signals),
+    ):
+        commands.turn = queue_turn.turn_of(context)
         while commands.wait_for_go() and _has_search(context.record) and _search(context, commands):
             continue
         if context.end.is_running:
@@ -132,7 +175,8 @@ def _search(context: RunContext, commands: UserCommands) -> bool:
     plan, record = context.plan, context.record
     searcher = plan.searcher.build(plan.config, plan.space, record)
     searcher.waits, searcher.refusal = functools.partial(plan.waits, record), plan.refusal
-    searcher.is_to_end = commands.is_to_end
+    searcher.prepared = functools.partial(run_start.prepared, plan, record)
+    searcher.is_to_end, commands.searcher = commands.is_to_end, searcher
     begun = len(record.searched)
     if not searcher.has_work():
         if not context.is_due:
@@ -141,8 +185,7 @@ def _search(context: RunContext, commands: UserCommands) -> bool:
             context.end.stop(Outcome.OUT_OF_TIME)
         return context.end.outcome is Outcome.PAUSED
     _run(context, commands, searcher, plan.scheduler)
-    was_raised = len(record.searched) < record.most_trials  # when Tune had asked for the last one
-    return context.end.outcome is Outcome.PAUSED or was_raised
+    return context.end.outcome is Outcome.PAUSED or _has_search(record)  # more came after the last one
 
 
 def _say_why_none_trains(context: RunContext, begun: int) -> None:
@@ -168,6 +211,7 @@ def _confirm(context: RunContext, commands: UserCommands) -> None:
     while commands.wait_for_go() and context.record.is_to_be_confirmed:
         context.say(f"\nConfirmation: {describe_confirmation(context.config)}")
         searcher = RerunSearcher(context.config, context.plan.space, context.record)
+        searcher.prepared = functools.partial(run_start.prepared, context.plan, context.record)
         _run(context, commands, searcher, none.Scheduler, of_reruns=True)
         if context.end.outcome is not Outcome.PAUSED:
             break
@@ -183,31 +227,63 @@ def _run(
 ) -> None:
     """One run of Tune, to its end; its outcome is in `context.end`."""
     processes = TrialActors(has_mailbox=not context.cluster.is_alone)
-    sharing = Sharing(context, processes) if context.config.trials_per_gpu == "auto" else None
+    reporter = SweepReporter(context, lambda: searcher.slots, of_reruns=of_reruns)
+    sharing: Sharing | None = None
+
+    def gpus() -> float:
+        return context.gpus_per_trial if sharing is None else sharing.gpus
+
+    full_gpus = FullGpus(context, searcher, processes)
+    for_others = searcher.waits
+    searcher.waits = lambda trial: full_gpus.is_waiting(trial.number) or for_others(trial)
+
+    def is_to_end() -> bool:
+        if full_gpus.wait():
+            reporter.redraw()
+        return commands.is_to_end()
+
+    places = SharedPlaces(
+        context, searcher, processes, gpus, is_to_end, reporter.redraw, lambda: full_gpus.closed_places
+    )
+    searcher.is_to_end = places.is_to_end
+    if context.config.trials_per_gpu == "auto":
+        sharing = Sharing(context, processes, places)
     away_pcs = AwayPCs(context, processes)
-    tune_callback = TuneCallback(context, searcher, scheduler, processes, away_pcs, sharing)
-    callbacks = [
+    tune_callback = TuneCallback(context, searcher, scheduler, processes, away_pcs, full_gpus, sharing)
+    callbacks: list[Callback] = [
+        SilentProgress(),
         processes,
-        Preflight(context, processes),
+        places,
+        Preflight(context, processes, full_gpus),
         tune_callback,
         away_pcs,
+        full_gpus,
         StoppedTrials(commands, context, searcher, processes),
         HungTrials(context, processes),
         *([sharing] if sharing else []),
     ]
-    reporter = SweepReporter(context, lambda: searcher.slots, of_reruns=of_reruns)
-    tuner = _tuner(context, searcher, scheduler, callbacks, Leaving(context, processes), reporter, sharing)
+    tuner = _tuner(
+        context, searcher, scheduler, callbacks, Leaving(context, processes), reporter, places, sharing
+    )
     # Trials that Tune may start at a time, in place of one: the searcher bounds them by its slots.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = "10000"
     try:
         with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
-            tuner.fit()
+            places.wait_for_place()
+            if not context.is_due:
+                tuner.fit()
+            elif context.end.is_running:
+                context.end.stop(Outcome.OUT_OF_TIME)
     except Exception as error:  # Tune wraps what a callback raises
+        if context.is_due and not places.has_placed:
+            return  # Tune fails where it had no trial: the sweep was to end before it got a place
         if (why := _why_lost(error, context.plan.folder)) is None:
             raise
         context.end.stop(Outcome.LOST, why)
     finally:
         reporter.close()
+        if context.end.outcome is Outcome.PAUSED:
+            context.places.withdraw()
 
 
 def _tuner(
@@ -217,17 +293,20 @@ def _tuner(
     callbacks: Sequence[Callback],
     stopper: Stopper,
     reporter: SweepReporter,
+    places: SharedPlaces,
     sharing: Sharing | None,
 ) -> tune.Tuner:
     config = context.config
-    resources: Any = context.resources(context.gpus_per_trial)
+    resources: Any = context.resources(context.gpus_per_trial, places)
     if sharing is not None:
         resources = lambda of_trial: sharing.place(of_trial)  # noqa: E731  (a bound method can't be sent)
+    for_tune = scheduler.build(config, context.record)
+    for_tune.slots, for_tune.to_give_up = places.slots, places.to_give_up
     return tune.Tuner(
         tune.with_resources(tune.with_parameters(SweepTrial, job=job_of(context.plan)), resources),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
-            scheduler=scheduler.build(config, context.record),
+            scheduler=for_tune,
             num_samples=-1,  # the searcher counts: Tune ends idle processes once it has all trials
             reuse_actors=True,
             trial_name_creator=_trial_name,

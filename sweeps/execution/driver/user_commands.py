@@ -18,14 +18,14 @@ from sweeps.common.formatting import moment
 from sweeps.config import control_commands as words
 from sweeps.config.sweep_folder import control_command, resume_command
 from sweeps.execution.driver import control_apply
+from sweeps.execution.driver.queue_turn import QueueTurn
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
-from sweeps.plan import run_start
+from sweeps.plan import retries, run_start
 from sweeps.record import status
 from sweeps.record.control_requests import Answer, Inbox, Request
 from sweeps.record.sweep_info import Outcome, Steered
-from sweeps.record.trials import STOPPED
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.protocol import StorageError
@@ -52,6 +52,10 @@ class UserCommands:
     ) -> None:
         self._context, self._clock, self._sleep = context, clock, sleep
         self._inbox = Inbox(context.plan.folder)
+        self.searcher: RecordSearcher | None = None
+        """Of the search that runs, which follows the ranges."""
+        self.turn: QueueTurn | None = None
+        """Of a sweep of the queue."""
         self._look_next = 0.0
         self._fault = ""
 
@@ -87,24 +91,41 @@ class UserCommands:
         return self._context.is_due
 
     def wait_for_go(self) -> bool:
-        """Wait as long as the sweep is paused; whether it may train."""
+        """Wait as long as the sweep is paused, or in the queue; whether it may train."""
+        while self._wait_in_pause() or (self.turn is not None and self.turn.wait(self._take_up_early)):
+            continue
+        self._context.record.is_held = False
+        return self._context.end.is_running
+
+    def _take_up_early(self) -> None:
+        """Take up commands while nothing trains."""
+        if self.take_up():  # a trial was stopped, maybe, or fewer are to come
+            run_start.settle(self._context.plan, self._context.record)
+
+    def _wait_in_pause(self) -> bool:
+        """Wait as long as the sweep is paused; whether it was."""
         context, record, end = self._context, self._context.record, self._context.end
         if (paused_at := record.info.paused_at) is not None and end.is_open:
             end.outcome = Outcome.PAUSED
             again = control_command(context.plan.folder, "go")
             context.say(f"Paused {moment(paused_at)}; the processes of the trials end. To continue: {again}")
             record.stop_clock()
+            context.places.withdraw()
+            if self.turn is not None:
+                self.turn.give_up()
             status_next = self._clock() + STATUS_EVERY_S
             while end.outcome is Outcome.PAUSED:
                 self._sleep(LOOK_EVERY_S / 2)
-                if self.take_up():
-                    run_start.settle(context.plan, record)  # a trial was stopped, or fewer are to come
+                self._take_up_early()
                 if not context.console.is_terminal and self._clock() >= status_next:
                     status_next = self._clock() + STATUS_EVERY_S
                     context.say(f"Paused {moment(paused_at)}{status.how_far(record)}. To continue: {again}")
             record.start_clock()
-        record.is_held = False
-        return end.is_running
+            return True
+        if end.outcome is Outcome.PAUSED:  # trials have left their processes, for those of another plan
+            end.outcome = Outcome.RUNNING
+            run_start.settle(context.plan, record)
+        return False
 
     def _answer_all(self) -> bool:
         requests, faults = self._inbox.take()
@@ -112,6 +133,9 @@ class UserCommands:
             self._context.say(f"A command was ignored: {fault}")
         for request in requests:
             self._inbox.answer(request, self._answer(request))
+        plan, searcher = self._context.plan, self.searcher
+        if searcher is not None and searcher.space is not plan.space:
+            searcher.search_on(plan.searcher(plan.config, plan.space, self._context.record))
         return bool(requests)
 
     def _answer(self, request: Request) -> Answer:
@@ -126,8 +150,9 @@ class UserCommands:
                 again = resume_command(record.folder, *status.flags_of_resume(record))
                 raise UserError(f"the sweep is stopping ({context.end.outcome}). Resume it: {again}")
             with record.together():
-                text, point = control_apply.carry_out(context, words.parse(request.words))
-                record.note_steered(Steered(list(request.words), text, time.time(), request.name, point))
+                text, more = control_apply.carry_out(context, words.parse(request.words))
+                record.note_steered(Steered(list(request.words), text, time.time(), request.name, **more))
+                retries.open_noted(context.plan, record)
                 record.plan_chosen_points()
         except (UserError, OSError) as error:
             named = "" if str(error).startswith(request.words[0]) else f" {typed}"
@@ -139,21 +164,29 @@ class UserCommands:
     def _close(self) -> None:
         """Refuse what comes when the trials have ended."""
         record = self._context.record
-        more = resume_command(record.folder, "--num-trials", "N")
-        ended = f"the trials of this sweep have ended. To add some: {more}"
         outcome = Outcome.LOST if self._context.cluster.watch.lost else self._context.end.outcome
-        if outcome is Outcome.LOST or not self._context.end.is_running:
-            again = resume_command(record.folder, *status.flags_of_resume(record))
-            ended = f"the sweep is ending ({outcome}). Resume it: {again}"
+        has_ended = outcome is not Outcome.LOST and self._context.end.is_running
+
+        def refusal(request: Request) -> str:
+            flags = status.flags_for(record, request.words, has_ended=has_ended)
+            if has_ended:
+                how = "Afterwards, a resume does that" if flags else "To add some"
+                again = resume_command(record.folder, *(flags or ["--num-trials", "N"]))
+                return f"the trials of this sweep have ended. {how}: {again}"
+            again = resume_command(record.folder, *status.flags_of_resume(record), *flags)
+            how = "A resume does that" if flags else "Resume it"
+            return f"the sweep is ending ({outcome}). {how}: {again}"
+
         for _ in range(10):  # some may come while the last look is taken
             for request in self._inbox.take()[0]:
-                self._inbox.answer(request, Answer(ended, is_refused=True))
+                self._inbox.answer(request, Answer(refusal(request), is_refused=True))
             if self._inbox.close():
                 return
 
 
 class StoppedTrials(DriverCallback):
-    """Takes up commands at the end of each turn of Tune's loop, and ends the trials that the user stops.
+    """Takes up commands at the end of each turn of Tune's loop, sees whether a limit of the sweep is reached,
+    and ends the trials that the user or a limit stops.
 
     One that trains is asked to leave at its next step, as when the sweep stops; one that is to be proposed
     again is not; one that its scheduler has paused is ended by the scheduler.
@@ -168,6 +201,7 @@ class StoppedTrials(DriverCallback):
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Take up commands, and go on with those that take a while."""
         self._commands.take_up()
+        control_apply.end_search_if_enough(self._context)
         record, plan = self._context.record, self._context.plan
         if not (to_stop := [number for number in record.info.stopped if record.is_to_stop(number)]):
             return
@@ -198,6 +232,6 @@ class StoppedTrials(DriverCallback):
         """End a trial that has no process; one with a fault has failed: no other trial is to wait for it."""
         record, plan = self._context.record, self._context.plan
         before = retention.kept(plan.config, record, plan.storage)
-        record.end(number, "failed" if fault else "stopped", fault or STOPPED)
+        record.end(number, "failed" if fault else "stopped", fault or record.why_stopped(number))
         with contextlib.suppress(StorageError):  # they take room, and a resume removes them
             retention.drop(plan.config, record, plan.storage, number, before)

@@ -7,13 +7,14 @@ against --max-failures.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 
 from ray.exceptions import RayActorError
 from ray.tune.experiment import Trial
 
-from sweeps.common.formatting import count, pairs
+from sweeps.common.formatting import GB, count, pairs
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.run_context import RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
@@ -43,6 +44,8 @@ class Loss:
     """What it printed after its last result."""
     is_of_the_pc: bool = False
     """Whether its PC was lost with it, or that of another worker."""
+    free_bytes: float = math.inf
+    """Of the main memory of its PC, afterwards, where the kernel has ended it for want of that."""
 
 
 class Requeue:
@@ -60,8 +63,8 @@ class Requeue:
     ) -> None:
         self._context, self._searcher, self._away_pcs = context, searcher, away_pcs
         self._processes = processes
-        self._losses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-        """By trial, for each process that it lost the number of epochs by then, and why."""
+        self._losses: defaultdict[tuple[int, int], list[tuple[int, str]]] = defaultdict(list)
+        """By trial and attempt, for each process that it lost the number of epochs by then, and why."""
 
     def after_lost_process(self, trial: Trial, error: Exception) -> tuple[str, str]:
         """Requeue a trial whose process was lost, or has not started, and say so.
@@ -159,8 +162,12 @@ class Requeue:
         """Why a trial that lost its process counts as failed; "" where it is to continue."""
         if loss.is_of_the_pc:
             return ""
-        losses = self._losses[number]
-        losses.append((len(self._context.record.trials[number].epochs), loss.why))
+        trial = self._context.record.trials[number]
+        losses = self._losses[number, trial.attempt]
+        losses.append((len(trial.epochs), loss.why))
+        took_gb = max((epoch.costs.get("memory_gb", 0.0) for epoch in trial.epochs.values()), default=0.0)
+        if loss.free_bytes < took_gb * GB:  # it has shown that it fits, and others leave it too little
+            is_its_own = False
         if is_its_own and loss.why != EARLIER_ERROR and (times := losses.count(losses[-1])) >= MOST_INSTANT:
             return f"its process ended {times} times in the same epoch: {loss.why}"
         if (times := len(losses)) > MOST_LOST_PROCESSES:
@@ -191,5 +198,5 @@ def loss_of(process: TrialActor | None) -> Loss:
     living = {node.id for node in nodes.living()}
     if process.own.node not in living:
         return Loss("its PC is lost", is_of_the_pc=True)
-    words, why = output.how_ended(process.own)
-    return Loss(why, words, is_of_the_pc=not process.nodes <= living)
+    words, why, free_bytes = output.how_ended(process.own)
+    return Loss(why, words, not process.nodes <= living, free_bytes)

@@ -14,13 +14,14 @@ from typing import Any
 
 from ray.tune import CLIReporter
 from ray.tune.experiment import Trial
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.measure import Measurement
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sweeps.common.cli.terminal import Cell
 from sweeps.common.formatting import cell, count
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.time_left import TimeLeft, TimeLeftTeller
@@ -80,6 +81,10 @@ class SweepReporter(KeptHere, CLIReporter):
         with contextlib.suppress(OSError):
             self._show(done)
 
+    def redraw(self) -> None:
+        """The same while Tune's loop waits, and nothing trains."""
+        self.report([], False)
+
     def close(self) -> None:
         """Give the terminal back."""
         if self._live is not None:
@@ -87,19 +92,42 @@ class SweepReporter(KeptHere, CLIReporter):
             self._live = None
 
     def _show(self, done: bool) -> None:
-        if not self.console.is_terminal or self.console.is_dumb_terminal:
+        if not self._is_drawn:
             self._log(done)
+            return
+        left = self._estimate(done)
+        head = status_lines.filled(self._status(done, left), self._screen.width)
+        room = MOST_AT_END if done else max(5, self._screen.height - head.count("\n") - 6)
+        bar = [] if done else [self._bar(left)]
+        drawn = Group(*bar, Text(head), self._table(done, room))
+        if self._context.cell is not None:
+            self._context.cell.draw(drawn)
             return
         if self._live is None:
             self._live = Live(console=self.console, auto_refresh=False)
             self._live.start()
-        left = None if done else self._time_left.now()
-        head = status_lines.filled(self._status(done, left), self.console.width)
-        room = MOST_AT_END if done else max(5, self.console.height - head.count("\n") - 6)
-        bar = [] if done else [self._bar(left)]
-        self._live.update(Group(*bar, Text(head), self._table(done, room)), refresh=True)
+        self._live.update(drawn, refresh=True)
         if done:
             self.close()
+
+    def _estimate(self, done: bool) -> TimeLeft | None:
+        """The time left, which others that share the PCs are told, too."""
+        left = None if done else self._time_left.now()
+        budget_s = self._context.left_s
+        most_s = math.inf if budget_s is None else budget_s
+        self._context.places.left_s = None if left is None else min(left.best_s, most_s)
+        return left
+
+    @property
+    def _screen(self) -> Console | Cell:
+        """What is drawn on."""
+        return self._context.cell or self.console
+
+    @property
+    def _is_drawn(self) -> bool:
+        """Whether it is drawn again in place, not printed line by line."""
+        is_terminal = self.console.is_terminal and not self.console.is_dumb_terminal
+        return self._context.cell is not None or is_terminal
 
     def _bar(self, left: TimeLeft | None) -> Table:
         """How many epochs are trained of those that the sweep is expected to train."""
@@ -107,7 +135,7 @@ class SweepReporter(KeptHere, CLIReporter):
         total = trained + (left.epochs if left is not None else 0)
         of = f" of about {round(total):,}" if left is not None else ""
         row = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total or 1, trained, self.console.width // 3, style="bright_black")
+        bar = ProgressBar(total or 1, trained, self._screen.width // 3, style="bright_black")
         bar.complete_style = bar.finished_style = "green"
         row.add_row(bar, f"{trained:,}{of} epochs; {self._time_left.in_words(left)}")
         return row
@@ -115,8 +143,9 @@ class SweepReporter(KeptHere, CLIReporter):
     def _log(self, done: bool) -> None:
         """The trials that have ended since the last time; the status once the first trials train, and every
         minute."""
-        time_left = None if done else self._time_left.now()
+        time_left = self._estimate(done)
         left = "" if done else f"; {self._time_left.in_words(time_left)}"
+        self._told -= {trial.number for trial in self._trials if trial.status == "unfinished"}
         new = [t for t in self._trials if t.status != "unfinished" and t.number not in self._told]
         for trial in sorted(new, key=lambda trial: trial.end or 0.0):
             self._told.add(trial.number)
@@ -139,13 +168,14 @@ class SweepReporter(KeptHere, CLIReporter):
     def _status(self, done: bool, time_left: TimeLeft | None) -> str:
         """Lines on the whole sweep, in a log with the time left; on a terminal the bar has that."""
         record, config = self._record, self._context.config
-        left = "" if done or self._live is not None else self._time_left.in_words(time_left)
+        left = "" if done or self._is_drawn else self._time_left.in_words(time_left)
         if self._of_reruns:
             lines = status_lines.summary_of_reruns(record, left)
         else:
-            beside_bar = self._live is not None and not done
+            beside_bar = self._is_drawn and not done
             lines = status_lines.summary(record, config, left, self._waits, beside_bar=beside_bar)
-        return f"{lines}; {self._disk.in_words(is_last=done)}"
+        waits = "" if done or self._running else self._context.places.waits
+        return f"{lines}; {self._disk.in_words(is_last=done)}{f'; {waits}' if waits else ''}"
 
     def _waits(self, trial: TrialRow) -> bool:
         return trial.number not in self._running
@@ -166,12 +196,12 @@ class SweepReporter(KeptHere, CLIReporter):
         """The trials, as wide as the screen: no number is ever cut. Titles fold first; in the end the
         hyperparameters that do not fit are left out, and counted below."""
         trials = self._rows(room)
-        names = list(dict.fromkeys(name for trial in trials for name in trial.params))
+        names = list(dict.fromkeys(name for trial in trials for name in self._record.varied(trial)))
         layouts = [(len(names), False), *((shown, True) for shown in range(len(names), -1, -1))]
         options = self.console.options.update(max_width=10_000)
         for shown, folds in layouts:
             table = self._drawn(trials, self._columns(names[:shown], whole), names[shown:], folds)
-            if Measurement.get(self.console, options, table).maximum <= self.console.width:
+            if Measurement.get(self.console, options, table).maximum <= self._screen.width:
                 break
         return table
 
@@ -208,7 +238,7 @@ class SweepReporter(KeptHere, CLIReporter):
             return name, lambda trial: _four_digits(trial.last_metrics.get(name))
 
         def param(name: str) -> Column:
-            return name, lambda trial: cell(trial.params, name)
+            return name, lambda trial: cell(self._record.varied(trial), name)
 
         columns: list[Column] = [("trial", lambda trial: str(trial.number))]
         if self._of_reruns:
@@ -219,6 +249,8 @@ class SweepReporter(KeptHere, CLIReporter):
             columns.append(("trainable", lambda trial: trial.trainable))
         if any(trial.micro_batches for trial in self._trials):
             columns.append(("micro_batch", lambda trial: str(trial.micro_batch or "")))
+        if codes := self._record.codes():
+            columns.append(("code", lambda trial: codes[trial.number]))
         columns.append(("epoch", lambda trial: str(max(trial.epochs, default=0))))
         columns += map(last, self._record.objectives.metrics)
         columns.append(("best", lambda trial: _four_digits(trial.best_score(objective))))

@@ -50,7 +50,7 @@ def summary(record: Record, config: SweepConfig, left: str, waits: Waits, *, bes
     counts = Counter(progress(trial, waits) for trial in trials)
     live = [counts[word] for word in LIVE]
     over = len(trials) - sum(live)
-    epochs = sum(len(trial.epochs) for trial in trials)
+    epochs = sum(trial.spent_epochs for trial in trials)
     saved = sum(config.max_epochs - len(trial.epochs) for trial in trials if trial.status == "pruned")
 
     def states(*words: str) -> str:

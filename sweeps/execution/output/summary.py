@@ -16,7 +16,7 @@ from sweeps.execution.run_context import RunContext
 from sweeps.kinds.params_file import files_of_weights
 from sweeps.plan import run_start
 from sweeps.plan.plan import Plan
-from sweeps.record import constraints, status
+from sweeps.record import constraints, limits, status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
 from sweeps.record.sweep_info import Outcome
@@ -47,6 +47,8 @@ def print_result(context: RunContext, test_scores: dict[str, float]) -> None:
         is_out_of_time = end.outcome is Outcome.OUT_OF_TIME
         how = "reached --time-budget-hours" if is_out_of_time else f"was {end.outcome}"
         say(f"The sweep {how}{status.how_far(record)}.")
+    elif limit := status.enough(record):
+        _print([("Enough", limit + limits.missed_when_confirmed(plan.config, record))])
     if end.can_save:
         _print(_saved(plan, record))
     _print([("Folder", shown_path(plan.folder))])
@@ -70,8 +72,8 @@ def print_next_step(context: RunContext) -> int:
         _print([("Repeat", repeat)])
     else:
         _print([("Resume", resume)])
-        if record.failed_untrained:
-            say(f"A resume trains no failed trial again. To train all, begin a new sweep: {repeat}")
+    if again := status.retry_command(record):
+        _print([("Retry", again)])
     if outcome is Outcome.INTERRUPTED:
         return 130
     return 0 if outcome is not Outcome.LOST and record.best() else 1
@@ -99,13 +101,18 @@ def _retrain(plan: Plan, trial: TrialRow) -> str:
 
 def _after_error(context: RunContext) -> Iterator[str]:
     """What to do after a mistake that showed before anything was trained."""
+    if _is_in_folder(context.plan):
+        yield "Nothing was trained. Repair the code, and call sweeps.run again, with another name"
+        return
+    again = status.retry_command(context.record) or resume_command(context.record.folder)
+    yield f"Nothing was trained. Repair the code, and resume: {again}"
     anew = repeat_command(context.plan.folder, str(context.config.name))
-    if context.record.failed_untrained:
-        yield f"Nothing was trained. Repair the code, and begin a new sweep: {anew}"
-        yield "For other settings, add them to that command, such as --metric NAME."
-    else:
-        yield f"Nothing was trained. Repair the code, and resume: {resume_command(context.record.folder)}"
-        yield f"For other settings, add them to the command of a new sweep: {anew}"
+    yield f"For other settings, add them to the command of a new sweep: {anew}"
+
+
+def _is_in_folder(plan: Plan) -> bool:
+    """Whether the code that trains is in the sweep's folder, where a repair of the project does not reach."""
+    return any(model.trainable.kept_files() for model in plan.models)
 
 
 def _saved(plan: Plan, record: Record) -> Iterator[Line]:
@@ -146,7 +153,9 @@ def _report(record: Record) -> str:
 def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, float]) -> Iterator[Line]:
     yield from _front(plan, record) if record.objectives.are_several else _best_one(plan, record, best)
     of_knee = f"of trial {best.number}: " if len(record.front()) > 1 else ""
-    yield "Params", of_knee + pairs(best.params)
+    yield "Params", of_knee + pairs(record.varied(best))
+    for trial, reached in status.baselines(record):
+        yield "Defaults", f"{_named(plan, record, trial)}: {reached}"
     if test_scores:
         scores = ", ".join(f"{name} {short(value)}" for name, value in test_scores.items())
         yield "Test", f"{scores} (on rows that no trial has seen; {_how_often(record)})"

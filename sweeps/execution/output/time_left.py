@@ -10,13 +10,13 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sweeps.common.formatting import rough
 from sweeps.execution.run_context import RunContext
 from sweeps.record.ranking import RankedTrials
-from sweeps.search.rungs import Cohort
+from sweeps.search.rungs import Cohort, spans_left
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TimeLeftTeller:
 
     Args:
         context: of the sweep.
-        slots: trials that may train now.
+        slots: trials that may train now; without any the time left is that with one.
     """
 
     def __init__(self, context: RunContext, slots: Callable[[], int]) -> None:
@@ -67,10 +67,12 @@ class TimeLeftTeller:
         *before, last = record.planned_trials or [config.num_trials or 1]
         planned = [*before, max(last, len(record.searched))]
         ahead = self._context.plan.scheduler.cohorts(config, planned)
-        return time_left(record, ahead, slots, self._since, now)
+        return time_left(record, ahead, max(1, slots), self._since, now)
 
     def in_words(self, left: TimeLeft | None) -> str:
-        """The same in words, as far as it is known."""
+        """The same in words, as far as it is known: while others have all places that is when one is free."""
+        if self._context.places.waits:
+            return "time left: known once it has a place"
         if left is None:
             return "time left: known after the first epoch"
         return left.in_words(self._context.left_s)
@@ -101,25 +103,6 @@ def time_left(
     best_s = epochs * _epoch_s(record, mean_s, slots, since, now)
     low, high = _quantiles(of_trials)
     return TimeLeft(best_s, best_s * min(1.0, low / mean_s), best_s * max(1.0, high / mean_s), to_come)
-
-
-def spans_left(record: RankedTrials, cohort: Cohort) -> Iterator[tuple[float, int]]:
-    """How many trials of a cohort have how many epochs to the next rung before them, of each rung."""
-    members = record.searched[cohort.first : cohort.first + cohort.size]
-    live = [len(trial.epochs) for trial in members if trial.status == "unfinished"]
-    to_begin = float(cohort.size - len(members))
-    for rung, (end, span) in enumerate(zip(cohort.ends, cohort.spans, strict=True)):
-        begins_at = end - span
-        begin_on_their_own = rung == 0 or not cohort.waits
-        under_way = [n for n in live if begins_at < n < end or (n == begins_at and begin_on_their_own)]
-        yield to_begin, span
-        yield from ((1, end - epoch) for epoch in under_way)
-        if end == cohort.ends[-1]:
-            return
-        if cohort.waits:
-            to_begin = max(0.0, cohort.reach[rung + 1] - sum(len(trial.epochs) > end for trial in members))
-        else:
-            to_begin = (to_begin + len(under_way)) * cohort.reach[rung + 1] / cohort.reach[rung]
 
 
 def _spans_of_reruns(record: RankedTrials, last_epoch: int) -> list[tuple[float, int]]:

@@ -1,5 +1,6 @@
 """The logs of the trials: `logs/trial_0007.log` in the sweep's folder holds what a trial printed on any PC,
-and the traceback of one that failed. A log is bounded: of a long one the beginning and the end stay.
+and the traceback of one that failed; `logs/trial_0007_attempt_2.log` the same of its second attempt, where it
+was opened again. A log is bounded: of a long one the beginning and the end stay.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ class TrialLogs:
         self._folder, self._say = folder, say
         self._failed = False
 
-    def path(self, number: int) -> str | None:
+    def path(self, trial: TrialRow) -> str | None:
         """The log of a trial, relative to the sweep's folder; None where there is none."""
-        log = Path(LOGS_FOLDER) / f"trial_{number:04d}.log"
+        log = Path(LOGS_FOLDER) / f"{trial.name}.log"
         return str(log) if (self._folder / log).is_file() else None
 
     def note_place(self, trial: TrialRow, place: Mapping[str, Any], epoch: int | None) -> None:
@@ -51,7 +52,7 @@ class TrialLogs:
         """Add what a trial has printed, or its traceback."""
         if not text:
             return
-        file = self._folder / LOGS_FOLDER / f"trial_{trial.number:04d}.log"
+        file = self._folder / LOGS_FOLDER / f"{trial.name}.log"
         try:
             file.parent.mkdir(exist_ok=True)
             head = "" if file.exists() else _head(trial)

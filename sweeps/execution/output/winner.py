@@ -24,6 +24,7 @@ from sweeps.execution.run_context import RunContext, job_of
 from sweeps.kinds import params_file
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement
+from sweeps.ray_cluster.places.place_divider import CLAIM_EVERY_S
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.status import in_words
@@ -88,12 +89,15 @@ def again(plan: Plan, trial: TrialRow, within: str = "") -> tuple[str, ...]:
 def _scores(context: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
     """The winner's scores on the test rows: from the record where it has been scored before."""
     record, end = context.record, context.end
-    known = next((test for test in record.info.tests if test.run == run.number), None)
+    epoch = run.best_epoch(record.objective)
+    epochs = [epoch] if run.attempts else [epoch, None]  # which an earlier version did not note
+    tests = (test for test in record.info.tests if test.run == run.number)
+    known = next((test for test in tests if test.epoch in epochs), None)
     if known is None:
         is_final = end.outcome is not Outcome.INTERRUPTED and not record.is_to_be_confirmed
         if not is_final or run.status == "unfinished" or run.trainable in record.info.without_test:
             return {}
-        known = HeldOutScore(run.number, _test(context, run, weights))
+        known = HeldOutScore(run.number, _test(context, run, weights), epoch)
     if known.scores:
         try:
             record.note_test(known)
@@ -177,7 +181,12 @@ def _test(context: RunContext, run: TrialRow, weights: Path) -> dict[str, float]
     try:
         job = job_of(context.plan)
         with step(f"Scoring trial {run.number} on the test rows"):
-            scores: dict[str, float] = ray.get(task.remote(job, run.point, run.seed, run.micro_batch, files))
+            answer = task.remote(job, run.point, run.seed, run.micro_batch, files)
+            while not ray.wait([answer], timeout=CLAIM_EVERY_S)[0]:  # it needs a place, as a trial does
+                if context.places.is_due():
+                    worker = placement.worker_resources(config, gpus)
+                    context.places.claim(config, worker, 1, {}, cluster.closed)
+            scores: dict[str, float] = ray.get(answer)
     except RayError as error:
         say(f"The winner could not be tested: {reason_of(error)}")
         return {}

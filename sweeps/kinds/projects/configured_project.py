@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ import yaml
 from sweeps.common import project
 from sweeps.common.formatting import short
 from sweeps.common.objective import Objective
+from sweeps.common.settings import flag
 from sweeps.kinds import trainer_options
 from sweeps.kinds.projects import settings_tree
 from sweeps.kinds.projects.project_program import Built
@@ -78,7 +80,7 @@ class ConfiguredProject(LightningTrainable):
     """
 
     kind: str
-    """Its name in `registry.KINDS`, the prefix of the names of its trainables."""
+    """Its name in `registry.LOADERS`, the prefix of the names of its trainables."""
     class_key: str
     """Key of the class of an object in the settings."""
     callbacks_path: str
@@ -89,15 +91,16 @@ class ConfiguredProject(LightningTrainable):
     """Sections that say where files are, or of which only a part is swept."""
     best_file: str
     """Name of the file of settings in best/."""
+    may_lack: Collection[str] = ()
+    """Hyperparameters that a trial has only where they are given."""
     own_trainer: str = ""
     """Name of the project's own class of the Trainer; "" where it has Lightning's."""
 
     def __init__(self, name: str, settings: ProjectSettings, files: Sequence[str] = ()) -> None:
         self.settings, self.tree, self.files = settings, settings.tree, tuple(files)
-        params_class = settings_tree.params_class(self.hyperparameters, self.check)
+        params_class = settings_tree.params_class(self.hyperparameters, self.check, self.may_lack)
         description = Description(self.kind, name, json.dumps(asdict(settings)))
         super().__init__(description, params_class, self._monitored())
-        self.precision = PRECISIONS.get(str(self.trainer.get("precision")), "auto")
         self.rest = f"the rest as {self._has_it}"
         self._last: tuple[Any, Any, dict[str, Any]] = (None, None, {})
         """Params of the last model, its data module and its options of the Trainer."""
@@ -116,9 +119,17 @@ class ConfiguredProject(LightningTrainable):
     def build(self, tree: dict[str, Any]) -> Built:
         """Build the objects of a trial with these settings."""
 
+    def build_with(self, values: Mapping[str, Any]) -> Built:
+        """Build the objects of a trial with these hyperparameters."""
+        return self.build(self.tree_with(values))
+
     @abstractmethod
     def words(self, folder: str) -> str:
         """The command with which the project's own program trains with the file in this folder."""
+
+    def fit_settings(self, params: Any) -> dict[str, Any]:
+        precision = PRECISIONS.get(str(self.trainer.get("precision")), "auto")
+        return {"precision": precision, **trainer_options.validation_of(self.trainer)}
 
     def completed(self, tree: dict[str, Any]) -> Mapping[str, Any]:
         """Settings as the project's own program takes them."""
@@ -181,11 +192,16 @@ class ConfiguredProject(LightningTrainable):
 
     def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
         tree = self.tree_with(values)
-        trainer: dict[str, Any] = {**(tree.get("trainer") or {}), "max_epochs": fit["max_epochs"]}
+        own = tree.get("trainer") or {}
+        trainer = {name: value for name, value in own.items() if name not in trainer_options.VALIDATION}
+        trainer |= _epochs_of(fit)
         if (precision := fit.get("precision", "auto")) != "auto":
             trainer["precision"] = IN_LIGHTNING.get(precision, precision)
+        accumulation = trainer.get("accumulate_grad_batches") or 1
         if steps := fit.get("epoch_steps"):
-            trainer["limit_train_batches"] = steps * (trainer.get("accumulate_grad_batches") or 1)
+            trainer["limit_train_batches"] = steps * accumulation
+        if isinstance(batches := trainer.get("val_check_interval"), int):
+            trainer |= {"max_epochs": -1, "max_steps": fit["max_epochs"] * batches // accumulation}
         seed = {self.seed: fit["seed"]} if self.seed in tree else {}
         text = yaml.safe_dump(self.completed({**tree, "trainer": trainer, **seed}), sort_keys=False)
         return {self.best_file: f"# Train it again: {self.words(folder)}\n{text}"}
@@ -194,7 +210,7 @@ class ConfiguredProject(LightningTrainable):
         return f"as {self._has_it}"
 
     def build_model(self, params: Any) -> Any:
-        built = self.build(self.tree_with({name: getattr(params, name) for name in self.hyperparameters}))
+        built = self.build_with(vars(params))
         options = {name: built.trainer[name] for name in trainer_options.FREE if name in built.trainer}
         listed = trainer_options.callbacks_of(options)
         options["callbacks"] = [each for each in listed if not trainer_options.why_owned(type(each))]
@@ -226,8 +242,8 @@ class ConfiguredProject(LightningTrainable):
             value = self.trainer.get(name)
             if name == "callbacks" or value in (None, parameter.default, []):
                 continue
-            if name == "precision" and str(value) in PRECISIONS:
-                kept.append(f"{name} {short(value)} unless --precision is given")
+            if name in trainer_options.VALIDATION or (name == "precision" and str(value) in PRECISIONS):
+                kept.append(f"{name} {short(value)} unless {flag(name)} is given")
             elif why := trainer_options.OWNED.get(name):
                 is_object = isinstance(value, Mapping) and self.class_key in value
                 shown = str(value[self.class_key]).rpartition(".")[2] if is_object else short(value)
@@ -297,6 +313,17 @@ class ConfiguredProject(LightningTrainable):
     def settings_files(self) -> dict[str, str]:
         whole = yaml.safe_dump(dict(self.tree), sort_keys=False)
         return {**dict.fromkeys(self.files, "{}\n"), **dict.fromkeys(self.files[:1], whole)}
+
+
+def _epochs_of(fit: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a Trainer that has the epochs of a trial."""
+    epochs, interval = fit["max_epochs"], fit.get("val_check_interval")
+    if isinstance(interval, int):  # they are counted across passes over the data
+        return {"check_val_every_n_epoch": None, "val_check_interval": interval}
+    if interval is not None:
+        return {"max_epochs": math.ceil(epochs * interval), "val_check_interval": interval}
+    passes = fit.get("check_val_every_n_epoch") or 1
+    return {"max_epochs": epochs * passes} | ({"check_val_every_n_epoch": passes} if passes > 1 else {})
 
 
 def spec_of(module: str) -> Any:

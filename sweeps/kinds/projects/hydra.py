@@ -11,6 +11,7 @@ import ast
 import contextlib
 import io
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,6 @@ from typing import Any
 
 from sweeps.common import project
 from sweeps.common.errors import CannotTrain, UserError, reason_of
-from sweeps.common.imports import missing
 from sweeps.common.yaml_values import nearest
 from sweeps.kinds.projects import settings_tree
 from sweeps.kinds.projects.configured_project import ConfiguredProject, ProjectSettings
@@ -33,7 +33,7 @@ DATA = ("data", "datamodule", "data_module")
 """Names of the section of the data module, the first one that is there."""
 
 
-def _found(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
+def found_project(name: str, flag: str, given: str, overrides: Sequence[str]) -> HydraProject:
     """The project of a folder with settings, or of a program."""
     from sweeps.kinds.projects import hydra_program
 
@@ -73,6 +73,7 @@ def _of_program(
         return config
 
     program = project.dotted(file)
+    logging.disable(logging.INFO)  # "Seed set to 3" for each combination of options
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             config, _ = hydra_program.run(program, settings)
@@ -83,6 +84,8 @@ def _of_program(
     except (Exception, SystemExit) as error:
         why = f"python -m {program} ends {hydra_program.SHORT_OF}: {reason_of(error)}"
         raise UserError(f"{flag}: {why}") from None
+    finally:
+        logging.disable(logging.NOTSET)
     before = dict(settings_tree.leaves(tree))
     after = settings_tree.leaves(hydra_program.plain(config))
     # Hydra's value of a setting that has none is "???".
@@ -134,6 +137,17 @@ def _settings_of(file: Path) -> Iterator[tuple[str, str]]:
                     texts = {key: each.value for key, each in given.items() if isinstance(each, ast.Constant)}
                     if isinstance(path := texts.get("config_path"), str):
                         yield path, str(texts.get("config_name")).removesuffix(".yaml")
+
+
+def folders_of(given: str) -> list[Path]:
+    """The folders of the settings that are meant by a folder or a program, as far as they are written out."""
+    path = _in_project(given)
+    if given.endswith(".py"):
+        found = (
+            [(path.parent / folder).resolve() for folder, _ in _settings_of(path)] if path.is_file() else []
+        )
+        return list(dict.fromkeys(found))
+    return [path if path.is_dir() else path.parent]
 
 
 def _in_project(given: str) -> Path:
@@ -200,7 +214,7 @@ def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> A
     return config
 
 
-def _overrides(parts: Sequence[str]) -> list[str]:
+def overrides_of(parts: Sequence[str]) -> list[str]:
     """The overrides behind the path, whose values may have colons themselves, as `url=s3://bucket`."""
     found: list[str] = []
     for part in parts:
@@ -235,23 +249,6 @@ class HydraProject(ConfiguredProject):
         self._why_no_program = why_no_program
         module, _, trainer = str(self.trainer.get(TARGET, "")).rpartition(".")
         self.own_trainer = "" if module.startswith(("lightning", "pytorch_lightning")) else trainer
-
-    @classmethod
-    def find(cls, name: str) -> HydraProject:
-        """The trainable of `hydra:CONFIG_DIR/NAME`, or of a program, behind which there may be overrides,
-        each after a colon.
-
-        Raises:
-            UserError: the folder, a file or a package is missing, or Hydra can't compose the settings.
-        """
-        _, given, *parts = name.split(":")
-        flag = f"--hydra {given}"
-        if fault := missing("hydra", "projects"):
-            raise UserError(f"{flag}: {fault}")
-        found = _found(name, flag, given, _overrides(parts))
-        if faults := list(found.faults()):
-            raise UserError("\n".join(f"{flag}: {fault}" for fault in faults))
-        return found
 
     def check(self, values: Mapping[str, Any]) -> None:
         for path, value in values.items():
@@ -310,7 +307,6 @@ class HydraProject(ConfiguredProject):
             group = path.replace(".", "/")
             folders = [(project.folder() / file).parent for file in self.files]
             if choices := sorted(each.stem for folder in folders for each in folder.glob(f"{group}/*.yaml")):
-                each = f"--hydra-overrides {path}={choices[0]}"
-                return f"a config group can't be swept; give each choice a sweep of its own, as {each}"
+                return f"a config group; fix it by --hydra-overrides {path}={choices[0]}"
             return why
         return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 CLASS = "class_path"
@@ -142,22 +142,30 @@ def _or_none(tree: Any, path: str) -> Any:
         return None
 
 
-def params_class(defaults: Mapping[str, Any], check: Callable[[Mapping[str, Any]], object]) -> type:
+def params_class(
+    defaults: Mapping[str, Any],
+    check: Callable[[Mapping[str, Any]], object],
+    may_lack: Collection[str] = (),
+    hint: Any = None,
+) -> type:
     """Params with a field for each path; the parser of the project checks most types.
 
     Args:
         defaults: path to value.
         check: gets the given values, and raises a ValueError where they don't fit.
+        may_lack: paths that an instance has only where they are given.
+        hint: the type of each field; None: what its default tells.
     """
 
     def init(self: Any, **values: Any) -> None:
         if unknown := [name for name in values if name not in defaults]:
             raise TypeError(f"no such hyperparameter: {', '.join(unknown)}")
         for name, default in defaults.items():
-            object.__setattr__(self, name, values.get(name, default))
+            if name in values or name not in may_lack:
+                object.__setattr__(self, name, values.get(name, default))
         check(values)
 
-    hints = {name: _hint(value) for name, value in defaults.items()}
+    hints = {name: hint or _hint(value) for name, value in defaults.items()}
     body = {
         "__annotations__": hints,
         "__init__": init,

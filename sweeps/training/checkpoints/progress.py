@@ -26,6 +26,12 @@ class Progress:
     """Of the last one."""
     score: float = math.nan
     """Of the best one."""
+    passes: int = 0
+    """Over the training data that have ended, where an epoch is a part of one."""
+    pass_batches: int = 0
+    """That were read of it since."""
+    schedule_from: int = 0
+    """Epochs behind which the schedules of its learning rate were made anew; 0: they were not."""
     has_ended: bool = False
     """Whether the training has ended by itself, for example by EarlyStopping."""
     strategy: str = "single"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import multiprocessing
 import signal
 import weakref
@@ -57,6 +58,7 @@ class _Init:
     users: Callable[[int], object] | None
 
     def __call__(self, worker: int) -> None:
+        gc.freeze()  # what is collected in a fork, and was made before, may miss its threads and abort
         for name in (signal.SIGINT, signal.SIGHUP):
             signal.signal(name, signal.SIG_IGN)
         # A program that the worker starts inherits what is ignored, but no handler: it can be terminated.

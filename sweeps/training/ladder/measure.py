@@ -24,9 +24,9 @@ from sweeps.kinds import registry
 from sweeps.kinds.trainable import OtherData, as_lightning
 from sweeps.training.data import preparation
 from sweeps.training.distributed import subprocess_run
-from sweeps.training.fit_loop import Fit
 from sweeps.training.ladder.rungs import Setup
 from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.runs.fit_loop import Fit
 
 TIMED_SHARE = 0.9
 """Share of the given time after which the measurement may end."""

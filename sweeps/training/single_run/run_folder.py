@@ -29,7 +29,7 @@ from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
 from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
 from sweeps.training.report import Position, Report
-from sweeps.training.run import RunHere
+from sweeps.training.runs.run import RunHere
 from sweeps.training.single_run.run_settings import BEST, FIT_FILE, SingleRun
 
 SNAPSHOT_FILE = "memory.pickle"
@@ -91,8 +91,9 @@ class RunFolder:
             say(f"\nStopped    {self._resumes_after}\nResume     {self._resume_command}")
             raise KeyboardInterrupt from None
 
-    def begin(self, training: RunHere) -> None:
-        """Print what is trained; create the folder of a new run."""
+    def begin(self, training: RunHere, kept_files: Mapping[str, bytes] = {}) -> None:
+        """Print what is trained; create the folder of a new run, with files by which its trainable is
+        found."""
         config = self._config
         begin = f", resumed at epoch {epochs + 1}" if (epochs := training.progress.epochs) else ""
         lines = [
@@ -100,6 +101,7 @@ class RunFolder:
             *([("data", self._run.data)] if self._run.data else []),
             ("metric", f"{config.metric} ({config.mode})"),
             ("epochs", f"{config.max_epochs}{begin}"),
+            *([("an epoch", words)] if (words := config.epoch_in_words) else []),
             *([("strategy", training.strategy_in_words)] if training.strategy_in_words else []),
         ]
         say("\n".join(f"{name:<10} {text}" for name, text in lines) + "\n")
@@ -108,6 +110,8 @@ class RunFolder:
                 self._run.folder.mkdir(parents=True)
                 self._is_mine = True
                 atomic_io.sync(self._run.folder.parent)
+                for name, content in kept_files.items():
+                    atomic_io.write(self._run.folder / name, content)
                 atomic_io.write(self._run.folder / FIT_FILE, self._run.to_yaml())
             except OSError as error:
                 raise UserError(f"{self._run.folder}: {error}") from None
@@ -189,7 +193,8 @@ class RunFolder:
             say(f"Test       not scored: {test}")
         elif test:
             say("Test       " + ", ".join(f"{name} {short(value)}" for name, value in test.items()))
-        say(f"Time       {duration(time.monotonic() - self._started)}: {where_time_went(costs)}")
+        where = where_time_went(costs)
+        say(f"Time       {duration(time.monotonic() - self._started)}{f': {where}' if where else ''}")
         if found := verdict(costs, is_prepared=is_prepared):
             say(f"Verdict    {found}")
         if self._run.memory_snapshot:

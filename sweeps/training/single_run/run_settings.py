@@ -22,7 +22,7 @@ from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
 from sweeps.kinds import params_file, registry
 from sweeps.kinds.command import TRAINABLE, Command
 from sweeps.kinds.trainable import Trainable
-from sweeps.training.config import FIT_SETTINGS, FitConfig, precision_of
+from sweeps.training.config import FIT_SETTINGS, FitConfig, own_settings
 from sweeps.training.distributed import launch
 
 BEST = params_file.BEST
@@ -69,13 +69,15 @@ class SingleRun(Settings):
     (default: a new run)."""
 
     def fit_config(self, trainable: Trainable) -> FitConfig:
-        """`fit`, with the trainable's metric, mode and precision and this PC's threads filled in."""
+        """`fit`, with the trainable's own settings and this PC's threads filled in."""
         own = trainable.objective
         return dataclasses.replace(
             self.fit,
             metric=self.fit.metric or (own.metric if own else None),
             mode=self.fit.mode or (own.mode if own else "max"),
-            precision=precision_of(self.fit.precision, trainable),
+            **own_settings(
+                self.fit, trainable, param_types.build_params(trainable.params_class, self.params)
+            ),
             threads=self.fit.threads or max(1, (os.cpu_count() or 1) // self.fit.devices),
         )
 
@@ -127,7 +129,8 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, Trainable]
     if not (run.fit.metric or trainable.objective):
         faults.append(f"--metric: give the metric by which epochs are compared: {run.trainable} names none")
     faults += [
-        f"{flag(name)}: give it: {run.trainable} has no default for it"
+        f"{flag(name)}: give it: {trainable.called} has no default for it."
+        f"{nearest(name, trainable.own_names)}"
         for name in trainable.without_default
         if name not in run.params
     ]
@@ -156,6 +159,7 @@ def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, Trainable]:
         raise UserError(f"{others[0]}: a resumed run keeps its settings; give --resume without it")
     values = parser.values_of(tokens, "; a resumed run keeps its settings")
     local_dirs.use_typed(values.data_dir, values.prepared_dir)
+    local_dirs.use_gpus(values.gpus)
     if (folder := values.resume) is None:
         if (newest := project.newest_in_results(FIT_FILE)) is None:
             raise UserError(f"--resume: no run of sweeps fit in {project.RESULTS}/ here: give its folder")

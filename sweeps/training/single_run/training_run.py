@@ -14,13 +14,13 @@ import lightning.pytorch as pl
 from lightning.pytorch.utilities import rank_zero_only
 from tqdm import tqdm
 
-from sweeps.common import plugins
+from sweeps.common import gpus, plugins
 from sweeps.common.cli import stop_signals
 from sweeps.common.errors import CannotTrain, UserError, first_line, is_out_of_memory
 from sweeps.common.formatting import command, count, duration, shown_path
 from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
-from sweeps.kinds.function import FunctionFile
+from sweeps.kinds.function import FunctionTrainable
 from sweeps.kinds.trainable import LightningTrainable, OtherData, Trainable, as_lightning
 from sweeps.training import micro_batches
 from sweeps.training.checkpoints import trained_model
@@ -28,11 +28,11 @@ from sweeps.training.config import FitConfig
 from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch, strategy, subprocess_run
 from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
-from sweeps.training.fit_loop import Fit
-from sweeps.training.function_run import FunctionRun
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.torch_trace import Trace
-from sweeps.training.run import RunHere
+from sweeps.training.runs.fit_loop import Fit
+from sweeps.training.runs.function_run import FunctionRun
+from sweeps.training.runs.run import RunHere
 from sweeps.training.single_run.run_folder import SNAPSHOT_FILE, RunFolder
 from sweeps.training.single_run.run_settings import SingleRun
 
@@ -82,7 +82,7 @@ def _train(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
         leaving, training = Leaving(), None
         try:
             training = _begun(run, trainable, config, folder.checkpoint, prepared, leaving)
-            folder.begin(training)
+            folder.begin(training, trainable.kept_files())
             while (found := training.advance()) is not None and folder.note(
                 found, training, leaving.is_asked()
             ):
@@ -120,7 +120,7 @@ def _begun(
 ) -> RunHere:
     """The training, of whichever kind."""
     params = build_params(trainable.params_class, run.params)
-    if isinstance(trainable, FunctionFile):
+    if isinstance(trainable, FunctionTrainable):
         leaving.listen()
         return FunctionRun(trainable, params, config, checkpoint)
     training = Fit(
@@ -217,6 +217,8 @@ def _explain(run: SingleRun, trainable: Trainable, training: RunHere | None, err
     )
     micro_batch = f" with micro-batches of {count(run.fit.micro_batch, 'row')}" if run.fit.micro_batch else ""
     launch.say(f"Out of memory: the run does not fit{micro_batch}.")
+    for line in gpus.lines(gpus.listed(os.environ), [os.getpid()]):
+        launch.say(f"{line}, too: without that the run may fit.")
     if not (found := smaller_settings(run, trainable, strategy.Device.here())):
         launch.say("Give smaller hyperparameters.")
         return OUT_OF_MEMORY_STATUS

@@ -1,5 +1,7 @@
 """NVIDIA's library of a PC that has none: it lists the GPUs of the file $GPUS, one `name, driver, MiB` a
 line, and perhaps `used MiB, cores, UUID`. A line that begins with `MIG ` is a slice of the GPU before it.
+Processes on them are those of the file $GPU_PROCESSES that are there, one `place of the GPU, C or G, pid,
+MiB` a line.
 
 With this folder on $PYTHONPATH it is imported in place of `pynvml`.
 """
@@ -10,6 +12,11 @@ import itertools
 import os
 from pathlib import Path
 from types import SimpleNamespace
+
+from sweeps.common import gpus
+
+gpus.FIRST_PID_NAMESPACE = Path("/proc/self/ns/pid").stat().st_ino
+"""The process ids of this driver are those that are seen from here, also where this is a container."""
 
 
 class NVMLError(Exception):
@@ -70,7 +77,8 @@ def nvmlDeviceGetName(gpu: list[str]) -> str:
 def nvmlDeviceGetMemoryInfo(gpu: list[str]) -> SimpleNamespace:
     if not gpu[2].isdigit():
         raise NVMLError_NotSupported("Not Supported")
-    return SimpleNamespace(total=int(gpu[2]) * 2**20, used=int((gpu[3:] or ["0"])[0]) * 2**20)
+    used = int((gpu[3:] or ["0"])[0]) * 2**20 + sum(filter(None, _processes(gpu).values()))
+    return SimpleNamespace(total=int(gpu[2]) * 2**20, used=used)
 
 
 def nvmlDeviceGetNumGpuCores(gpu: list[str]) -> int:
@@ -91,6 +99,33 @@ def nvmlDeviceGetMigMode(gpu: list[str]) -> tuple[bool, bool]:
 
 def nvmlDeviceGetMigDeviceHandleByIndex(gpu: list[str], index: int) -> list[str]:
     return _slices(gpu)[index]
+
+
+def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(gpu: list[str]) -> list[str]:
+    return next(card for card in _cards() if gpu in _slices(card))
+
+
+def nvmlDeviceGetIndex(gpu: list[str]) -> int:
+    return _cards().index(gpu)
+
+
+def nvmlDeviceGetComputeRunningProcesses(gpu: list[str]) -> list[SimpleNamespace]:
+    return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in _processes(gpu, "C").items()]
+
+
+def nvmlDeviceGetGraphicsRunningProcesses(gpu: list[str]) -> list[SimpleNamespace]:
+    return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in _processes(gpu, "G").items()]
+
+
+def _processes(gpu: list[str], kind: str = "") -> dict[int, int | None]:
+    """Bytes of each by its id; None where the driver does not tell."""
+    file = Path(os.environ.get("GPU_PROCESSES", ""))
+    rows = [line.split(", ") for line in file.read_text().splitlines()] if file.is_file() else []
+    return {
+        int(pid): int(mib) * 2**20 if mib.isdigit() else None
+        for place, kinds, pid, mib in rows
+        if int(place) == _cards().index(gpu) and kind in kinds and Path("/proc", pid).exists()
+    }
 
 
 def _slices(gpu: list[str]) -> list[list[str]]:

@@ -213,7 +213,7 @@ def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
         row = TrialRow(number, told.params, 0, 0.0, optuna=told, status="finished")
         row.epochs[1] = EpochRow(lr, {}, 0.1, 0.0)
         record._list(row)
-        record._rank_epoch(row, 1)
+        record._rank_epoch(row, row.attempt, 1, row.epochs[1])
     advice = advise(analysis_sweep.Sweep(record))
     assert "lie at its upper end" in why(advice, "lr")
     assert "its importance was" in why(advice, "x")

@@ -20,8 +20,8 @@ from sweeps.record.record import Record
 from sweeps.storage import retention
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.conftest import propose
 from tests.support.trainables import as_trainable, run_through
 from tests.support.weighed import FRONT, report, weighed

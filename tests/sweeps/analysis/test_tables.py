@@ -13,6 +13,7 @@ import pytest
 
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis import tables
+from sweeps.common.errors import UserError
 from sweeps.execution.output import table_files
 from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS
@@ -33,6 +34,15 @@ def sample(folder: Path, params: list[dict[str, Any]] | None = None) -> Record:
     record.end(1, "failed", "ValueError: no", "logs/trial_0001.log")
     record.report(2, 1, math.nan, {"acc": math.nan}, 1.0)
     return record
+
+
+def test_a_damaged_record_is_a_clear_error(tmp_path: Path) -> None:
+    sample(tmp_path)
+    journal = tmp_path / "record.journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join([*lines[:4], b"damaged\n", *lines[4:]]))
+    with pytest.raises(UserError, match=r"record\.journal: "):
+        tables.write_csv(tmp_path, str(tmp_path / "trials.csv"))
 
 
 def test_an_anchor_says_which_trial_it_runs_again(tmp_path: Path) -> None:

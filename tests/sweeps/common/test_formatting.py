@@ -200,3 +200,11 @@ def test_a_word_that_is_wider_than_the_terminal_begins_further_left() -> None:
 def test_each_command_of_the_program_is_known_where_lines_are_broken() -> None:
     for name in COMMANDS:
         assert fitted(f"sweeps {name} --flag {'x' * 20}", 24).splitlines()[0].endswith(" \\"), name
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python has no distutils that setuptools replaces")
+def test_setuptools_can_be_imported_after_a_package_was_missing() -> None:
+    """An older Triton imports it with PyTorch."""
+    code = "from sweeps.common.formatting import pip_install\npip_install('x')\nimport setuptools"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

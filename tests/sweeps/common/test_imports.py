@@ -61,10 +61,12 @@ def test_the_other_names_of_lightning_are_its_own_modules() -> None:
 
 
 @pytest.mark.slow
-def test_a_name_that_lightning_has_not_is_answered_as_python_does() -> None:
+def test_a_name_that_lightning_has_not_is_answered_with_the_release_that_is_used() -> None:
     runs(
         "try:\n    import pytorch_lightning.metrics\n"
         "except ModuleNotFoundError as error:\n    assert error.name == 'pytorch_lightning.metrics'\n"
+        "    import lightning\n"
+        "    assert f'is lightning.pytorch of lightning {lightning.__version__} in this' in str(error)\n"
         "else:\n    raise AssertionError"
     )
 

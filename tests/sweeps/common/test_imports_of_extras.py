@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import dashboard, fit, run
+from sweeps import dashboard, fit
+from sweeps.run import main as run_main
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.strategy import Device, choose
 
@@ -19,11 +20,11 @@ GB_11 = Device(11 * 10**9, True)
 @pytest.mark.parametrize(
     ("package", "extra", "main", "arguments"),
     [
-        ("deepspeed", "deepspeed", run.main, ["--strategy", "deepspeed_stage_2"]),
+        ("deepspeed", "deepspeed", run_main, ["--strategy", "deepspeed_stage_2"]),
         ("deepspeed", "deepspeed", fit.main, ["digits_mlp", "--strategy", "deepspeed_stage_3"]),
         ("matplotlib", "plots", fit.main, ["digits_mlp", "--profile"]),
-        ("sshfs", "storage", run.main, ["--storage", "sftp://nas/sweeps", "--dry-run"]),
-        ("aiohttp_cors", "dashboard", run.main, ["--address", "http://pc:8265", "--submit"]),
+        ("sshfs", "storage", run_main, ["--storage", "sftp://nas/sweeps", "--dry-run"]),
+        ("aiohttp_cors", "dashboard", run_main, ["--address", "http://pc:8265", "--submit"]),
     ],
 )
 def test_a_line_says_what_to_type(
@@ -36,7 +37,7 @@ def test_a_line_says_what_to_type(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)  # as if it were not there
-    if main is run.main:
+    if main is run_main:
         arguments = ["--trainable", "digits_mlp", *arguments]
     assert main([*arguments, "--results-dir", str(tmp_path)]) == 2
     said = capsys.readouterr()

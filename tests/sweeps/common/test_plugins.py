@@ -46,6 +46,7 @@ def found_in(folder: Path, *arguments: str) -> list[str]:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
+    assert "usage:" not in done.stderr
     return done.stdout.splitlines()
 
 

@@ -82,3 +82,11 @@ def test_python_s_own_library_below_the_project_is_none_of_its_files(
     assert project.path_behind()[-1] == library, (
         "a project below the folder of Python, as /usr/src below /usr"
     )
+
+
+def test_the_file_of_a_command_is_the_first_one_of_the_project_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "net.yaml").touch()
+    command = f"command:{sys.executable} -m {'x' * 300} train.py {{lr}} net.yaml"
+    assert project.file_in(tmp_path, command) == tmp_path / "train.py"
+    assert project.file_in(tmp_path, "command:torchrun lost.py") is None

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import fit, ladder, run
+from sweeps import fit, ladder
 from sweeps.common.tested_versions import TESTED, newer_than_tested
+from sweeps.run import main as run_main
 from tests.conftest import ROOT
 
 
@@ -44,7 +45,7 @@ def test_a_newer_one_is_named_once_and_the_command_goes_on(
 ) -> None:
     install(installed, "torch", release)
     there = ["--results-dir", str(tmp_path / "out"), "--dry-run"]
-    assert run.main(["--trainable", "digits_mlp", *there]) == 0
+    assert run_main(["--trainable", "digits_mlp", *there]) == 0
     lines = capsys.readouterr().out.splitlines()
     warned = [line for line in lines if line.startswith("warning")]
     assert warned == [
@@ -52,14 +53,14 @@ def test_a_newer_one_is_named_once_and_the_command_goes_on(
     ]
 
 
-@pytest.mark.parametrize("main", [run.main, fit.main, ladder.main])
+@pytest.mark.parametrize("main", [run_main, fit.main, ladder.main])
 def test_an_older_one_is_refused(
     main: object, installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install(installed, "lightning", "2.5.2")
     install(installed, "ray", "2.49.2")
     assert callable(main)
-    name = ["--trainable", "digits_mlp"] if main is run.main else ["digits_mlp"]
+    name = ["--trainable", "digits_mlp"] if main is run_main else ["digits_mlp"]
     assert main([*name, "--results-dir", str(tmp_path / "out")]) == 2
     old_lightning, old_ray = capsys.readouterr().err.splitlines()
     assert old_lightning.startswith("error: Lightning 2.5.2 is too old; 2.5.3 or newer is needed: ")

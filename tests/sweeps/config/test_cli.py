@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import run
 from sweeps.common import project
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 from sweeps.config.cli import parse
 from sweeps.config.sweep_config import SweepConfig, flag
+from sweeps.run import main as run_main
 from sweeps.training.config import FitConfig
 from tests.sweeps.config.typed import faults, sweep_in, yaml_file
 
@@ -169,6 +169,9 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
         (["--resume="], "--resume: give the name of a sweep, as in --resume NAME"),
         (["--refine="], "--refine: give the name of a sweep, as in --refine NAME"),
         (["--force"], "--force needs --resume"),
+        (["--priority", "5"], "--priority needs --queue"),
+        (["--queue", "--priority", "high"], "--priority high: must be a whole number"),
+        (["--queue", "--priority", "5000"], "--priority 5000: must be at least -100 and at most 100"),
         (["--config"], "--config: expected one argument"),
         (["lr=0.1"], "lr=0.1: not a flag. A fixed hyperparameter is --params lr=0.1"),
         (["cnn", "--trainable", "vit"], "cnn: --trainable names what is trained already"),
@@ -189,6 +192,13 @@ def test_a_list_that_is_typed_twice_has_the_values_of_both() -> None:
     config = parse([*typed, "--metric", "b:min"])
     assert config.constraint == ["params_m<=5", "latency_ms<20", "acc>0"]
     assert config.metric == ["a:max", "b:min"]
+
+
+def test_the_queue_is_of_one_start_and_may_be_typed_twice(tmp_path: Path) -> None:
+    config = parse(["--queue", "--queue", "--priority", "-3"])
+    assert (config.queue, config.priority) == (True, -3)
+    (fault,) = faults("--config", yaml_file(tmp_path, "queue: true\n"))
+    assert fault.endswith("queue: can't be set in a file: use the flag --queue")
 
 
 def test_a_flag_takes_a_setting_of_a_file_back(tmp_path: Path) -> None:
@@ -264,11 +274,11 @@ def test_what_is_typed_most_is_short() -> None:
     assert (config.trainables, config.num_trials, config.max_concurrent) == (["digits_mlp"], 5, 2)
     several = parse(["-n", "5", "digits_mlp", "fashion_cnn"])
     assert several.trainables == ["digits_mlp", "fashion_cnn"]
-    assert run.main(["-n", "many"]) == 2
+    assert run_main(["-n", "many"]) == 2
 
 
 def test_a_mistake_ends_the_program_with_status_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run.main(["--num-trials", "many"]) == 2
+    assert run_main(["--num-trials", "many"]) == 2
     assert capsys.readouterr().err == "error: --num-trials many: must be a whole number\n"
 
 
@@ -365,3 +375,8 @@ def test_the_settings_of_an_earlier_sweep_bring_its_project(
         assert project.folder() == Path.cwd(), "a file that is no sweep's names none"
     finally:
         project.use()
+
+
+def test_names_of_hyperparameters_may_be_nested_by_a_slash() -> None:
+    config = parse(["--ranges", "optimizer/lr=0.1..1", "--params", "data/rows=3"])
+    assert (config.ranges, config.params) == ({"optimizer/lr": "0.1..1"}, {"data/rows": 3})

@@ -7,6 +7,8 @@ import pytest
 from sweeps.common.errors import UserError
 from sweeps.config.control_commands import Command, parse
 
+CHOICES = "Choices: stop, try, retry, set, pause, go, finish"
+
 
 @pytest.mark.parametrize(
     ("typed", "command"),
@@ -22,6 +24,15 @@ from sweeps.config.control_commands import Command, parse
             "set time-budget-hours=none max-concurrent=null",
             Command("set", values={"time_budget_hours": None, "max_concurrent": None}),
         ),
+        (
+            "set patience=5 lr=1e-4..1e-2:log net.width=16,32 momentum=0.9",
+            Command(
+                "set",
+                values={"patience": 5},
+                ranges={"lr": "1e-4..1e-2:log", "net.width": "16,32", "momentum": 0.9},
+            ),
+        ),
+        ("retry failed 7 trial_0012 7", Command("retry", retried=("failed", 7, 12))),
         ("pause", Command("pause")),
         ("go", Command("go")),
         ("finish", Command("finish")),
@@ -34,11 +45,19 @@ def test_a_command_is_read(typed: str, command: Command) -> None:
 @pytest.mark.parametrize(
     ("typed", "lines"),
     [
-        ("", ["give a command. Choices: stop, try, set, pause, go, finish"]),
-        ("stp 3", ["stp: no such command. Did you mean 'stop'? Choices: stop, try, set, pause, go, finish"]),
+        ("", [f"give a command. {CHOICES}"]),
+        ("stp", [f"stp: no such command. Did you mean 'stop'? {CHOICES}"]),
         ("stop", ["stop: give the number of one trial, as in stop 7"]),
         ("stop 1 2", ["stop 1 2: give the number of one trial, as in stop 7"]),
         ("stop -1", ["stop -1: give the number of one trial, as in stop 7"]),
+        (
+            "retry faild 7 x",
+            [
+                "retry faild: give numbers of trials, or failed, diverged or infeasible, as in retry failed. "
+                "Did you mean 'failed'?",
+                "retry x: give numbers of trials, or failed, diverged or infeasible, as in retry failed.",
+            ],
+        ),
         ("pause now", ["pause now: pause takes nothing else"]),
         ("try", ["try: give name=value, as in try lr=0.1 batch_size=64"]),
         (
@@ -49,12 +68,8 @@ def test_a_command_is_read(typed: str, command: Command) -> None:
             ],
         ),
         (
-            "set num-trial=3 seed=1 max-concurrent=0 time-budget-hours=0",
+            "set max-concurrent=0 time-budget-hours=0",
             [
-                "set num-trial: no such setting. Did you mean 'num-trials'? "
-                "Choices: num-trials, max-concurrent, time-budget-hours",
-                "set seed: can't change while a sweep runs. "
-                "Choices: num-trials, max-concurrent, time-budget-hours",
                 "set max-concurrent 0: must be at least 1",
                 "set time-budget-hours 0: must be above 0",
             ],

@@ -23,11 +23,14 @@ CHANGED = SweepConfig.from_settings(
     search_space="fashion_cnn_grid",
     params={"rows": 0, "lr": 0.5, "activation": "relu", "bias": False},
     ranges={"momentum": "0.1..0.5", "width": [4, 8], "activation": ["relu", "true"], "dropout": 0.2},
+    freeze={"act": "relu"},
     precision="32",
     strategy="deepspeed_stage_1",
     compile=True,
     searcher="random",
     num_trials=7,
+    prior={"lr": "0.01:2", "activation": "relu"},
+    baseline=False,
     tries=[{"width": 4, "momentum": 0.1}, {"width": 8, "activation": "true"}],
     metric="val_loss",
     constraint="val_acc>=0.5",
@@ -36,13 +39,19 @@ CHANGED = SweepConfig.from_settings(
     scheduler="none",
     max_epochs=81,
     epoch_steps=500,
+    check_val_every_n_epoch=2,
+    val_check_interval=0.5,
     grace_epochs=2,
     reduction_factor=4,
     workers_per_trial=2,
     cpus_per_trial=2,
     gpus_per_trial=0.5,
     max_concurrent=3,
+    share=2.0,
     time_budget_hours=1.5,
+    target=0.95,
+    patience=20,
+    max_gpu_hours=40.0,
     address="10.0.0.1:6379",
     data="shared",
     trials_per_gpu=2,
@@ -60,7 +69,9 @@ CHANGED = SweepConfig.from_settings(
     epoch_timeout_minutes=90.0,
     preflight=False,
     resume="results/again",
+    lr_schedule="restart",
     force=True,
+    retry=["failed", "7"],
     refine=["results/one", "results/two"],
     refine_keep=0.5,
     results_dir="/tmp/elsewhere",
@@ -70,6 +81,9 @@ CHANGED = SweepConfig.from_settings(
     notify_command='mail -s "$SWEEP_TEXT: ended" me',
     dry_run=True,
     submit=True,
+    queue=True,
+    priority=5,
+    beside=True,
 )
 
 
@@ -101,7 +115,7 @@ def test_what_a_trial_is_trained_by_is_a_setting_and_held_once() -> None:
 
 def test_this_test_changes_every_field() -> None:
     before, after = SweepConfig().flat(), CHANGED.flat()
-    in_place_of_a_trainable = ["lightning_cli", "cli_config", "hydra", "hydra_overrides"]
+    in_place_of_a_trainable = ["lightning_cli", "cli_config", "hydra", "hydra_overrides", "command"]
     assert [name for name in FIELDS if before[name] == after[name]] == in_place_of_a_trainable
 
 
@@ -119,7 +133,7 @@ def test_what_differs_from_the_defaults_is_first() -> None:
 
 
 def test_what_is_of_one_run_is_not_written_into_the_file_that_every_run_reads() -> None:
-    assert {"resume", "force", "dry_run"} <= COMMAND_ONLY <= set(FIELDS)
+    assert {"resume", "retry", "force", "dry_run"} <= COMMAND_ONLY <= set(FIELDS)
     assert set(yaml.safe_load(to_yaml(CHANGED))) == {YAML_KEYS.get(n, n) for n in set(FIELDS) - COMMAND_ONLY}
     assert "Resume" not in to_yaml(CHANGED), "nor a title with nothing below it"
 

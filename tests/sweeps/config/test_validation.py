@@ -70,8 +70,8 @@ def test_all_faults_are_found_at_once() -> None:
 
 @pytest.mark.parametrize("name", [name for name, each in SETTINGS.items() if each.least is not None])
 def test_the_least_value_is_allowed(name: str) -> None:
-    own = {name: int(SETTINGS[name].least or 0)}
-    config = SweepConfig.from_settings(max_epochs=1, grace_epochs=1, confirm=1).changed(**own)
+    own = {name: SETTINGS[name].least}
+    config = SweepConfig.from_settings(max_epochs=1, grace_epochs=1, confirm=1, queue=True).changed(**own)
     assert check(config) == []
 
 

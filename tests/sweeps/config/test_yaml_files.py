@@ -98,9 +98,11 @@ def test_another_sweep_than_the_one_that_began_is_refused_before_anything_is_loo
 ) -> None:
     folder = sweep_in(tmp_path, "s", "trainable: [cnn]\nparams: {width: 4}\nmax_epochs: 9\n")
     assert parse(["--resume", str(folder), "--trainable", "cnn", "--max-epochs", "9"]).trainable == "cnn"
-    assert faults("--resume", str(folder), "--trainable", "none_such", "--max-epochs", "27") == [
+    assert parse(["--resume", str(folder), "--max-epochs", "27"]).max_epochs == 27
+    (fewer,) = faults("--resume", str(folder), "--max-epochs", "3")
+    assert fewer.startswith("--max-epochs 3: the sweep has 9, and its trials were pruned for an end at 9")
+    assert faults("--resume", str(folder), "--trainable", "none_such", "--max-epochs", "9") == [
         "--trainable none_such: the sweep has cnn",
-        "--max-epochs 27: the sweep has 9",
         "Its trials were scored, pruned and saved with these settings. Start a new sweep to change them; "
         "`--refine NAME` starts one that learns from these trials.",
     ]

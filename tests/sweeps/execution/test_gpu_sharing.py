@@ -236,7 +236,15 @@ def swept(folder: Path, searcher: str, scheduler: str, large: float) -> str:
         "TOY_ATTEMPTS": str(folder),
     }
     words = (
-        *("--trials-per-gpu", "auto", "--trainable", "tests.faulty.large", "--precision", "32"),
+        *(
+            "--trials-per-gpu",
+            "auto",
+            "--no-baseline",
+            "--trainable",
+            "tests.faulty.large",
+            "--precision",
+            "32",
+        ),
         *("--search-space", "tests.faulty.large_space", "--params", f"large_slope={large}", "epoch_s=0.3"),
         *("--searcher", searcher, "--scheduler", scheduler),
         *("--max-epochs", "9", "--num-trials", "6", "--min-free-gb", "0", "--no-preflight"),

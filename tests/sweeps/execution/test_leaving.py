@@ -119,6 +119,16 @@ def test_a_second_sigterm_changes_nothing() -> None:
     assert (end.outcome, len(said)) == ("interrupted", 1)
 
 
+def test_in_the_queue_no_epochs_are_said_to_be_repeated() -> None:
+    end, said = RunEnd(), list[str]()
+    with stops_on_signals(end, said.append, lambda: 0.0, waits=lambda: True):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert (end.outcome, said) == (
+        "interrupted",
+        ["Leaving the queue. Nothing trains, and all results so far are recorded."],
+    )
+
+
 def test_a_signal_that_was_ignored_stays_ignored() -> None:
     end = RunEnd()
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does

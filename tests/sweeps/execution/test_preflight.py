@@ -16,7 +16,9 @@ import ray
 from ray.exceptions import RayActorError
 from rich.console import Console
 
+from sweeps.common.errors import oom_kills
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.faults.requeue import MOST_INSTANT
 from sweeps.execution.preflight import KEY, Preflight, lines
 from sweeps.execution.run_context import RunContext
@@ -27,12 +29,12 @@ from sweeps.ray_start import ray_connection
 from sweeps.record.record import Record
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.disk_guard import Disk
-from sweeps.trial import output
 from sweeps.trial.messages import Failed, Finding, Finished, OutOfMemory, TrialEnd
 from sweeps.trial.output import Introduction
 from tests.conftest import propose
 from tests.support.contexts import requeue_of, said
 from tests.support.nodes import cluster_of, node
+from tests.sweeps.execution.faults.test_full_gpus import USED, shortage
 
 FINISHED = Finished()
 _THERE = [node(number, has={"CPU": 1}) for number in range(2)]
@@ -65,7 +67,7 @@ class Trainer:
 
     def __init__(self, findings: Any) -> None:
         here = ray.get_runtime_context().get_node_id()
-        introduced = Introduction(here, pid=os.getpid(), oom_kills=output.oom_kills())
+        introduced = Introduction(here, pid=os.getpid(), oom_kills=oom_kills())
         self.introduce = SimpleNamespace(remote=lambda mailbox, name: ray.put(introduced))
         self.preflight = SimpleNamespace(remote=lambda config: findings)
 
@@ -76,6 +78,11 @@ def found_on(pc: str, end: TrialEnd = FINISHED, **more: Any) -> list[Finding]:
 
 def failed(reason: str, traceback: str = "Traceback ...\n") -> Failed:
     return Failed(reason=reason, traceback=traceback)
+
+
+def no_full_gpus(context: RunContext, processes: TrialActors) -> FullGpus:
+    no_searcher: Any = None
+    return FullGpus(context, no_searcher, processes)
 
 
 class Sweep:
@@ -101,7 +108,7 @@ class Sweep:
         console = Console(file=io.StringIO(), width=1000)
         self.context = RunContext(plan, self.record, cluster, Disk(folder, 0.0, 1), console)
         self.processes = TrialActors()
-        self.preflight = Preflight(self.context, self.processes)
+        self.preflight = Preflight(self.context, self.processes, no_full_gpus(self.context, self.processes))
 
     def start(self, found: list[Finding] | None = None, findings: Any = None) -> Any:
         """The trial that a new process begins, which finds that, or answers with that reference."""
@@ -223,6 +230,15 @@ def test_one_that_does_not_fit_says_what_comes_of_it(is_infeasible: bool, told: 
     assert next(lines(Sweep(tmp_path).context, found)) == f"Preflight   {told}"
 
 
+def test_one_that_lacks_what_another_program_holds_is_not_judged(tmp_path: Path) -> None:
+    end = OutOfMemory(reason="the model itself does not fit", traceback="", shortage=shortage())
+    sweep = Sweep(tmp_path)
+    sweep.start(found_on("pc1", end))
+    sweep.turn()
+    assert said(sweep.context) == [f"Preflight   size=4: not known, since memory ran out. {USED}"]
+    assert KEY not in sweep.record.about, "a resume looks again"
+
+
 def test_a_process_that_ends_in_it_costs_its_trial_nothing(lost: Any, tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, num_trials=1)
     propose(sweep.record, {"size": 1})
@@ -265,7 +281,5 @@ def test_its_findings_are_plain_values_of_the_record(tmp_path: Path) -> None:
     sweep.start([one])
     sweep.turn()
     assert Record.read(tmp_path).about[KEY] == [dataclasses.asdict(one)]
-    assert (
-        Preflight(dataclasses.replace(sweep.context, record=Record.read(tmp_path)), TrialActors())._point
-        is None
-    )
+    again = dataclasses.replace(sweep.context, record=Record.read(tmp_path))
+    assert Preflight(again, sweep.processes, no_full_gpus(again, sweep.processes))._point is None

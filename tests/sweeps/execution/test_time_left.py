@@ -11,6 +11,7 @@ import pytest
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.output.time_left import TimeLeft, TimeLeftTeller, time_left
 from sweeps.execution.run_context import RunContext
+from sweeps.ray_cluster.places.place_division import Allotment
 from sweeps.record.record import Record
 from sweeps.schedulers import asha, halving, hyperband, none
 from sweeps.search.record_scheduler import PruningMethod
@@ -115,6 +116,14 @@ def context(tmp_path: Path) -> RunContext:
 
 def test_before_the_first_epoch_it_says_when_it_will_be_known(context: RunContext) -> None:
     assert TimeLeftTeller(context, lambda: 1).in_words(None) == "time left: known after the first epoch"
+
+
+def test_without_a_place_it_says_no_time(context: RunContext) -> None:
+    context.record.report(0, 1, 0.5, {}, 60.0)
+    teller = TimeLeftTeller(context, lambda: 0)
+    assert teller.in_words(teller.now()).startswith("about ")
+    context.places.allotment = Allotment({}, (), ("other",))
+    assert teller.in_words(teller.now()) == "time left: known once it has a place"
 
 
 def test_more_slots_take_less_time(context: RunContext) -> None:

@@ -13,12 +13,12 @@ TRIAL = TrialRow(7, {"lr": 0.1}, 0, 0.0, trainable="net", places=[{"pc": "pc1", 
 
 def test_a_log_says_whose_it_is_and_grows(tmp_path: Path) -> None:
     logs = TrialLogs(tmp_path, print)
-    assert logs.path(7) is None
+    assert logs.path(TRIAL) is None
     logs.append(TRIAL, "")
-    assert logs.path(7) is None
+    assert logs.path(TRIAL) is None
     logs.append(TRIAL, "step 1\n")
     TrialLogs(tmp_path, print).append(TRIAL, "Traceback\n")
-    path = logs.path(7)
+    path = logs.path(TRIAL)
     assert path == "logs/trial_0007.log"
     head = "trainable net\nparams {'lr': 0.1}\nplace {'pc': 'pc1'}\n\n"
     assert (tmp_path / path).read_text() == f"{head}step 1\nTraceback\n"
@@ -31,12 +31,22 @@ def test_a_log_says_where_another_process_goes_on(tmp_path: Path) -> None:
     )
     logs.note_place(dataclasses.replace(TRIAL, places=()), {"pc": "pc1", "pid": 5}, 1)
     logs.note_place(trains, {"pc": "pc1", "pid": 5}, 2)
-    assert logs.path(7) is None, "nothing has happened"
+    assert logs.path(TRIAL) is None, "nothing has happened"
     logs.append(trains, "step 1\n")
     logs.note_place(trains, {"pc": "pc2", "pid": 6}, 3)
     logs.note_place(trains, {"pc": "pc2", "pid": 7}, None)
     text = (tmp_path / "logs" / "trial_0007.log").read_text()
     assert text.endswith("\nstep 1\n[process 6 on pc2 goes on from epoch 3]\n[process 7 on pc2 goes on]\n")
+
+
+def test_a_further_attempt_has_a_log_of_its_own(tmp_path: Path) -> None:
+    logs = TrialLogs(tmp_path, print)
+    logs.append(TRIAL, "Traceback\n")
+    again = dataclasses.replace(TRIAL, attempt=1)
+    assert logs.path(again) is None
+    logs.append(again, "step 1\n")
+    assert logs.path(again) == "logs/trial_0007_attempt_2.log"
+    assert (tmp_path / "logs" / "trial_0007.log").read_text().endswith("\nTraceback\n")
 
 
 def test_of_a_long_one_the_beginning_and_the_end_stay(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from ray.tune.result import SHOULD_CHECKPOINT
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.tune_callback import TuneCallback
 from sweeps.execution.faults.away_pcs import AwayPCs
+from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome, Steered
@@ -81,8 +82,9 @@ class Keeping:
         scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none.Scheduler
         processes = TrialActors()
         away_pcs = AwayPCs(self.context, processes)
+        full_gpus = FullGpus(self.context, self.searcher, processes)
         self.tune_callback = TuneCallback(
-            self.context, self.searcher, scheduler, processes, away_pcs, clock=clock
+            self.context, self.searcher, scheduler, processes, away_pcs, full_gpus, clock=clock
         )
 
     def train(

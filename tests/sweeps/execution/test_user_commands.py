@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import time
@@ -14,14 +15,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from sweeps.common.errors import UserError, refuse
 from sweeps.config.cli import read_yaml
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.config.validation import check
+from sweeps.execution.driver import control_apply
+from sweeps.execution.driver.queue_turn import QueueTurn
 from sweeps.execution.driver.tuner import Leaving
 from sweeps.execution.driver.user_commands import NO_WEIGHTS, StoppedTrials, UserCommands
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
 from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
+from sweeps.python_api.sweep_process import changed_ranges
+from sweeps.ray_cluster.places.shared_sweeps import Ahead
+from sweeps.record import limits, status
 from sweeps.record.control_requests import Inbox, ask
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
@@ -129,6 +137,64 @@ def test_a_trial_is_stopped_once(sweep: Steered) -> None:
     assert sweep.record.is_to_stop(number)
 
 
+def test_trials_are_retried_before_new_ones_and_once(sweep: Steered) -> None:
+    sweep.begin(0.5, 0.5, ended="failed")
+    sweep.begin(0.1, ended="finished")
+    sweep.begin(ended="failed")
+    running = sweep.begin(0.1)
+    assert sweep.refuses("retry 1").startswith(
+        "retry 1: it is finished after 1 epoch; only trials that failed"
+    )
+    assert sweep.refuses(f"retry {running}").startswith(f"retry {running}: it has not ended")
+    assert sweep.refuses("retry diverged") == "retry: No trial has diverged."
+    assert sweep.refuses("retry") == (
+        "retry: give numbers of trials, or failed, diverged or infeasible, as in retry failed"
+    )
+    text = sweep.does("retry failed 0")
+    assert text == (
+        "Trial 0 (failed) starts from its first epoch, 2 epochs once more. Trial 2 (failed) starts from its "
+        "first epoch. At most 18 epochs, about 18 s of training, 2 of them for the second time; no more disk "
+        "space than planned. Each begins as soon as a slot is free, before any new trial."
+    )
+    assert sweep.refuses("retry 0").startswith("retry 0: it has not ended: it trains, or waits to.")
+    assert [trial.status for trial in sweep.record.trials] == ["unfinished", "finished"] + ["unfinished"] * 2
+    assert sweep.searcher.suggest("")["number"] == 0
+    assert sweep.searcher.suggest("") is None, "both slots are in use"
+    sweep.record.end(running, "finished")
+    assert sweep.searcher.suggest("")["number"] == 2
+    sweep.record.end(2, "failed")
+    assert sweep.begin() == 4
+    assert sweep.record.most_trials == 6
+
+
+def test_a_retry_that_a_kill_has_cut_short_is_completed_by_the_resume(sweep: Steered) -> None:
+    sweep.begin(0.5, ended="failed")
+    sweep.does("retry 0")
+    sweep.record.end(0, "failed", "again")
+    steered = sweep.record.info.steered[-1]
+    sweep.record.note_steered(dataclasses.replace(steered, retried={"0": (1, 0)}, request="another"))
+    resumed = make_plan(config(sweep.folder.parent).changed(resume=str(sweep.folder), name="s"))
+    run_start.begin_run(resumed, sweep.record)
+    assert [trial.number for trial in sweep.record.live] == [0]
+    assert len(sweep.record.trials[0].attempts) == 2
+
+
+def test_the_limit_that_ended_a_search_lets_a_retried_trial_train(tmp_path: Path) -> None:
+    plan = make_plan(config(tmp_path, target=0.9, metric="score", mode="max"))
+    with folder.opened(plan) as record:
+        run_start.begin_run(plan, record)
+        sweep = Steered(record, plan)
+        sweep.begin(0.5, ended="failed")
+        sweep.begin(0.95)
+        control_apply.end_search_if_enough(sweep.context)
+        assert record.is_to_stop(1)
+        record.end(1, "stopped", record.why_stopped(1))
+        sweep.does("retry failed")
+        control_apply.end_search_if_enough(sweep.context)
+        assert not record.is_to_stop(0)
+        assert sweep.searcher.suggest("")["number"] == 0
+
+
 def test_a_trial_is_stopped_by_its_name(sweep: Steered) -> None:
     number = sweep.begin(0.1)
     assert sweep.does("stop trial_0000").startswith("Trial 0 stops at its next step")
@@ -162,6 +228,86 @@ def test_a_chosen_trial_takes_the_next_place_or_comes_on_top(sweep: Steered) -> 
     assert sweep.searcher.suggest("") == "FINISHED"
 
 
+def test_a_target_that_is_reached_ends_the_search(sweep: Steered) -> None:
+    sweep.begin(0.5, 0.7, ended="finished")
+    number = sweep.begin(0.6)
+    sweep.does("set target=0.9")
+    control_apply.end_search_if_enough(sweep.context)
+    assert not sweep.record.is_to_stop(number), "0.7 is not 0.9"
+    sweep.record.report(number, 2, 0.9, {}, 1.0)
+    control_apply.end_search_if_enough(sweep.context)
+    assert sweep.record.is_to_stop(number)
+    assert sweep.record.why_stopped(number) == "stopped by --target 0.9"
+    assert sweep.searcher.suggest("") != "FINISHED", "the trial that is stopped has not ended"
+    sweep.record.end(number, "stopped")
+    assert sweep.searcher.suggest("") == "FINISHED"
+    assert status.enough(sweep.record) == "--target 0.9: score 0.9 (trial 1, epoch 2) reaches it"
+
+
+def test_who_asks_for_more_trials_gets_them_after_a_limit(sweep: Steered) -> None:
+    sweep.does("set patience=2")
+    for score in (0.5, 0.4, 0.3):
+        sweep.begin(score, ended="finished")
+        control_apply.end_search_if_enough(sweep.context)
+    assert status.enough(sweep.record) == "--patience 2: no better score in the last 2 trials that ended"
+    sweep.does("set num-trials=6")
+    assert not status.enough(sweep.record)
+    sweep.begin(0.2, ended="finished")
+    control_apply.end_search_if_enough(sweep.context)
+    assert sweep.record.most_trials == 6, "one trial, since it was asked to go on"
+    sweep.begin(0.1, ended="finished")
+    control_apply.end_search_if_enough(sweep.context)
+    assert sweep.record.most_trials == 5
+
+
+def test_a_limit_leaves_the_number_of_trials_that_was_asked_for(sweep: Steered, tmp_path: Path) -> None:
+    sweep.begin(0.5, ended="finished")
+    sweep.does("set target=0.5")
+    control_apply.end_search_if_enough(sweep.context)
+    written = read_yaml(str(sweep.folder / "sweep.yaml"), "--config")
+    assert (written["num_trials"], sweep.record.most_trials) == (6, 1)
+    again = make_plan(config(tmp_path, **{**written, "confirm": 1}, resume=str(sweep.folder)))
+    run_start.begin_run(again, sweep.record)
+    assert sweep.record.most_trials == 1, "a confirmation asks for no more trials"
+    more = make_plan(config(tmp_path, **{**written, "num_trials": 9}, resume=str(sweep.folder)))
+    run_start.begin_run(more, sweep.record)
+    assert sweep.record.most_trials == 9
+
+
+def test_trials_that_fail_are_no_trials_without_a_better_score(sweep: Steered) -> None:
+    limit = sweep.context.config.changed(patience=2)
+    sweep.begin(0.5, ended="finished")
+    for _ in range(3):
+        sweep.begin(ended="failed")
+    assert limits.reached(limit, sweep.record, gpus=0) is None
+
+
+def test_the_first_score_of_all_does_not_mean_that_a_target_is_right(tmp_path: Path) -> None:
+    plan = make_plan(config(tmp_path, target=0.9, metric="acc", mode="min"))
+    with folder.opened(plan) as record:
+        run_start.begin_run(plan, record)
+        sweep = Steered(record, plan)
+        sweep.begin(0.2)
+        control_apply.end_search_if_enough(sweep.context)
+        assert status.enough(record).endswith("is the target right? a small acc is better")
+
+
+def test_gpu_hours_are_of_all_trials_and_their_gpus(sweep: Steered) -> None:
+    limit = sweep.context.config.changed(max_gpu_hours=0.001)
+    sweep.begin(*[0.1] * 3, ended="finished")
+    assert limits.reached(limit, sweep.record, gpus=1) is None, "3 s of 3.6 s"
+    found = limits.reached(limit, sweep.record, gpus=2)
+    assert found == ("--max-gpu-hours 0.001", "the trials have trained 0.0017 GPU hours")
+
+
+def test_limits_that_can_mean_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--max-gpu-hours 1: a trial has no GPU here"):
+        make_plan(config(tmp_path, max_gpu_hours=1.0))
+    several = {"metric": ["acc:max", "ms:min"], "target": 1.0}
+    with pytest.raises(UserError, match=r"--target: it is of one score, and there are several objectives"):
+        refuse(check(config(tmp_path, **several)))
+
+
 def test_limits_are_those_of_a_resume_too(sweep: Steered, tmp_path: Path) -> None:
     sweep.begin(0.5)
     assert sweep.does("set num-trials=9 max-concurrent=1 time-budget-hours=2") == (
@@ -190,6 +336,79 @@ def test_fewer_trials_than_have_begun_end_the_search(sweep: Steered) -> None:
     assert sweep.searcher.suggest("") is None
     sweep.record.end(0, "finished")
     assert sweep.searcher.suggest("") == "FINISHED"
+
+
+def test_trials_to_come_are_drawn_from_a_range_that_is_set(sweep: Steered) -> None:
+    """Another process, which has the record alone, proposes the same."""
+    sweep.searcher.slots = 6
+    for _ in range(2):
+        sweep.begin(0.1, ended="finished")
+    sweep.does("try slope=0.9")
+    assert sweep.does("set slope=0.2..0.25 num-trials=7") == (
+        "slope: 0.1 to 1.0 -> 0.2 to 0.25. 7 trials in all: 5 are still to begin. Of 2 trials so far, none "
+        "lies in the new ranges. 1 point that you have chosen lies outside and is tried all the same. "
+        "4 trials from them are to come, at most 36 epochs."
+    )
+    sweep.commands.searcher = sweep.searcher
+    sweep.does("set slope=0.2..0.3")
+    again = make_plan(sweep.context.config.changed(resume=str(sweep.folder)))
+    rebuilt = again.searcher.build(again.config, again.space, sweep.record)
+    first = [point.params for point in rebuilt._propose(3)][:5]
+    proposed = [sweep.record.trials[sweep.begin()].params["slope"] for _ in range(3)]
+    assert proposed[0] == 0.9
+    assert proposed[1] == next(each["slope"] for each in first)
+    assert all(0.2 <= slope <= 0.3 for slope in proposed[1:])  # type: ignore[operator]
+    assert read_yaml(str(sweep.folder / "sweep.yaml"), "--config")["ranges"] == {"slope": "0.2..0.3"}
+    assert run_start.check_resume(again, sweep.record).text.count("New range") == 0
+
+
+def test_a_range_that_does_not_fit_changes_nothing(sweep: Steered) -> None:
+    plan = sweep.context.plan
+    assert "slope, patience" not in sweep.refuses("set slop=0.2..0.3 patience=2")
+    unknown = "set slop: no setting that can change while a sweep runs, and no hyperparameter."
+    assert sweep.refuses("set slop=0.2..0.3").startswith(f"{unknown} Did you mean 'slope'?")
+    assert "Did you mean 'num-trials'?" in sweep.refuses("set num-trial=3")
+    assert sweep.refuses("set slope=0.3..0.2").startswith("set slope=0.3..0.2: bounds reversed")
+    assert sweep.refuses("set slope=0.2..0.3 num-trials=7 time-budget-hours=1e-9")
+    assert sweep.context.plan is plan
+
+
+def test_a_range_that_cant_be_written_changes_nothing(sweep: Steered) -> None:
+    plan, settings = sweep.context.plan, sweep.folder / "sweep.yaml"
+    settings.unlink()
+    (settings / "no file").mkdir(parents=True)
+    assert "sweep.yaml" in sweep.refuses("set slope=0.2..0.3 num-trials=7")
+    assert sweep.context.plan is plan
+
+
+def test_a_cell_that_is_run_again_keeps_ranges_that_were_set_meanwhile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = {"slope": "0.1..0.9"}
+    plan = make_plan(config(tmp_path, ranges=space))
+    with folder.opened(plan) as record:
+        run_start.begin_run(plan, record)
+        sweep = Steered(record, plan)
+        assert changed_ranges(sweep.folder, space) == {}
+        assert not capsys.readouterr().out
+        sweep.does("set slope=0.2..0.3")
+        assert changed_ranges(sweep.folder, space) == {}
+        told = "slope: its range was changed to 0.2..0.3 after the sweep began, and stays. To return to 0.1"
+        assert capsys.readouterr().out.startswith(told)
+        assert changed_ranges(sweep.folder, {"slope": "0.4..0.9"}) == {"slope": "0.4..0.9"}
+
+
+def test_a_wider_range_has_points_again(tmp_path: Path) -> None:
+    plan = make_plan(config(tmp_path, ranges={"slope": "0.1,0.2"}, num_trials=5, baseline=False))
+    with folder.opened(plan) as record:
+        run_start.begin_run(plan, record)
+        sweep = Steered(record, plan)
+        sweep.begin(), sweep.begin()
+        sweep.searcher.slots = 9
+        assert sweep.searcher.suggest("") is None
+        text = sweep.does("set slope=0.1,0.2,0.3 num-trials=3")
+        assert "1 of 3 points is left to try. 1 trial from them is to come, at most 9 epochs." in text
+        assert record.most_trials == 3
 
 
 def test_a_limit_that_is_used_up_is_refused(sweep: Steered, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +444,63 @@ def test_finish_gives_up_what_has_not_begun(sweep: Steered) -> None:
     sweep.does("try slope=0.4")
     assert [point.params for point in sweep.record.points_to_try()] == [{"slope": 0.4}]
     assert sweep.record.planned_trials == [1, 2]
+
+
+def test_more_epochs_let_the_trials_go_on_in_new_processes(sweep: Steered) -> None:
+    done, trains = sweep.begin(*[0.5] * 9), sweep.begin(0.1)
+    for number in (done, trains):
+        sweep.record.note_trial(number, schedule={"epochs": 0})
+    sweep.record.end(done, "finished")
+    checkpoint_store.write(checkpoint_store.folder_of(sweep.folder, done), 9, lambda into: None)
+    assert sweep.refuses("set max-epochs=3").startswith("set max-epochs=3: the sweep has 9, and its trials")
+    assert sweep.refuses("set lr-schedule=anew") == (
+        "lr-schedule=anew: it goes with more epochs than the sweep has, as in set max-epochs=27"
+    )
+    assert sweep.does("set max-epochs=27") == (
+        "Epochs 9 -> 27: nothing is pruned; 1 trial trained 9 epochs: trial 0 goes on. About 152 epochs to "
+        "train in all; 2 min 32 s of training, at 1 s an epoch. Trials that train now save what they have, "
+        "and go on in new processes."
+    )
+    processes: Any = SimpleNamespace(training=list, ask_to_leave=lambda processes: None)
+    assert Leaving(sweep.context, processes).stop_all()
+    assert sweep.commands.wait_for_go()
+    assert [trial.status for trial in sweep.record.trials] == ["unfinished", "unfinished"]
+    assert sweep.record.info.max_epochs == sweep.context.config.max_epochs == 27
+    assert read_yaml(str(sweep.folder / "sweep.yaml"), "--config")["max_epochs"] == 27
+    assert sweep.does("set max-epochs=27") == "The sweep has 27 epochs."
+
+
+def trained_to_the_end(sweep: Steered) -> None:
+    """One of its trials, whose weights are there."""
+    done = sweep.begin(*[0.5] * 9)
+    sweep.record.note_trial(done, schedule={"epochs": 0})
+    sweep.record.end(done, "finished")
+    checkpoint_store.write(checkpoint_store.folder_of(sweep.folder, done), 9, lambda into: None)
+
+
+def test_more_epochs_and_more_trials_are_set_together(sweep: Steered) -> None:
+    trained_to_the_end(sweep)
+    told = sweep.does("set max-epochs=27 num-trials=12")
+    assert told.startswith("12 trials in all: 11 are still to begin. Epochs 9 -> 27: ")
+    assert "About 315 epochs to train in all" in told, "11 of 27 epochs, and 18 more"
+    for record in (sweep.record, Record.read(sweep.folder)):
+        assert (record.info.max_epochs, record.most_trials) == (27, 12)
+    written = read_yaml(str(sweep.folder / "sweep.yaml"), "--config")
+    assert (written["max_epochs"], written["num_trials"]) == (27, 12)
+
+
+def test_more_epochs_that_can_not_be_written_are_taken_back(sweep: Steered) -> None:
+    trained_to_the_end(sweep)
+    file = sweep.folder / "sweep.yaml"
+    file.unlink()
+    file.mkdir()
+    assert sweep.give("set max-epochs=27 num-trials=12")["is_refused"]
+    for record in (sweep.record, Record.read(sweep.folder)):
+        assert (record.info.max_epochs, record.info.raised, record.most_trials) == (9, (), 6)
+    assert (sweep.context.config.max_epochs, sweep.context.config.num_trials) == (9, 6)
+    file.rmdir()
+    assert "Epochs 9 -> 27: " in sweep.does("set max-epochs=27")
+    assert len(Record.read(sweep.folder).info.raised) == 1
 
 
 def test_a_pause_holds_trials_until_go(sweep: Steered) -> None:
@@ -276,6 +552,79 @@ def test_a_log_has_the_status_once_a_minute_in_a_pause(sweep: Steered) -> None:
     assert "the processes of the trials end" in first
     assert len(later) == 2
     assert all("; 1 trial unfinished, 5 to come. To continue: " in line for line in later)
+
+
+FIRST = Ahead({"first": 700.0}, [])
+
+
+def in_queue(sweep: Steered, *ahead: Ahead | None) -> list[Ahead | None]:
+    """A turn that comes behind these; what is still to come of them."""
+    left = [*ahead]
+    sweep.commands.turn = QueueTurn(
+        sweep.context, lambda: left.pop(0) if left else None, lambda: sweep.now, lambda s: sweep.sleep(s)
+    )
+    return left
+
+
+def test_a_sweep_of_the_queue_waits_for_those_before_it(sweep: Steered) -> None:
+    """Its wait counts for no limit, is seen by others, and is told when other sweeps are before it."""
+    seen = []
+
+    def sleep(seconds: float) -> None:
+        sweep.now += seconds
+        time.sleep(0.05)
+        seen.append((status.status(Record.read(sweep.folder)), sweep.record.elapsed_s))
+
+    sweep.sleep = sleep
+    in_queue(sweep, *[Ahead({"first": 700.0}, ["second"])] * 2, FIRST, Ahead({"first": 650.0}, []))
+    assert sweep.commands.wait_for_go()
+    assert [how for how, _ in seen] == ["waiting"] * 4
+    assert seen[0][1] == seen[-1][1]
+    assert said(sweep.context) == [
+        "Waits in the queue: first runs, about 12 min left; second waits before it.",
+        "Waits in the queue: first runs, about 12 min left.",
+        "No sweep is before this one any more: it begins.",
+    ]
+    assert status.status(Record.read(sweep.folder)) == "running"
+    before = len(seen)
+    assert sweep.commands.wait_for_go()
+    assert len(seen) == before, "its turn stays"
+
+
+def test_a_log_tells_once_a_minute_for_what_a_sweep_waits(sweep: Steered) -> None:
+    sweep.sleep = lambda seconds: setattr(sweep, "now", sweep.now + seconds)
+    in_queue(sweep, *[FIRST] * 121)
+    assert sweep.commands.wait_for_go()
+    assert len(said(sweep.context)) == 1 + 2 + 1
+
+
+def test_a_sweep_of_the_queue_takes_commands_and_ctrl_c(sweep: Steered) -> None:
+    left = in_queue(sweep, *[FIRST] * 5)
+    given = []
+
+    def sleep(seconds: float) -> None:
+        sweep.now += seconds
+        if not given:
+            given.append(ask(sweep.folder, ["set", "num-trials=3"], wait_s=0))
+        elif sweep.record.most_trials == 3:
+            sweep.context.end.stop(Outcome.INTERRUPTED)
+
+    sweep.sleep = sleep
+    assert not sweep.commands.wait_for_go()
+    assert left == [FIRST] * 2
+    assert sweep.record.info.waits_since is None
+    assert said(sweep.context)[-1].startswith("set num-trials=3: 3 trials in all")
+
+
+def test_a_pause_gives_its_turn_to_others(sweep: Steered) -> None:
+    left = in_queue(sweep)
+    assert sweep.commands.wait_for_go()
+    sweep.does("pause")
+    left.append(FIRST)
+    ask(sweep.folder, ["go"], wait_s=0)
+    sweep.sleep = lambda seconds: setattr(sweep, "now", sweep.now + 1)
+    assert sweep.commands.wait_for_go()
+    assert not left, "it waits again"
 
 
 def test_what_follows_finish_says_what_becomes_of_it(sweep: Steered) -> None:
@@ -334,13 +683,18 @@ def test_a_command_is_not_carried_out_twice(sweep: Steered) -> None:
     assert Inbox(sweep.folder).take() == ([], [])
 
 
-def test_what_comes_at_the_end_is_refused(sweep: Steered) -> None:
-    ask(sweep.folder, ["pause"], wait_s=0)
+@pytest.mark.parametrize(
+    ("words", "then"),
+    [("pause", "To add some: "), ("set max-epochs=27", "Afterwards, a resume does that: ")],
+)
+def test_what_comes_at_the_end_is_refused(words: str, then: str, sweep: Steered) -> None:
+    ask(sweep.folder, words.split(), wait_s=0)
     sweep.commands._close()
     (file,) = (sweep.folder / "control").glob("*.answer.json")
     answer = json.loads(file.read_text())
     assert answer["is_refused"]
-    assert answer["text"].startswith("the trials of this sweep have ended. To add some: ")
+    assert answer["text"].startswith(f"the trials of this sweep have ended. {then}")
+    assert answer["text"].endswith("--max-epochs 27") == (words != "pause")
     assert not (sweep.folder / "control" / "requests").exists()
 
 

@@ -46,7 +46,7 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
         scores = winner._scores(context_of(tmp_path, record, SweepConfig()), run, tmp_path)
         assert (scores, record.about["test"]) == (
             {"test_acc": number / 10},
-            {"trial": number, "test_acc": number / 10},
+            {"trial": number, "of_epoch": 1, "test_acc": number / 10},
         )
         assert summary._how_often(record).startswith(often)
         record = Record.read(tmp_path)

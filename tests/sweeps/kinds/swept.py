@@ -15,7 +15,7 @@ from sweeps.kinds import registry
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import run_through
 
 

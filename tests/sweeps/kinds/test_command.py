@@ -15,7 +15,7 @@ from sweeps.common.formatting import command
 from sweeps.run import main
 from tests.conftest import ROOT
 
-TOY = ("--trainable", "tests.faulty.toy")
+TOY = ("--no-baseline", "--trainable", "tests.faulty.toy")
 DIGITS = ("--trainable", "digits_mlp")
 MISTAKES = {
     "no trainable": (["--seed", "1"], "--trainable: this project has several; give one of digits_mlp, faces"),
@@ -57,6 +57,7 @@ MISTAKES = {
     ),
     "sample_from that raises": (
         [
+            "--no-baseline",
             "--trainable",
             "tests.faulty.toy",
             "--search-space",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from sweeps.common import project
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Objective
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.kinds import registry
+from sweeps.kinds import function, registry
 from sweeps.kinds.trainable import as_lightning
 from sweeps.plan.build import make_plan
+from tests import ROOT
 from tests.faulty import by_function
 
 SPACE = "from ray import tune\nSPACE = {'lr': tune.uniform(0, 1)}\n"
@@ -40,6 +42,14 @@ def test_another_process_makes_it_again_of_its_description() -> None:
     assert [name for name, _ in there.sources()] == ["tests.faulty.by_function"]
 
 
+def test_what_reports_from_the_loops_of_libraries_is_known() -> None:
+    files = sorted((ROOT / "sweeps" / "integrations").glob("*.py"))
+    classes = [
+        node for file in files for node in ast.parse(file.read_text()).body if isinstance(node, ast.ClassDef)
+    ]
+    assert {each.name for each in classes} == function.REPORTERS
+
+
 def test_its_project_lists_it_and_no_script_with_another_train(here: Path) -> None:
     (here / "mine.py").write_text(SPACE + OBJECTIVE + TRAIN)
     (here / "script.py").write_text("def train(epochs):\n    pass\n")
@@ -54,7 +64,9 @@ def test_it_can_be_paused_where_its_code_saves(here: Path) -> None:
     (here / "elsewhere.py").write_text(
         SPACE + "import loop\ndef train(params, trial):\n    loop.run(trial)\n"
     )
-    assert [registry.find(name).saves for name in ("saving", "forgetful", "elsewhere")] == [True, False, True]
+    (here / "integrated.py").write_text(SPACE + "def train(params, trial):\n    ReportEpochs(trial)\n")
+    names = ("saving", "forgetful", "elsewhere", "integrated")
+    assert [registry.find(name).saves for name in names] == [True, False, True, True]
     assert registry.find("saving").notes() == ()
     ((_, note),) = registry.find("forgetful").notes()
     assert note == "forgetful.train reports without save: a trial that is paused or interrupted starts again"
@@ -68,8 +80,8 @@ def test_it_can_be_paused_where_its_code_saves(here: Path) -> None:
         (SPACE + OBJECTIVE.replace("max", "up") + TRAIN, "MODE 'up' must be min or max"),
         (SPACE + "Params = dict\n" + TRAIN, "Params must be a dataclass"),
         (SPACE + "def train(params):\n    pass\n", r"train must take two arguments, train\(params, trial\)"),
-        ("SPACE = {1: 2}\n" + TRAIN, "SPACE: 1 is no name of a hyperparameter, such as lr"),
-        ("SPACE = {'lambda': 2}\n" + TRAIN, "SPACE: 'lambda' is no name of a hyperparameter"),
+        ("SPACE = {1: 2}\n" + TRAIN, "space: 1 is no name of a hyperparameter, such as lr"),
+        ("SPACE = {'lambda': 2}\n" + TRAIN, "space: 'lambda' is no name of a hyperparameter"),
     ],
 )
 def test_a_broken_contract(here: Path, text: str, expected: str) -> None:
@@ -92,7 +104,7 @@ def test_a_space_that_lacks_one_of_its_hyperparameters_is_refused(here: Path) ->
     (here / "two.py").write_text(both + OBJECTIVE + TRAIN)
     (here / "one.py").write_text(SPACE)
     config = SweepConfig(trainable="two", search_space="one")
-    with pytest.raises(UserError, match="width: two has no default for it: give a range, or --params width"):
+    with pytest.raises(UserError, match="has no default for it: give a range, or --params width"):
         make_plan(config)
     assert make_plan(config.changed(params={"width": 2})).space.fixed == {"width": 2}
 

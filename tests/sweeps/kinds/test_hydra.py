@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import to_yaml
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from sweeps.training.single_run import run_settings
 from tests.support import configured
 from tests.sweeps.kinds.swept import enter, planned, trained
@@ -71,6 +72,46 @@ def test_its_precision_is_that_of_the_trials_and_its_own_trainer_is_named(here: 
     assert "Careful: a trial has Lightning's Trainer" in " ".join(describe(plan).split())
 
 
+@pytest.mark.parametrize(
+    ("override", "flags", "found", "expected"),
+    [
+        ("+trainer.check_val_every_n_epoch=5", (), (5, None), "an epoch 5 passes over the data, then a"),
+        ("+trainer.val_check_interval=4", (), (None, 4), "an epoch 4 batches, then a validation"),
+        ("+trainer.val_check_interval=4", ("--val-check-interval", "0.5"), (None, 0.5), "0.5 of the"),
+        ("+trainer.val_check_interval=4", ("--epoch-steps", "3"), (None, None), "an epoch 3 steps of"),
+    ],
+)
+def test_its_trainer_says_what_an_epoch_is_unless_the_command_does(
+    override: str, flags: tuple[str, ...], found: tuple[Any, Any], expected: str
+) -> None:
+    plan = planned(*RUN, "--hydra-overrides", override, "--ranges", "model.lr=0.1..1", *flags)
+    assert (plan.config.fit.check_val_every_n_epoch, plan.config.fit.val_check_interval) == found
+    assert expected in " ".join(describe(plan).split())
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"check_val_every_n_epoch": 2}, {"max_epochs": 10, "check_val_every_n_epoch": 2}),
+        ({"val_check_interval": 0.25}, {"max_epochs": 2, "val_check_interval": 0.25}),
+        (
+            {"val_check_interval": 4},
+            {"max_epochs": -1, "max_steps": 20, "val_check_interval": 4, "check_val_every_n_epoch": None},
+        ),
+    ],
+)
+def test_the_exported_file_has_the_epochs_of_the_trial(
+    settings: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    overrides = ("--hydra-overrides", "+trainer.check_val_every_n_epoch=7")
+    model = planned(*RUN, *overrides, "--ranges", "model.lr=0.1..1").models[0]
+    fit = FitConfig(max_epochs=5, **settings).settings()
+    (text,) = model.trainable.export(model.space.fixed, fit, "best").values()
+    trainer = yaml.safe_load(text)["trainer"]
+    assert trainer.items() >= expected.items()
+    assert trainer.get("check_val_every_n_epoch") == expected.get("check_val_every_n_epoch")
+
+
 def test_overrides_are_fixed_for_all_trials() -> None:
     arguments = (*RUN, "--hydra-overrides", "model.hidden=8", "+trainer.limit_train_batches=2")
     fit = trained(planned(*arguments, "--ranges", "model.lr=0.1..1"))
@@ -100,11 +141,7 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
             (*RUN, "--hydra-overrides", "modle=x"),
             "--hydra-overrides modle=x: ConfigCompositionException: .*modle",
         ),
-        (
-            (*RUN, "--ranges", "model=net,big"),
-            "--ranges model: a config group can't be swept; give each choice a sweep of its own, "
-            "as --hydra-overrides model=net",
-        ),
+        ((*RUN, "--params", "model=net"), "--params model: a config group; fix it by --hydra-overrides"),
         ((*RUN, "--hydra-overrides", "++datamodule=cpu"), "datamodule is 'cpu', and must be a section"),
         ((*RUN, "--hydra-overrides", "~model"), "no section of model with a _target_"),
         (

@@ -20,7 +20,7 @@ from sweeps.kinds import registry, source_files
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from sweeps.training.single_run import run_settings
 from sweeps.training.trial_logger import TrialLogger
 from tests.support import configured
@@ -141,6 +141,23 @@ def test_files_of_settings_without_a_program_are_refused() -> None:
     assert "--model.lr: no such flag. A hyperparameter is given as --params model.lr=VALUE" in fault(
         "net_project.cli", "--model.lr", "1"
     )
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("val_check_interval: 4", (None, 4)),
+        ("val_check_interval: 0.5", (None, 0.5)),
+        ("check_val_every_n_epoch: 3", (3, None)),
+    ],
+)
+def test_the_validations_of_its_trainer_say_what_an_epoch_is(
+    setting: str, expected: tuple[Any, Any], here: Path
+) -> None:
+    (here / "config.yaml").write_text(f"{configured.CONFIG}  {setting}\n")
+    fit = planned(*RUN, "--ranges", "model.lr=0.1..1").config.fit
+    found = fit.check_val_every_n_epoch, fit.val_check_interval
+    assert (found, type(found[1])) == (expected, type(expected[1]))
 
 
 def test_what_the_sweep_sets_itself_is_named_and_the_rest_of_the_trainer_kept() -> None:
@@ -419,7 +436,9 @@ def test_the_settings_of_a_sweep_name_it(here: Path) -> None:
 
 def test_the_plan_has_the_ranges_in_one_column_however_long_the_names_are() -> None:
     text = describe(planned(*RUN, "--ranges", "model.lr=0.1..1", "data.batch_size=32,64"))
-    first, second = (line for line in text.splitlines() if "  model.lr " in line or "data.batch" in line)
+    first, second = (line for line in text.splitlines() if " 0.1 to 1" in line or " one of 32, 64" in line)
+    assert "  model.lr " in first
+    assert "data.batch_size" in second
     assert first.index(" 0.1 to 1") == second.index(" one of 32, 64")
 
 

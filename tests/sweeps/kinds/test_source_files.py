@@ -132,3 +132,10 @@ def test_a_mistake_in_what_is_to_be_sent_is_seen_without_a_cluster(home: Path) -
     assert "my_project/weights.bin, 100 MB). Move data out of the package" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (home / "results").exists()
+
+
+def test_the_code_that_trains_is_not_that_of_the_commands() -> None:
+    """Else a sweep could not be resumed after a change of its report."""
+    rooms = {name.split("/")[1] for name in source_files.files_of_training()}
+    assert {"training", "common"} <= rooms
+    assert not rooms & {"execution", "plan", "python_api", "analysis", "run.py"}

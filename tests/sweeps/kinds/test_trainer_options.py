@@ -15,10 +15,10 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from sweeps.common.errors import CannotTrain, UserError, refuse
 from sweeps.kinds import trainer_options
-from sweeps.kinds.trainer_options import FREE, OWNED, OWNED_CALLBACKS
+from sweeps.kinds.trainer_options import FREE, OWNED, OWNED_CALLBACKS, VALIDATION
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 
@@ -59,7 +59,7 @@ def trained(options: Any, config: FitConfig = CONFIG) -> tuple[Seen, list[Report
 
 
 def test_every_setting_of_the_trainer_is_free_or_has_its_reason() -> None:
-    assert sorted([*FREE, *OWNED]) == sorted(inspect.signature(pl.Trainer).parameters)
+    assert sorted([*FREE, *OWNED, *VALIDATION]) == sorted(inspect.signature(pl.Trainer).parameters)
 
 
 def test_the_callbacks_that_are_refused_are_those_of_lightning() -> None:
@@ -82,6 +82,34 @@ def test_gradients_are_clipped_and_batches_limited() -> None:
 def test_options_depend_on_hyperparameters() -> None:
     seen, _ = trained(lambda params: {"limit_train_batches": params.batch_size // 16})
     assert seen.steps == [4, 8, 12]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {}),
+        ({"check_val_every_n_epoch": 1, "val_check_interval": 1.0}, {}),
+        ({"check_val_every_n_epoch": 5}, {"check_val_every_n_epoch": 5}),
+        ({"check_val_every_n_epoch": None, "val_check_interval": 200}, {"val_check_interval": 200}),
+        ({"val_check_interval": 1}, {"val_check_interval": 1}),
+        ({"val_check_interval": 0.25}, {"val_check_interval": 0.25}),
+    ],
+)
+def test_what_an_epoch_is_follows_from_the_options(options: Any, expected: Any) -> None:
+    assert trainable(options).fit_settings(digits_mlp.Params()) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"val_check_interval": "00:15:00"}, "val_check_interval 00:15:00: .* not by the clock"),
+        ({"val_check_interval": 0.5, "check_val_every_n_epoch": 2}, "check_val.* give one of them"),
+        ({"check_val_every_n_epoch": 0}, "check_val_every_n_epoch 0: must be a whole number, at least 1"),
+    ],
+)
+def test_validations_that_make_no_epochs_are_refused(options: Any, expected: str) -> None:
+    with pytest.raises(UserError, match=f"--trainable net: {expected}"):
+        refuse(trainer_options.faults(trainable(options), digits_mlp.Params()))
 
 
 def test_a_training_that_a_callback_ends_is_over() -> None:

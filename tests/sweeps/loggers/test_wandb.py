@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps import run
 from sweeps.loggers import _follower
+from sweeps.run import main as run_main
 from tests.conftest import ROOT, propose, skip_without
 from tests.support import children
 from tests.support.dashboards import LR, sweep
@@ -168,7 +168,7 @@ def test_a_mode_that_can_not_be_is_told_before_the_sweep(
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", mode)
     flags = ["--trainable", "digits_mlp", "--loggers", "wandb", "--results-dir", str(tmp_path), "--dry-run"]
-    assert run.main(flags) == 2
+    assert run_main(flags) == 2
     assert capsys.readouterr().err == f"error: --loggers wandb: {message}\n"
 
 

@@ -26,8 +26,8 @@ def test_the_folder_of_a_status_must_be_a_sweep(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a sweep"):
         flags.status([str(tmp_path)])
     (tmp_path / "record.journal").touch()
-    assert flags.status([str(tmp_path)]) == {"address": "auto", "folder": tmp_path}
-    assert flags.status([]) == {"address": "auto", "folder": None}
+    assert flags.status([str(tmp_path)]) == {"address": None, "folder": tmp_path}
+    assert flags.status([]) == {"address": None, "folder": None}
 
 
 def test_a_pc_joins_again_from_its_own_keyboard() -> None:

@@ -14,6 +14,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import build
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
+from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement
 from sweeps.ray_cluster.nodes import PC
 from sweeps.record.record import Record
@@ -112,6 +113,33 @@ def test_there_are_no_more_trials_than_points_and_a_grid_is_tried_whole(
     assert "2 hyperparameters, 6 points" in describe(made)
 
 
+def baselines_of(plan: Plan) -> list[Any]:
+    return [each.point.params if each.point else each.why_not for each in plan.baselines]
+
+
+def test_the_defaults_are_one_of_the_trials_beside_those_of_the_user_s_own(tmp_path: Path) -> None:
+    made = make_plan(config(tmp_path))
+    assert baselines_of(made) == [{"lr": 0.05, "momentum": 0.9, "hidden": 32}]
+    assert "\ndefaults   trial 0: lr=0.05, momentum=0.9, hidden=32\n" in describe(made)
+    assert baselines_of(make_plan(config(tmp_path, baseline=False))) == []
+    tries = [{"lr": 0.1, "momentum": 0.5, "hidden": hidden} for hidden in (8, 16)]
+    one_more = make_plan(config(tmp_path, tries=tries, num_trials=3))
+    assert (one_more.config.num_trials, baselines_of(one_more)) == (3, baselines_of(made))
+    full = make_plan(config(tmp_path, tries=tries, num_trials=2))
+    assert baselines_of(full) == ["no trial of --num-trials is left for them"]
+    assert "\ndefaults   not tried: no trial of --num-trials is left for them\n" in describe(full)
+
+
+def test_a_grid_has_one_trial_more_for_defaults_that_are_none_of_its_points(tmp_path: Path) -> None:
+    grid = {"searcher": "grid", "search_space": "tests.faulty.digits_grid"}
+    made = make_plan(config(tmp_path, **grid))
+    assert (made.space.size(), made.points, made.config.num_trials) == (8, 9, 9)
+    assert "(lr: outside the space, and tried all the same)" in " ".join(describe(made).split())
+    of_grid = make_plan(config(tmp_path, ranges={"lr": [0.05, 0.1]}, **grid))
+    assert (of_grid.points, of_grid.config.num_trials) == (4, 4)
+    assert make_plan(config(tmp_path, num_trials=5, **grid)).config.num_trials == 5
+
+
 @pytest.mark.parametrize("trials", [9, 24, 200])
 @pytest.mark.parametrize("scheduler", [asha.Scheduler, halving.Scheduler, hyperband.Scheduler])
 def test_pruning_saves_epochs_but_not_those_before_the_first_rung(scheduler: Any, trials: int) -> None:
@@ -192,7 +220,7 @@ def test_few_trials_still_train_one_to_the_end(trials: int, epochs: int, tmp_pat
 def test_a_space_with_one_point_is_one_trial(tmp_path: Path) -> None:
     space = tmp_path / "one.py"
     space.write_text("from ray import tune\nSPACE = {'lr': tune.choice([0.1])}\n")
-    made = make_plan(config(tmp_path, search_space=str(space)))
+    made = make_plan(config(tmp_path, search_space=str(space), baseline=False))
     assert (made.config.num_trials, made.scheduler.expected_epochs(made.config)) == (1, 27)
 
 

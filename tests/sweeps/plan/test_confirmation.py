@@ -35,6 +35,7 @@ from tests.conftest import ROOT, Command
 from tests.support.confirmed import ASKED, add, rerun, searched
 
 LUCKY = (
+    "--no-baseline",
     *("--trainable", "tests.faulty.lucky", "--search-space", "tests.faulty.slopes", "--searcher", "random"),
     *(
         "--num-trials",

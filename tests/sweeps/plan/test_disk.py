@@ -49,12 +49,12 @@ def test_checkpoints_are_kept_written_and_waited_with(
 
 
 def test_as_long_as_no_size_is_known_the_plan_counts_checkpoints(tmp_path: Path) -> None:
-    unknown = "the size of one is not known yet"
+    unknown = ", and up to 3 of trials that fail; the size of one is not known yet"
     assert describe_disk(plan(tmp_path)) == (
-        f"at most 16 checkpoints while it runs, 2 when it has ended; {unknown}"
+        f"at most 16 checkpoints while it runs, 2 when it has ended{unknown}"
     )
     assert describe_disk(plan(tmp_path, keep_checkpoints="20GB")) == (
-        f"20GB of kept checkpoints, and at most 15 others while it runs; {unknown}"
+        f"20GB of kept checkpoints, and at most 15 others while it runs{unknown}"
     )
     far = make_plan(config(tmp_path, address="10.0.0.1:6379", num_trials=9))
     assert "while it runs (and 3 more checkpoints for each trial that trains), 2 when" in describe_disk(
@@ -65,6 +65,7 @@ def test_as_long_as_no_size_is_known_the_plan_counts_checkpoints(tmp_path: Path)
 def test_with_a_size_it_tells_bytes(tmp_path: Path) -> None:
     """As many checkpoints as above."""
     text = "at most 160 MB while it runs, 20 MB when it has ended, with checkpoints of 10 MB"
+    text += ", and up to 3 of trials that fail"
     assert describe_disk(plan(tmp_path), 10 * MB) == text
     assert describe_disk(plan(tmp_path, storage=str(tmp_path / "far")), 10 * MB) == text
 
@@ -72,7 +73,9 @@ def test_with_a_size_it_tells_bytes(tmp_path: Path) -> None:
 def test_a_disk_that_is_too_small_is_told(tmp_path: Path) -> None:
     free = shutil.disk_usage(tmp_path).free
     told = describe_disk(plan(tmp_path), free)
-    assert re.search(r"with checkpoints of \S+ [GT]B; the disk has \S+ [GT]B free$", told)
+    assert re.search(
+        r"with checkpoints of \S+ [GT]B, and up to 3 of trials that fail; the disk has \S+ [GT]B free$", told
+    )
 
 
 def test_a_resume_knows_the_size_from_its_record(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from sweeps import run
 from sweeps.analysis.new_ranges import changes
 from sweeps.common.errors import UserError
 from sweeps.common.objective import Objective
@@ -20,6 +19,7 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
+from sweeps.run import main as run_main
 from sweeps.search.known_trials import KnownTrials
 from sweeps.space.flat import FlatSpace
 from tests.conftest import Command
@@ -289,7 +289,7 @@ def test_a_dry_run_shows_the_ranges_and_makes_nothing(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     searched(place, "wide", peak(0.03), num_trials=20)
-    assert run.main(["--refine", "results/wide", "--dry-run"]) == 0
+    assert run_main(["--refine", "results/wide", "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "lr: 0.001 to 1, log scale -> " in said
     assert [folder.name for folder in place.iterdir()] == ["wide"]
@@ -352,7 +352,7 @@ def test_a_mistake_is_answered_before_anything_starts(
         lines[3] = lines[3][:20]
         (place / "torn" / "record.journal").write_text("\n".join(lines) + "\n")
     there = sorted(path.name for path in place.iterdir())
-    assert run.main([*arguments, "--no-dashboard"]) == 2
+    assert run_main([*arguments, "--no-dashboard"]) == 2
     assert expected in capsys.readouterr().err
     assert sorted(path.name for path in place.iterdir()) == there
 

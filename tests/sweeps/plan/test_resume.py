@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from sweeps.common.errors import UserError
+from sweeps.config.cli import read_yaml
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import SWEEP_FILE
+from sweeps.kinds.trainable import Preparation
 from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
@@ -36,6 +38,7 @@ def config(results: Path, **changes: Any) -> SweepConfig:
     base = SweepConfig.from_settings(
         name="s",
         trainable="tests.faulty.toy",
+        baseline=False,
         search_space=SLOPES,
         searcher="tpe",
         scheduler="asha",
@@ -134,8 +137,6 @@ OTHER: dict[str, dict[str, Any]] = {
     "--metric other: the sweep has score": {"metric": "other", "mode": "max"},
     "--mode min: the sweep has max": {"mode": "min"},
     "--scheduler none: the sweep has asha": {"scheduler": "none"},
-    "--max-epochs 27: the sweep has 9": {"max_epochs": 27},
-    "--max-epochs 8: the sweep has 9": {"max_epochs": 8},
     "--grace-epochs 3: the sweep has 1": {"grace_epochs": 3},
     "--reduction-factor 2: the sweep has 3": {"reduction_factor": 2},
 }
@@ -168,10 +169,10 @@ def test_another_trainable_is_another_sweep(sweep: Sweep, package: str) -> None:
 
 def test_all_that_can_not_be_changed_is_named_at_once(sweep: Sweep) -> None:
     with pytest.raises(UserError) as raised:
-        sweep.look(max_epochs=27, grace_epochs=3)
+        sweep.look(reduction_factor=2, grace_epochs=3)
     assert [line.split(":")[0] for line in str(raised.value).splitlines()[:2]] == [
-        "--max-epochs 27",
         "--grace-epochs 3",
+        "--reduction-factor 2",
     ]
 
 
@@ -236,11 +237,10 @@ def test_what_is_repaired_before_anything_has_trained_needs_no_force(sweep: Swee
     sweep.record.note("identity", {**sweep.record.info.identity, "code": code})
     text = sweep.look().text
     assert "Changed since it began: tests/faulty/toy.py: its code" in text
-    assert "  1 trial that failed is not trained again. To train all, begin a new sweep: " in text
-    assert f"run --config {sweep.folder / SWEEP_FILE} --name s-again" in text
+    assert "  1 trial that failed is not trained again. To train it, too: " in text
+    assert f"run --resume {sweep.folder} --retry failed" in text
     sweep.refuses("--seed: 0 -> 1", seed=1)
     sweep.trial(0.1)
-    assert "not trained again" not in sweep.look(force=True).text
     sweep.refuses("tests/faulty/toy.py: its code")
 
 
@@ -657,3 +657,69 @@ def test_a_plan_of_another_process_finds_the_same_code(sweep: Sweep) -> None:
     assert "sweeps/schedulers/asha.py" in code
     assert not [name for name in code if Path(name).stem == __name__.rpartition(".")[2]]
     assert asha.__name__ in sys.modules
+
+
+LOW = {"slope": "0.1..0.13"}
+
+
+def test_a_resume_takes_other_ranges_and_says_what_becomes_of_the_trials(sweep: Sweep) -> None:
+    for number in range(4):  # of the slopes 0.1 to 0.13
+        sweep.trial(0.1 * number, ended="finished")
+    sweep.trial(0.5)
+    text = sweep.look(ranges={"slope": "0.115..0.2"}).text
+    assert "New range of slope: 0.1 to 1.0 -> 0.115 to 0.2\n" in text
+    learnt = "Of 5 trials so far, 3 lie in the new ranges, and tpe learns from these alone."
+    assert f"{learnt} Trials that have begun go on. 1 trial from them is to come, at most 9 epochs." in text
+    record = sweep.resumed(ranges={"slope": "0.115..0.2"})
+    (noted,) = record.info.steered
+    assert list(noted.words) == ["set", "slope=0.115..0.2"]
+    assert record.info.runs[-1].changed == ["slope: 0.1 to 1.0 -> 0.115 to 0.2"]
+    assert record.info.settings.ranges == {"slope": "0.115..0.2"}
+    assert read_yaml(str(sweep.folder / SWEEP_FILE), "--config")["ranges"] == {"slope": "0.115..0.2"}
+    again = sweep.look(ranges={"slope": "0.115..0.2"}).text
+    assert "New range" not in again
+    assert "Changed" not in again
+
+
+def test_a_fixed_hyperparameter_and_one_that_had_a_value_change_their_ranges(sweep: Sweep) -> None:
+    sweep.trial(0.5, ended="finished")
+    text = sweep.look(ranges={"slope": [0.1], "epoch_s": "0.0..0.5"}).text
+    assert "New range of slope: 0.1 to 1.0 -> fixed at 0.1\n" in text
+    assert "New range of epoch_s: not set -> 0.0 to 0.5\n" in text
+    assert (
+        "Of 1 trial so far, none lies in the new ranges, and tpe begins anew."
+        in sweep.look(ranges={"slope": "0.5..0.6"}).text
+    )
+    sweep.refuses("no such hyperparameter.*'slope'", ranges={"slop": "0.1..0.2"})
+    sweep.refuses("every hyperparameter is fixed", ranges={"slope": 0.1})
+    sweep.refuses("--params", ranges=LOW, params={"epoch_s": 0.1})
+
+
+def test_a_finished_sweep_needs_more_trials_for_other_ranges(sweep: Sweep) -> None:
+    for number in range(6):
+        sweep.trial(0.1 * number, ended="pruned")
+    sweep.record.note("outcome", Outcome.FINISHED)
+    sweep.refuses("no trial is to come in new ranges.*--ranges slope=0.1..0.13 --num-trials 12", ranges=LOW)
+    assert "6 trials from them are to come" in sweep.look(ranges=LOW, num_trials=12).text
+
+
+def test_a_chosen_point_that_waits_is_tried_outside_of_new_ranges_too(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, tries=[{"slope": 0.9}], baseline=False)
+    text = sweep.look(ranges=LOW).text
+    assert "1 point that you have chosen lies outside and is tried all the same." in text
+    sweep.refuses("--try slope=0.8: must be", ranges=LOW, tries=[{"slope": 0.8}])
+    record = sweep.resumed(ranges=LOW)
+    plan = sweep.to_resume(ranges=LOW)
+    searcher = plan.searcher.build(plan.config, plan.space, record)
+    searcher.slots = 2
+    chosen, other = searcher.suggest("")["params"], searcher.suggest("")["params"]
+    assert chosen == {"slope": 0.9}
+    assert 0.1 <= other["slope"] <= 0.13
+    assert not record.points_to_try()
+
+
+def test_data_is_prepared_for_its_own_values_alone(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = sweep.to_resume(ranges=LOW)
+    monkeypatch.setattr(plan.models[0].trainable, "preparation", Preparation(("slope",), dict, list))
+    with pytest.raises(UserError, match="--ranges slope: data is prepared for each of its values"):
+        look(plan)

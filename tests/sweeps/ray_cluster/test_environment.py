@@ -22,6 +22,7 @@ from sweeps.ray_cluster.environment import (
     differences,
     versions,
 )
+from tests.conftest import TOY
 from tests.support.cluster_of_pcs import PYTHON, RAY, TOKEN, give_token, nodes, start_head
 from tests.support.lab import ROOT, Lab, wait_until
 from tests.sweeps.ray_cluster.test_gpus import FAKE, LARGE, SAYS, SMALL
@@ -97,7 +98,11 @@ def test_a_pc_of_a_cluster_with_another_package_is_named_before_the_start(
     clock = {"PYTHONPATH": str(ROOT / "tests" / "faulty" / "clock")}
     odd.run(RAY, "start", f"--address={address}", *small, env={**token, **env, **clock})
     wait_until(lambda: len(nodes(head)) == 2, "both PCs", 120)
-    flags = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1")
+    flags = (
+        *TOY,
+        "--num-trials",
+        "1",
+    )
     where = ("--address", address, "--results-dir", str(tmp_path), "--name", "mixed", "--max-epochs", "3")
     done = head.run(PYTHON, "-m", "sweeps.run", *flags, *where, check=False, timeout_s=400, env=env)
     assert done.returncode == 0, done.stdout

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,9 @@ from tests.support.cluster_of_pcs import PYTHON, RAY, give_token
 from tests.support.lab import PC, Lab
 
 SAYS = "NVIDIA GeForce RTX 3090, 570.86, 24576\nNVIDIA GeForce GTX 1070, 570.86, 8192\n"
-LARGE = Card("NVIDIA GeForce RTX 3090", "570.86", 24576 * 2**20)
-SMALL = Card("NVIDIA GeForce GTX 1070", "570.86", 8192 * 2**20)
-ODD = Card("NVIDIA Odd", "580.65", None)
+LARGE = Card("NVIDIA GeForce RTX 3090", "570.86", 24576 * 2**20, uuid="GPU-0")
+SMALL = Card("NVIDIA GeForce GTX 1070", "570.86", 8192 * 2**20, index=1, uuid="GPU-1")
+ODD = Card("NVIDIA Odd", "580.65", None, uuid="GPU-0")
 PCS = [Node(str(number), f"pc{number}", f"10.0.0.{number}", {"CPU": 8, "GPU": 1}) for number in range(3)]
 
 
@@ -204,12 +205,13 @@ def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
 
 PLACES = """
 import ray, time
+from pathlib import Path
 from sweeps.ray_cluster import placement
 from sweeps.ray_cluster.session import connect
 from sweeps.config import cli
 from ray.util import placement_group_table
 config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
-with connect(config, (), None) as offered:
+with connect(config, Path("s"), (), None) as offered:
     print(offered.describe())
     away = offered.away
     factory = placement.trial_resources(config, 0.5, lambda: away)
@@ -253,3 +255,18 @@ def test_ray_places_no_trial_on_a_pc_whose_card_is_too_small(
     why = "its NVIDIA Card of 6.44 GB is too small: 40 GB needed"
     assert f"pc2 (10.77.0.12) has joined, and gets no trials in this run: {why} [PC(cpus=4, gpus=1," in said
     assert said.count("PC(cpus") == 1
+
+
+def test_what_ones_own_sweeps_hold_of_a_gpu_is_there_for_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpus").write_text("RTX 3090, 580.65, 24576, 1000\n")
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
+    monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
+    monkeypatch.setenv("GPU_PROCESSES", str(tmp_path / "processes"))
+    with subprocess.Popen(["sleep", "60"]) as trial, subprocess.Popen(["sleep", "60"]) as other:
+        (tmp_path / "processes").write_text(f"0, C, {trial.pid}, 6000\n0, C, {other.pid}, 2000\n")
+        assert [each.used_bytes for each in cluster_gpus.gpus_for_trials()] == [9000 * 2**20]
+        assert [each.used_bytes for each in cluster_gpus.gpus_for_trials({trial.pid})] == [3000 * 2**20]
+        for each in (trial, other):
+            each.kill()

@@ -70,3 +70,7 @@ def test_the_last_error_of_a_trial_is_found(gcs: str, error: Exception, tmp_path
 
 def test_a_job_of_a_cluster_is_known_by_the_variable_of_ray() -> None:
     assert constants.RAY_JOB_CONFIG_JSON_ENV_VAR == project.RAY_JOB, CHANGED
+
+
+def test_this_job_has_not_ended(gcs: str) -> None:
+    assert ray.get_runtime_context().get_job_id() not in ray_internals.ended_jobs(), CHANGED

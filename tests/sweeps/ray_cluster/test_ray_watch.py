@@ -15,15 +15,20 @@ import pytest
 from sweeps.common.errors import RayLost
 from sweeps.ray_cluster import ray_watch
 from sweeps.ray_cluster.ray_watch import RayWatch
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TOY
 
 
 def run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    flags = ["--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--num-trials", "1"]
+    flags = [
+        *TOY,
+        "--num-trials",
+        "1",
+    ]
+    mine = {name: value for name, value in os.environ.items() if name != "RAY_TMPDIR" or not variables}
     return subprocess.run(
         [sys.executable, "-P", "-m", "sweeps", "run", *flags, "--max-epochs", "1", "--name", "s", *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder), **variables},
+        env={**mine, "PYTHONPATH": str(ROOT), "TOY_ATTEMPTS": str(folder), **variables},
         capture_output=True,
         text=True,
     )
@@ -68,7 +73,7 @@ def test_a_signal_from_outside_does_not_end_a_sweep(opens: bool, monkeypatch: py
     assert watch.lost == ""
 
 
-@pytest.mark.parametrize("name", ray_watch.NEEDED)
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
 def test_the_end_of_a_process_of_ray_interrupts_what_needs_it(name: str) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         watch = RayWatch({name: process.pid})

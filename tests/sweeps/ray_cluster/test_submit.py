@@ -275,3 +275,10 @@ def test_folders_are_of_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = "--submit --address HEAD:6379 --data-dir data --prepared-dir=~/prepared --results-dir /results"
     ran = entrypoint(monkeypatch, typed)
     assert ran.endswith(' --data-dir "$HOME"/data --prepared-dir "$HOME"/prepared --results-dir /results')
+
+
+def test_a_sweep_waits_on_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = "--submit --address HEAD:6379 --queue --priority 7"
+    assert "--config sweep.yaml --queue --priority 7 " in entrypoint(monkeypatch, submitted)
+    resumed = entrypoint(monkeypatch, f"{submitted} --resume results/s")
+    assert "--address auto --queue --priority 7 --resume " in resumed

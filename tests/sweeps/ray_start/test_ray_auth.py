@@ -258,7 +258,7 @@ def _listening(parent: int) -> set[str]:
 
 @pytest.mark.slow
 def test_a_program_that_has_imported_ray_without_the_mode_is_told_so(tmp_path: Path) -> None:
-    code = "import sys, ray\nfrom sweeps import run\nsys.exit(run.main(sys.argv[1:]))"
+    code = "import sys, ray\nfrom sweeps.run import main\nsys.exit(main(sys.argv[1:]))"
     flags = ("--trainable", "digits_mlp", "--num-trials", "1", "--results-dir", str(tmp_path / "results"))
     environment = {name: value for name, value in os.environ.items() if name not in TOKEN_VARIABLES}
     done = subprocess.run(

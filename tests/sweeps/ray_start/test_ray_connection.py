@@ -54,7 +54,15 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_ray_that_does_not_start_here_is_told_in_a_line(tmp_path: Path) -> None:
-    flags = ["--trainable", "tests.faulty.toy", "--num-trials", "1", "--results-dir", str(tmp_path)]
+    flags = [
+        "--no-baseline",
+        "--trainable",
+        "tests.faulty.toy",
+        "--num-trials",
+        "1",
+        "--results-dir",
+        str(tmp_path),
+    ]
     with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
         Path(temporary, "ray").touch()  # where Ray makes its folder
         done = subprocess.run(
@@ -115,15 +123,15 @@ def test_a_thread_that_makes_objects_while_ray_is_shut_down_does_not_end_the_pro
 FORKED = """
 import os, sys, tempfile, time
 from sweeps.ray_cluster import ray_environment
-from sweeps.ray_start import ray_auth, ray_connection
+from sweeps.ray_start import ray_auth, ray_connection, shared_ray
 from sweeps.trial import fork_server
 
 ray_environment.prepare_environment()
 ray_auth.settle(None)
 os.environ["ONE"] = "1"
-with fork_server.started() as python:
+with fork_server.started() as python, shared_ray.SharedRay("s", python, dashboard=False) as here:
     import ray
-    ray_connection.start(ray, dashboard=False, python=python)
+    ray_connection.join_here(ray, here.joined().address, python)
     worker = ray.remote(lambda: ("torch" in sys.modules, os.environ.get("ONE"), os.environ.get("TMPDIR")))
     print(*ray.get(worker.remote()), tempfile.gettempdir(), flush=True)
     time.sleep(600)
@@ -147,6 +155,7 @@ def test_the_workers_of_a_ray_are_forks_and_all_end_with_a_driver_that_is_killed
         assert (is_fork, variable, folder) == ("True", "1", own_folder)
         children = psutil.Process(driver.pid).children(recursive=True)
         started = [each for each in children if "Agent" not in each.name()]  # they look for the head for long
+        assert "python" in [each.name() for each in started]  # the holder
         assert "gcs_server" in [each.name() for each in started]
         driver.kill()
         _, left = psutil.wait_procs(started, PATIENCE_S)

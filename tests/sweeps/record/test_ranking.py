@@ -254,3 +254,13 @@ def test_trials_are_compared_at_the_last_epoch_that_enough_have_reached(
             record.report(number, 1, 0.5, {}, 1.0)
             record.end(number, "diverged")
     assert record.compared_at() == compared_at
+
+
+def test_a_hyperparameter_that_is_fixed_for_some_trials_differs_between_trials(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "m"})
+    propose(record, {"lr": 0.1, "width": 8}, fixed={"activation": "relu"})
+    propose(record, {"width": 16}, fixed={"lr": 0.03, "activation": "relu"})
+    assert [record.varied(trial) for trial in record.trials] == [
+        {"lr": 0.1, "width": 8},
+        {"lr": 0.03, "width": 16},
+    ]

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from sweeps.analysis import advice, comparison
-from sweeps.analysis.report.text import settings, space
+from sweeps.analysis.report.text import ranking, result, settings, space
 from sweeps.analysis.sweep import Sweep, load
+from sweeps.common.formatting import short
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import folder as plan_folder
@@ -181,3 +182,29 @@ def test_why_no_trial_has_a_score_while_some_train(tmp_path: Path) -> None:
     assert status.no_score(record).startswith(
         "No trial has a score that counts: epochs that miss a constraint or have no finite score"
     )
+
+
+def with_defaults(at: Path, best_lr: float) -> Record:
+    """A sweep whose defaults have a rate of 0.05."""
+    asked: dict[str, Any] = {
+        "trainable": "digits_mlp",
+        "searcher": "random",
+        "scheduler": "none",
+        "num_trials": 9,
+        "max_epochs": 9,
+    }
+    plan = make_plan(SweepConfig.from_settings(name="s", results_dir=str(at), **asked))
+    return carried_out(plan, peak(best_lr)).record
+
+
+def test_the_defaults_are_told_beside_the_others_at_their_own_epoch(tmp_path: Path) -> None:
+    record = with_defaults(tmp_path / "off", 1.0)
+    ((trial, reached),) = status.baselines(record)
+    assert (trial.number, trial.origin, trial.params["lr"]) == (0, "your defaults", 0.05)
+    at = record.scores_at(epoch := len(trial.epochs))
+    rank = sorted(at.values(), reverse=True).index(at[0]) + 1
+    assert reached == f"val_acc {short(at[0])} in epoch {epoch}, rank {rank} of the {len(at)} trials there"
+    assert f"Your defaults (trial 0): {reached}." in result(Sweep(record))
+    assert "0 (your defaults)" in [row[0] for row in ranking(Sweep(record), 20).rows]
+    best = with_defaults(tmp_path / "on", 0.05)
+    assert status.baselines(best)[0][1].endswith(", and no other trial is better")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from sweeps.common.objective import Objective
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Confirmation, HeldOutScore, ParentInfo, Run, parse
+from sweeps.record.sweep_info import Confirmation, HeldOutScore, ParentInfo, Run, Steered, parse
 from tests.support.kinds import begun
 
 
@@ -24,6 +25,13 @@ def test_what_a_record_does_not_say_has_a_default() -> None:
 def test_the_test_score_is_that_of_the_objective() -> None:
     test = {"trial": 3, "test_acc": 0.5, "test_loss": 2.0}
     assert parse({"mode": "max", "metric": "val_acc", "test": test}).test_score == 0.5
+
+
+def test_a_range_of_what_is_a_setting_too_is_a_range(tmp_path: Path) -> None:
+    record, ranges = begun(tmp_path / "s"), {"patience": "1..5"}
+    record.note_steered(Steered(["set", "patience=1..5"], "as asked", 4.0, ranges=ranges))
+    record.note_steered(Steered(["set", "patience=5"], "as asked", 5.0))
+    assert Record.read(tmp_path / "s").info.range_changes == ((4.0, ranges),)
 
 
 @pytest.mark.parametrize(
@@ -54,4 +62,4 @@ def test_what_is_noted_is_there_with_its_type_and_read_again(tmp_path: Path) -> 
         assert [test.run for test in info.tests] == [4, 2]
         assert info.test == HeldOutScore(2, {"test_acc": 0.9})
     assert again.about["test"] == {"trial": 2, "test_acc": 0.9}
-    assert list(again.about["runs"][0]) == ["started", "num_trials", "changed", "forced"]
+    assert list(again.about["runs"][0]) == [field.name for field in dataclasses.fields(Run)]

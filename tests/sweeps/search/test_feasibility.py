@@ -72,6 +72,20 @@ def test_a_trial_that_failed_for_another_reason_says_nothing(tmp_path: Path) -> 
     assert set(first(new_record(tmp_path, range(5, 100, 8), "failed"), 90, 20)) == {90}
 
 
+def test_what_is_tried_again_and_fits_is_learnt_anew(tmp_path: Path) -> None:
+    record = new_record(tmp_path, range(5, 100, 8))
+    kept = Feasibility(0, KnownTrials(SweepConfig(), SPACE, record))
+    assert next(point.params["width"] for point in kept.likely_first(1, iter(points_of([90, 20])))) == 20
+    for trial in [trial for trial in record.trials if trial.status == "infeasible"]:
+        record.open_again(trial.number, 0, "retried")
+    assert set(first(record, 90, 20)) == {90}, "while they train nothing is known of them"
+    for trial in record.live:
+        record.report(trial.number, 1, 0.5, {}, 1.0)
+        record.end(trial.number, "pruned")
+    assert set(first(record, 90, 20)) == set(first(Record.read(tmp_path), 90, 20)) == {90}
+    assert next(point.params["width"] for point in kept.likely_first(1, iter(points_of([90, 20])))) == 90
+
+
 def test_it_follows_from_the_record_alone(tmp_path: Path) -> None:
     record = new_record(tmp_path, range(5, 100, 8))
     candidates = [*range(40, 61), 90]

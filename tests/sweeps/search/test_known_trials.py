@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 from ray import tune
 
@@ -78,9 +79,34 @@ def test_trials_of_earlier_sweeps_come_first_and_reruns_not_at_all(tmp_path: Pat
 def test_the_model_is_fitted_at_the_highest_rung_that_enough_trials_reached(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {})
     for number in range(6):
-        propose(record, {})
+        propose(record, {"lr": float(number)})
         for epoch in (3, 9, 27)[: 3 - number // 2]:  # 6 reach epoch 3, 4 reach 9, 2 reach 27
             record.report(number, epoch, math.nan if (number, epoch) == (0, 27) else 0.5, {}, 1.0)
     known = KnownTrials(SweepConfig.from_settings(max_epochs=27), SPACE, record)
     found = {enough: known.fidelity(enough) for enough in (1, 2, 4, 5, 6, 7)}
     assert found == {1: 27, 2: 9, 4: 9, 5: 3, 6: 3, 7: None}
+
+
+def test_trials_outside_of_the_ranges_count_for_no_model(tmp_path: Path) -> None:
+    """Also where a hyperparameter has been fixed since, or had one value before."""
+    record, both = Record.create(tmp_path, "s", "max", {}), ({"lr": 1.0}, {"lr": 5.0})
+    for params in both:
+        propose(record, {**params, "width": 8}, fixed={"activation": "relu"})
+        record.report(len(record.trials) - 1, 1, 0.5, {}, 1.0)
+    every = {"lr": tune.uniform(0.0, 9.0), "width": tune.randint(1, 21)}
+
+    def numbers(space: dict[str, Any], **ranges: Any) -> list[int]:
+        fixed = {name: value for name, value in ranges.items() if name not in space}
+        checked = check(space, Params, fixed, Searcher.TAKES, "random")
+        known = KnownTrials(CONFIG.changed(ranges=ranges), checked, record)
+        assert (known.fidelity(1) == 1) is (known.points != [None, None])
+        assert [row is None for row in known.rows] == [point is None for point in known.points]
+        return [number for number, point in enumerate(known.points) if point is not None]
+
+    assert numbers(every) == [0, 1]
+    assert numbers({**every, "lr": tune.uniform(0.0, 2.0)}) == [0]
+    assert numbers({"width": tune.randint(1, 21)}, lr=5.0) == [1]
+    assert numbers({**every, "width": tune.randint(1, 5)}) == []
+    assert numbers({**every, "activation": tune.choice(["relu", "gelu"])}) == [0, 1]
+    assert numbers({**every, "activation": tune.choice(["gelu", "tanh"])}) == []
+    assert numbers(every, activation="gelu") == []

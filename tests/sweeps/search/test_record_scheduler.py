@@ -83,6 +83,15 @@ def test_one_that_waits_for_long_has_every_second_turn(tmp_path: Path) -> None:
     assert turns == [first, others[1], first, others[2], first]
 
 
+def test_a_trial_that_is_to_give_up_its_place_is_stopped_and_not_chosen(tmp_path: Path) -> None:
+    scheduler, stopped = unpruned(record_of(tmp_path, "max", 0)), list[Any]()
+    first, second = trials = [FakeTrial(number) for number in range(2)]
+    scheduler.to_give_up = lambda pending: pending[1:]
+    of_tune = SimpleNamespace(get_live_trials=lambda: set(trials), stop_trial=stopped.append)
+    assert scheduler.choose_trial_to_run(of_tune) is first
+    assert stopped == [second]
+
+
 STARTS_S = (0.0, 1.5, 3.0)
 """Each process takes longer to start than the one before; a trial takes much less."""
 

@@ -109,6 +109,29 @@ def test_user_points_come_first_and_displace_no_anchor(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("default", "as_optuna"), [(0.3, {"lr": 0.3}), (2.0, {})])
+def test_the_defaults_come_first_also_from_outside_the_space_and_once(
+    default: float, as_optuna: dict[str, float], tmp_path: Path
+) -> None:
+    space = FlatSpace({"lr": converted(tune.uniform(0.1, 0.9))}, {}, Params, "net")
+    points = [{"trainable": "net", "params": {"lr": lr}, "fixed": {}} for lr in (default, 0.5)]
+    record = Record.create(tmp_path, "s", "max", {"metric": "m", "baselines": points[:1]})
+    record.plan_trials(3)
+    record.note_steered(Steered(["try", "lr=0.5"], point=points[1]))
+    config = SweepConfig.from_settings(num_trials=3)
+    for read in (record, Record.read(tmp_path)):
+        searcher = RecordSearcher(read, space, lambda nth: iter([Point("net", {"lr": 0.2}, {})]), config)
+        searcher.slots = 3
+        proposed = [searcher.suggest(str(number))["params"]["lr"] for number in range(3)]
+        assert proposed == [default, 0.5, 0.2]
+    first = record.trials[0]
+    assert (first.origin, first.optuna.params, first.is_outside) == (
+        "your defaults",
+        as_optuna,
+        not as_optuna,
+    )
+
+
 def test_one_that_the_user_stops_waits_for_no_other(tmp_path: Path) -> None:
     record, nothing = Record.create(tmp_path, "s", "max", {"metric": "m"}), None
     space: Any = nothing
@@ -205,6 +228,39 @@ def test_the_search_ends_among_points_that_are_refused_where_it_must(tmp_path: P
     assert len(record.trials) < 60
 
 
+def test_a_trial_that_is_retried_while_the_last_points_are_refused_trains(tmp_path: Path) -> None:
+    record, searcher = refusing(tmp_path, 1 + MOST_REFUSED, lambda nth: nth > 0)
+    assert searcher.suggest("a")["number"] == 0
+    record.end(0, "failed")
+
+    def take_up_a_retry() -> bool:
+        if not record.trials[0].attempt:
+            record.open_again(0, 0, "retried")
+        return False
+
+    searcher.is_to_end = take_up_a_retry
+    assert searcher.has_work()
+    assert searcher.suggest("b")["number"] == 0
+    assert searcher.suggest("c") is None, "it trains"
+    record.end(0, "finished")
+    assert searcher.suggest("d") == "FINISHED"
+
+
+def test_a_retry_that_is_taken_up_is_not_lost_where_the_next_point_begins_anew(tmp_path: Path) -> None:
+    record, searcher = refusing(tmp_path, 30, lambda nth: 0 < nth <= MOST_REFUSED)
+    assert searcher.suggest("a")["number"] == 0
+    record.end(0, "failed")
+    searcher.is_to_end = lambda: record.open_again(0, 0, "retried").attempt == 0
+
+    def begin_anew(trial: TrialRow) -> TrialRow:
+        record.end(trial.number, "failed")
+        return record.open_again(trial.number, 0, "anew")
+
+    searcher.prepared = begin_anew
+    assert [searcher.suggest(name)["number"] for name in "bc"] == [11, 0]
+    assert searcher.suggest("d") is None, "both train"
+
+
 def test_one_that_waits_for_others_does_not_keep_tune_from_the_end(tmp_path: Path) -> None:
     record, searcher = refusing(tmp_path, 60, lambda nth: nth > 0)
     searcher.waits = lambda trial: True
@@ -222,3 +278,24 @@ def test_what_is_refused_at_once_is_synced_at_once(tmp_path: Path, monkeypatch: 
     assert not searcher.has_work()
     assert len(record.trials) == 30
     assert len(synced) <= 4, "three times ten, and how many there are"
+
+
+def test_without_a_slot_nothing_begins_and_the_search_may_end(tmp_path: Path) -> None:
+    record, searcher = refusing(tmp_path, 9, lambda number: False)
+    searcher.slots, asked = 0, list[str]()
+    searcher.is_to_end = lambda: bool(asked.append("turn")) or len(asked) == 2
+    assert (searcher.wanted, searcher.suggest("a")) == (9, None)
+    assert searcher.suggest("a") == "FINISHED", "Tune waits here alone, and does nothing else"
+    assert len(record.trials) == 0
+
+
+def test_what_is_wanted_counts_trials_that_train_that_are_requeued_and_that_are_to_come(
+    tmp_path: Path,
+) -> None:
+    _, searcher = refusing(tmp_path, 9, lambda number: False)
+    trains, left = searcher.suggest("a"), searcher.suggest("b")
+    assert searcher.wanted == 9
+    searcher.requeue(left["number"])
+    assert searcher.wanted == 9
+    searcher.waits = lambda trial: trial.number == trains["number"]
+    assert searcher.wanted == 8, "one that waits for others can't train"

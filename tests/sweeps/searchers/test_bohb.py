@@ -19,6 +19,7 @@ from ray.tune.search.bohb import TuneBOHB
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
+from sweeps.search.known_trials import KnownTrials
 from sweeps.searchers import bohb
 from sweeps.searchers.bohb import Columns, Model, results_at
 from sweeps.space.domain import converted
@@ -71,6 +72,12 @@ def points(space: Mapping[str, Any], count: int) -> list[Mapping[str, ParamValue
     return [checked.draw((7, number)).params for number in range(count)]
 
 
+def results_of(record: Record) -> list[tuple[Mapping[str, ParamValue], float]]:
+    space = check(SPACE, Params, {}, bohb.Searcher.TAKES, "bohb")
+    known = KnownTrials(SweepConfig.from_settings(max_epochs=EPOCHS), space, record)
+    return results_at(known, record, EPOCHS)
+
+
 def good_when(params: Mapping[str, Any]) -> float:
     return -abs(math.log10(params["lr"]) + 1.5) - 0.3 * (params["activation"] != "gelu")
 
@@ -94,7 +101,7 @@ def test_the_model_is_that_of_tune_bohb(tmp_path: Path) -> None:
                 )
             )
     columns = Columns.from_domains(DOMAINS)
-    found = Model.fit(columns, results_at(record, EPOCHS))
+    found = Model.fit(columns, results_of(record))
     assert found is not None
     names = list(rays.bohber.configspace.keys())
     order = [columns.varying.index(name) for name in names]
@@ -178,16 +185,7 @@ def test_a_trial_that_diverged_or_does_not_fit_is_a_bad_one_and_one_that_failed_
     try_out(record, points(SPACE, 3), good_when)
     for status in ("diverged", "infeasible", "failed"):
         record.end(suggest_trial(record, points(SPACE, 5)[-1]).number, status)  # type: ignore[arg-type]
-    assert [loss for _, loss in results_at(record, EPOCHS)][3:] == [math.inf, math.inf]
-
-
-def test_what_was_tried_in_another_space_is_left_out() -> None:
-    columns = Columns.from_domains(DOMAINS)
-    inside: dict[str, ParamValue] = {"lr": 0.1, "width": 8, "activation": "gelu"}
-    assert columns.row(inside) == pytest.approx([2 / 3, 1.0, 1])
-    for outside in ({"lr": 2.0}, {"width": 9}, {"activation": "elu"}, {"width": "3"}):
-        assert columns.row({**inside, **outside}) is None
-    assert columns.row({"lr": 0.1, "width": 3}) is None
+    assert [loss for _, loss in results_of(record)][3:] == [math.inf, math.inf]
 
 
 def test_a_proposal_follows_from_the_record_alone(tmp_path: Path) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import make_dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 from ray import tune
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import Earlier, EpochRow, TrialRow
+from sweeps.search.gaussian_process import Array, GaussianProcess
 from sweeps.searchers import gp
-from sweeps.space import conditional
+from sweeps.space import conditional, flat
 from tests.conftest import propose
 from tests.sweeps.searchers.play import Params, Play, score_of
 
@@ -139,6 +142,47 @@ def test_it_learns_in_a_space_of_choices(tmp_path: Path) -> None:
 
     learnt, drawn = ([late(name, seed) for seed in range(4)] for name in ("gp", "random"))
     assert min(learnt) > max(drawn)
+
+
+def searched(folder: Path, names: str, trials: int) -> tuple[gp.Searcher, Array, Array]:
+    """A searcher after some random trials whose scores are best in the middle; these points, and scores."""
+    ranges = {name: tune.uniform(0, 1) for name in names}
+    params = make_dataclass("params", [(name, float, 0.5) for name in ranges], kw_only=True, frozen=True)
+    record = Record.create(folder, "s", "max", {"metric": "m"})
+    config = SweepConfig.from_settings(searcher="gp", num_trials=40, max_epochs=9)
+    searcher = gp.Searcher(config, flat.check(ranges, params, {}, gp.Searcher.TAKES, "gp"), record)
+    points = np.random.default_rng(0).random((trials, len(names)))
+    scores = -((points - 0.4) ** 2).sum(axis=1)
+    for number, (point, score) in enumerate(zip(points, scores, strict=True)):
+        propose(record, dict(zip(ranges, point.tolist(), strict=True)))
+        record.report(number, 9, score, {}, 1.0)
+        record.end(number, "finished")
+    return searcher, points, scores
+
+
+def test_a_proposal_may_be_better_than_the_best_of_many_random_points(tmp_path: Path) -> None:
+    """By the upper bounds of the same model."""
+    searcher, points, scores = searched(tmp_path, "abcdef", 20)
+    model = GaussianProcess(np.column_stack([points, np.ones(20)]), scores)
+
+    def bounds(rows: Array) -> Array:
+        mean, deviation = model.predict(np.column_stack([rows, np.ones(len(rows))]))
+        return mean + gp.CONFIDENCE * deviation
+
+    proposed = np.array([[*next(searcher.propose(number)).params.values()] for number in range(20, 40)])
+    best_drawn = bounds(np.random.default_rng(1).random((5000, 6))).max()
+    assert (bounds(proposed) > best_drawn).sum() > 12  # some are random
+
+
+def test_what_is_proposed_at_a_time_is_not_the_same_point(tmp_path: Path) -> None:
+    searcher, *_ = searched(tmp_path, "ab", 12)
+    proposed = []
+    for number in range(12, 20):
+        proposed.append(next(searcher.propose(number)).params)
+        propose(searcher.record, proposed[-1])
+    rows = np.array([[*params.values()] for params in proposed])
+    distances = np.abs(rows[:, None] - rows).max(axis=2)[np.triu_indices(8, 1)]
+    assert (distances < 0.02).sum() < 8, rows
 
 
 def test_it_does_not_stick_to_the_end_of_a_branch(tmp_path: Path) -> None:

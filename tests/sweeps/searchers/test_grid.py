@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,20 @@ def test_a_large_grid_for_many_more_trials_tries_what_it_would_have_from_the_sta
     resumed = Play.resumed("grid", tmp_path / "s", FINITE, num_trials=120).run(120, slots=120)
     at_once = Play("grid", tmp_path / "at_once", FINITE, num_trials=120).run(120, slots=120)
     assert keys(resumed) == keys(at_once)
+
+
+def test_trials_outside_the_grid_leave_a_sample_of_all_of_it(tmp_path: Path) -> None:
+    """A new grid has a sample of its own, without a corner of it, and each trial of the old one counts."""
+    begun = Play("grid", tmp_path / "s", SMALL, seed=7, num_trials=6)
+    begun.run(6, slots=6)
+    while begun.record.live:
+        begun.end_oldest()
+    wide = {**SMALL, "width": tune.choice([16, *range(32, 64)])}
+    resumed = Play.resumed("grid", tmp_path / "s", wide, seed=7, num_trials=16)
+    proposed = resumed.run(10, slots=20)
+    order = random.Random(7).sample(grid(wide), 66)
+    fresh = [point for point in order if point["width"] != 16]
+    assert keys(proposed) == keys(fresh[:10])
 
 
 def test_a_grid_too_large_to_list_is_refused() -> None:

@@ -22,7 +22,7 @@ from sweeps.searchers import tpe
 from sweeps.space.domain import converted
 from sweeps.space.flat import check
 from tests.conftest import propose
-from tests.sweeps.searchers.play import CONTINUOUS, FINITE, SMALL, Params, Play, grid, keys, score_of
+from tests.sweeps.searchers.play import CONTINUOUS, EPOCHS, FINITE, SMALL, Params, Play, grid, keys, score_of
 
 SEARCHERS = plugins.choices("searcher")
 MODELS = ("tpe", "gp", "nsga2")
@@ -111,6 +111,23 @@ def test_a_proposal_lies_inside_a_continuous_space_and_on_its_log_grid(name: str
         assert type(params["lr"]) is float
         assert params["width"] in range(8, 65, 8)
         assert type(params["width"]) is int
+
+
+@pytest.mark.parametrize("name", SEARCHERS)
+def test_in_other_ranges_it_goes_on_as_one_that_is_rebuilt_from_the_record(name: str, tmp_path: Path) -> None:
+    narrow = {**FINITE, "lr": tune.quniform(0.1, 0.3, 0.1), "activation": tune.choice(["gelu"])}
+    play = Play(name, tmp_path / "a", FINITE)
+    play.run(20)
+    while play.record.live:
+        play.end_oldest()
+    again = shutil.copytree(tmp_path / "a", tmp_path / "b")
+    module = plugins.find("searcher", name)
+    config = SweepConfig.from_settings(num_trials=60, max_epochs=EPOCHS, grace_epochs=1)
+    play.searcher.search_on(module(config, check(narrow, Params, {}, module.TAKES, name), play.record))
+    proposed = play.run(6)
+    assert keys(proposed) <= keys(grid(narrow))
+    assert not keys(proposed) & keys([trial.params for trial in play.record.trials[:20]])
+    assert Play.resumed(name, again, narrow).run(6) == proposed
 
 
 @pytest.mark.parametrize("name", SEARCHERS)

@@ -225,7 +225,7 @@ def test_all_faults_of_a_space_are_found_at_once() -> None:
 
 def test_a_hyperparameter_cannot_be_swept_and_fixed() -> None:
     assert faults({"lr": tune.uniform(0, 1)}, {"lr": 0.1}) == [
-        "lr: swept by the space and fixed by --params; take it out of one"
+        "lr: swept by the space and fixed by --params; take it out of one, or give --freeze"
     ]
 
 

@@ -1,4 +1,4 @@
-"""A point that the user has chosen is checked value by value."""
+"""A point that the user has chosen is checked value by value, and the defaults are a point."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 from ray import tune
 
 from sweeps.common.errors import UserError
+from sweeps.common.param_types import plain_defaults
 from sweeps.space import conditional, flat
 from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.optuna_space import optuna_point
-from sweeps.space.user_points import user_point
+from sweeps.space.user_points import Baseline, baseline, user_point
 
 ALL: Any = frozenset({"grid_search", "finite", "continuous", "normal", "sample_from", "conditional"})
 
@@ -32,6 +33,16 @@ class Params:
             raise ValueError("width must not be the batch size")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Refusing:
+    lr: float = 2.0
+    ok: int = 0
+
+    def __post_init__(self) -> None:
+        if self.lr == 2.0 and self.ok == 1:
+            raise ValueError("lr: must be below 1")
+
+
 SPACE = {
     "lr": tune.loguniform(1e-3, 0.1),
     "batch_size": tune.choice([32, 64]),
@@ -46,6 +57,10 @@ GOOD = {"lr": 0.01, "batch_size": 64, "width": 16, "kind": "b", "depth": 1}
 def suggest(trial: optuna.Trial) -> None:
     if trial.suggest_categorical("kind", ["a", "b"]) == "b":
         trial.suggest_int("depth", 1, 9, step=2)
+    trial.suggest_float("lr", 0.1, 1)
+
+
+def suggest_rate(trial: optuna.Trial) -> None:
     trial.suggest_float("lr", 0.1, 1)
 
 
@@ -136,3 +151,41 @@ def test_of_several_models_one_is_named() -> None:
         (line,) = faults(several, **values)
         assert "give all hyperparameters of one of them, as net.lr=VALUE." in line
         assert line.endswith("Models: net, my.other")
+
+
+def baseline_of(space: Any = FLAT, lacking: tuple[str, ...] = (), prepared: tuple[str, ...] = ()) -> Baseline:
+    values = {n: v for n, v in plain_defaults(space.params_class).items() if n not in lacking}
+    return baseline(space, "net", values, prepared)
+
+
+def test_the_defaults_are_a_point_also_where_they_lie_outside_the_space() -> None:
+    found = baseline_of()
+    assert found.point is not None
+    assert found.point.params == {"lr": 0.1, "batch_size": 32, "width": 8, "kind": "a", "depth": 2}
+    assert (found.point.fixed, found.outside) == ({"drop": 0.5}, ["depth"])
+    inside = flat.check({**SPACE, "depth": tune.choice([1, 2])}, Params, {}, ALL, "random", "net")
+    assert (point := baseline_of(inside).point) is not None
+    assert optuna_point(inside, point).params == point.params
+    assert baseline_of(inside).outside == []
+
+
+def test_the_defaults_are_on_one_branch_of_a_space_that_is_a_function() -> None:
+    space = conditional.check(suggest, Params, {}, ALL, "random", "net")
+    assert (point := baseline_of(space).point) is not None
+    assert point.params == {"kind": "a", "lr": 0.1}
+    assert "depth" not in point.fixed
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"lacking": ("lr", "depth", "drop")}, "net has no default for lr, depth"),
+        ({"prepared": ("lr", "depth")}, "no data is prepared for depth=2, which lies outside the space"),
+        (
+            {"space": conditional.check(suggest_rate, Refusing, {"ok": 1}, ALL, "random", "net")},
+            "Params refuses its defaults: lr: must be below 1",
+        ),
+    ],
+)
+def test_where_the_defaults_are_no_trial_it_is_told_why(given: dict[str, Any], why: str) -> None:
+    assert baseline_of(**given) == Baseline("net", why_not=why)

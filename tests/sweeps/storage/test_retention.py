@@ -41,6 +41,25 @@ def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alo
     assert retention.kept(config, record, Folder(tmp_path)) == {1, c.number}
 
 
+def test_of_trials_that_failed_those_that_trained_furthest_keep_a_checkpoint_for_a_retry(
+    tmp_path: Path,
+) -> None:
+    config, record = SweepConfig.from_settings(), Record.create(tmp_path, "s", "max", {})
+    for epochs in (2, 1, 5, 4, 3):
+        number = propose(record, {}).number
+        for epoch in range(1, epochs + 1):
+            record.report(number, epoch, 0.5, {}, 1.0)
+        record.note_trial(number, checkpoint_bytes=0 if epochs == 4 else 100)
+        write_weights(tmp_path, number)
+        before = retention.kept(config, record, Folder(tmp_path))
+        record.end(number, "diverged" if epochs == 1 else "failed")
+        retention.drop(config, record, Folder(tmp_path), number, before)
+    assert retention.kept(config, record, Folder(tmp_path)) == {0, 2, 4}
+    assert sorted(Folder(tmp_path).numbers()) == [0, 2, 4]
+    record.open_again(2, 1, "retried")
+    assert retention.kept(config, record, Folder(tmp_path)) == {0, 4}
+
+
 SIZES = {0: 300, 1: 900, 2: 400, 3: 200}
 """Bytes of the weights of each trial; the order of their scores is 1, 2, 0, 3."""
 

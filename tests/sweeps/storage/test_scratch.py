@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.storage import scratch
+from sweeps.common import scratch
 from tests.conftest import ROOT
 
 CLAIMS = """
 import sys, time
-from sweeps.storage import scratch
+from sweeps.common import scratch
 print(scratch.new_folder(), flush=True)
 time.sleep(600)
 """

@@ -17,7 +17,7 @@ import torch
 from sweeps.common.errors import CannotTrain
 from sweeps.training import compile as training_compile
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from tests.conftest import ROOT
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp

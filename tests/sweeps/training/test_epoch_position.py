@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.schedules import lowered_on_plateau
 

@@ -18,11 +18,11 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler, random_split
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
-from sweeps.training import epoch_callback
 from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from sweeps.training.runs import epoch_callback
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 
 averaging = pytest.importorskip(
@@ -387,6 +387,25 @@ def test_the_steps_of_the_run_are_known_to_the_model(settings: dict[str, int], t
     assert [epoch.metrics["lr"] for epoch in epochs] == pytest.approx(expected, abs=1e-6)
 
 
+class OfTheOtherPackage:
+    """A model of a package that was imported before this program."""
+
+
+OfTheOtherPackage.__module__ = "pytorch_lightning.core.module"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (OfTheOtherPackage, "is a LightningModule of pytorch_lightning, which this process has imported"),
+        (nn.Identity, "the model is 'Identity', and must be a LightningModule"),
+    ],
+)
+def test_what_is_no_model_of_lightning_is_named(kind: Any, expected: str) -> None:
+    with pytest.raises(CannotTrain, match=expected):
+        trained(trainable(kind))
+
+
 class TwoOptimizers(Net):
     """Optimizes by itself, and reckons with the steps of both of its optimizers."""
 
@@ -672,6 +691,21 @@ class NoRows(IterableDataset[Any]):
         return iter(())
 
 
+class EndsEarly(Net):
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:  # type: ignore[override]
+        return -1 if batch_idx == 1 else None
+
+
+class ShorterThanItSays(Net):
+    def train_dataloader(self) -> Any:
+        return DataLoader(Short(), 32)
+
+
+class Short(Stream):
+    def __len__(self) -> int:
+        return 1000
+
+
 def test_training_data_without_a_batch_is_refused() -> None:
     with pytest.raises(CannotTrain, match="the training data has no batch"):
         trained(trainable(EmptyTraining))
@@ -683,6 +717,8 @@ def test_training_data_without_a_batch_is_refused() -> None:
         (EmptyValidation, "the validation data has no batch"),
         (NoValidation, "there is no data for validation"),
         (EmptyStream, "the training data has no batch"),
+        (EndsEarly, "the epoch ended after 1 of 8 batches .* Give --val-check-interval 1"),
+        (ShorterThanItSays, "the epoch ended after 8 of 32 batches .* Give --val-check-interval 8"),
     ],
 )
 def test_a_metric_that_no_validation_could_log_is_answered_with_the_reason(

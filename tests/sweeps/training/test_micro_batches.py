@@ -21,9 +21,9 @@ from sweeps.training import micro_batches
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
-from sweeps.training.fit_loop import Fit
 from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.report import Position, Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.test_epoch_position import run, trainable
 

@@ -13,7 +13,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from sweeps.training.trial_logger import TrialLogger
 from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.test_lightning_projects import CONFIG, Net, scores, trainable, trained

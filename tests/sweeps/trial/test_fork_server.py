@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from sweeps.ray_start import ray_connection
 from sweeps.trial import fork_server
 from tests.conftest import ROOT
 from tests.support import children
@@ -46,8 +47,12 @@ PATIENCE_S = 60.0
 def command() -> Iterator[list[str]]:
     """What Ray would run in place of Python, with one fork server for all tests."""
     with fork_server.started() as python:
-        assert python is not None
-        yield shlex.split(python)
+        yield words(python)
+
+
+def words(python: str) -> list[str]:
+    """What Ray would run in place of Python."""
+    return [*shlex.split(python), ray_connection.facts_of_this_process()]
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +79,13 @@ def start(
 
 @pytest.mark.slow
 def test_a_worker_is_a_fork_that_has_what_a_process_of_its_own_would_have(
-    command: list[str], worker: str, tmp_path: Path
+    command: list[str], worker: str
 ) -> None:
-    process, about = start(command, worker, "pass", cwd=tmp_path, env={**os.environ, "ASKED": "yes"})
+    process, about = start(command, worker, "pass", cwd="/", env={**os.environ, "ASKED": "yes"})
     assert process.wait() == 0
     assert about["is_fork"]
     assert not about["has_ray"], "it reads the environment when it is imported"
-    assert (about["words"], about["folder"], about["asked"]) == (["pass"], str(tmp_path), "yes")
+    assert (about["words"], about["folder"], about["asked"]) == (["pass"], str(Path.cwd()), "yes")
     assert about["blas"] == os.environ.get("OPENBLAS_NUM_THREADS")
     assert about["set_by_lightning"] == "1"
     assert about["threads"] == 1
@@ -89,16 +94,39 @@ def test_a_worker_is_a_fork_that_has_what_a_process_of_its_own_would_have(
     assert psutil.Process(about["parent"]).cmdline()[2:4] == ["-m", "sweeps.trial.fork_server"]
 
 
-def test_a_fork_has_the_limits_of_its_launcher(command: list[str], worker: str) -> None:
-    """Ray raises the limit of open files when it starts."""
+@pytest.mark.parametrize("is_program", [True, False], ids=["a fork", "started as usual"])
+def test_a_worker_has_what_the_sweep_has_and_not_the_one_that_started_ray(
+    command: list[str], worker: str, is_program: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of Ray it has what Ray has set for it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OF_BOTH", "the second's")
+    monkeypatch.setenv("OF_SECOND", "the second's")
+    own = [*command[:-1], ray_connection.facts_of_this_process()]
+    os.umask(mine := os.umask(0))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    other = soft - 1
-
-    def before() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (other, hard))
-
-    _, about = start(command, worker, "pass", preexec_fn=before)
-    assert about["open_files"] == [other, hard]
+    of_first = {"OF_BOTH": "the first's", "OF_FIRST": "the first's", "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["sleep", "60"], env=of_first) as raylet:
+        asks = "{n: os.environ.get(n) for n in ('OF_BOTH', 'OF_FIRST', 'OF_SECOND', 'OF_RAY', 'PWD')}"
+        asks = f"[{asks}, os.umask(0), os.getcwd(), resource.getrlimit(resource.RLIMIT_NOFILE)]"
+        asks = f"import json, os, resource; print(json.dumps({asks}))"
+        does = [worker, asks] if is_program else ["-c", asks]
+        said = subprocess.run(
+            [*own, *does],
+            env={**of_first, "OF_RAY": "1", "RAY_RAYLET_PID": str(raylet.pid), "SHLVL": "7"},
+            cwd="/", stdout=subprocess.PIPE, text=True, check=True, umask=mine ^ 0o077,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard)),
+        ).stdout  # fmt: skip
+        raylet.kill()
+    variables, umask, folder, files = json.loads(said.splitlines()[-1])
+    assert variables == {
+        "OF_BOTH": "the second's",
+        "OF_FIRST": None,
+        "OF_SECOND": "the second's",
+        "OF_RAY": "1",
+        "PWD": os.environ.get("PWD"),
+    }
+    assert (umask, folder, files) == (mine, str(tmp_path), [soft, hard])
 
 
 @pytest.mark.slow
@@ -145,11 +173,10 @@ def test_another_program_is_started_as_usual(command: list[str]) -> None:
 def test_without_a_fork_server_a_worker_is_started_as_usual(worker: str) -> None:
     before = servers()
     with fork_server.started() as python:
-        assert python is not None
         (server,) = servers() - before
         server.kill()
         server.wait()
-        process, about = start(shlex.split(python), worker, "pass")
+        process, about = start(words(python), worker, "pass")
         assert process.wait() == 0
         assert not about["is_fork"]
 
@@ -165,9 +192,8 @@ def test_a_fork_server_ends_with_what_started_it() -> None:
 @pytest.mark.slow
 def test_a_worker_ends_with_the_fork_servers_whatever_it_does(worker: str) -> None:
     with fork_server.started() as python:
-        assert python is not None
         ignores = "import signal, time\nfor each in (1, 2, 10, 15): signal.signal(each, signal.SIG_IGN)"
-        process, about = start(shlex.split(python), worker, f"{ignores}\ntime.sleep(600)")
+        process, about = start(words(python), worker, f"{ignores}\ntime.sleep(600)")
         assert about["is_fork"]
     assert not psutil.pid_exists(about["pid"])
     process.wait(PATIENCE_S)
@@ -188,7 +214,6 @@ def test_a_fork_server_with_threads_forks_nobody(worker: str) -> None:
     """Threads of a library that reads its environment in another way than is known here."""
     threads = {"JE_ARROW_MALLOC_CONF": "background_thread:true"}
     with fork_server.started(threads) as python:
-        assert python is not None
-        process, about = start(shlex.split(python), worker, "pass")
+        process, about = start(words(python), worker, "pass")
         assert process.wait() == 0
         assert not about["is_fork"]

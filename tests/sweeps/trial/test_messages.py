@@ -10,7 +10,7 @@ import torch
 from sweeps.common.errors import CannotTrain, PCUnfit, in_another_worker, without_worker
 from sweeps.storage.protocol import StorageError
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from sweeps.trial.messages import (
     NORMS,
     Failed,

@@ -353,6 +353,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_trial(
 
 
 def test_a_storage_that_is_gone_costs_a_checkpoint_and_not_the_trial(start: Start, tmp_path: Path) -> None:
+    pytest.importorskip("asyncssh")
     with sshd(tmp_path / "sshd") as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(server.home))
         patch.delenv("SSH_AUTH_SOCK", raising=False)

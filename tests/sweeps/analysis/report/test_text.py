@@ -10,6 +10,7 @@ import pytest
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.report import text
 from sweeps.record import lock
+from sweeps.record.sweep_info import Run
 from tests.support.kinds import add, begun, drawn
 from tests.support.reports import page_of, words_of
 from tests.support.weighed import FRONT, weighed
@@ -126,10 +127,28 @@ def test_failures_are_in_the_result_and_their_repair_is_the_first_step(tmp_path:
             f"cat {tmp_path}/logs/trial_0004.log",
         ),
         (
-            "Begin a new sweep with the repaired code.",
-            f"run --config {tmp_path}/sweep.yaml --name {tmp_path.name}-again",
+            "Train what failed again with the repaired code; --force accepts the change.",
+            f"run --resume {tmp_path} --retry failed --force",
         ),
     ]
+
+
+def test_what_was_trained_again_and_with_which_code_is_told(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished", identity={})
+    add(record, drawn(0), 2, "finished")
+    add(record, drawn(1), 2, "failed", "ValueError: no room")
+    moment = max(row.time for trial in record.trials for row in trial.epochs.values())
+    record.note("runs", [vars(Run(moment + 1e-6, 2, ["model.py: its code"], True, ["model.py: its code"]))])
+    page = page_of(tmp_path)
+    assert "sweeps run --resume" in page.partition('id="failures"')[2].partition("</section>")[0]
+    record.open_again(1, 0, "retried by the user: it was failed")
+    record.report(1, 1, 0.7, {"acc": 0.7}, 1.0)
+    record.end(1, "finished")
+    said = words_of(page_of(tmp_path))
+    assert "The column code has 1 at first, 2 since " in said
+    assert "after a change of model.py: its code." in said
+    assert "Earlier attempts of trials that were trained again" in said
+    assert "1 1 failed ValueError: no room 2" in said
 
 
 def test_a_sweep_that_runs_has_no_next_step_yet(tmp_path: Path) -> None:

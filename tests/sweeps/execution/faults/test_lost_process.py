@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import ray
 
+from sweeps.common.errors import oom_kills
 from sweeps.execution.faults.requeue import loss_of
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.ray_cluster import nodes
@@ -36,7 +37,7 @@ def test_what_the_kernel_has_killed_is_told(here: Node, tmp_path: Path) -> None:
         None,
         nothing,
         "name",
-        own=Introduction(here.id, output_file=str(tmp_path / "printed"), oom_kills=output.oom_kills()),
+        own=Introduction(here.id, output_file=str(tmp_path / "printed"), oom_kills=oom_kills()),
     )
     assert loss_of(process).why == "it ended without a trace (most often signal 9, SIGKILL)"
     memory_groups.exhaust()

@@ -25,7 +25,7 @@ from sweeps.record.record import Record
 from sweeps.search.search_method import RecordSearcher
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.trial.messages import OutOfMemory
-from sweeps.trial.output import Introduction
+from sweeps.trial.output import KILLED_FOR_MEMORY, Introduction
 from tests.conftest import propose
 from tests.support.contexts import context_of, said
 
@@ -111,6 +111,14 @@ def test_one_that_loses_it_twice_in_an_epoch_has_failed(tmp_path: Path) -> None:
         assert sweep.requeue.after_lost_process(trial(), LOST)[0] == ""
     why, _ = sweep.requeue.after_lost_process(trial(), LOST)
     assert why == f"its process ended {MOST_INSTANT} times in the same epoch: it ended while it started"
+
+
+def test_a_trial_that_fits_pays_for_no_memory_that_others_take(tmp_path: Path) -> None:
+    sweep = Begun(tmp_path)
+    sweep.context.record.report(0, 1, 0.5, {}, 1.0, {"memory_gb": 2.0})
+    beside_others = Loss(KILLED_FOR_MEMORY, free_bytes=1e9)
+    assert [sweep.requeue._fault(0, beside_others) for _ in range(3)] == [""] * 3
+    assert sweep.requeue._fault(0, Loss(KILLED_FOR_MEMORY, free_bytes=3e9)).startswith("its process ended 4")
 
 
 def test_a_trial_pays_for_no_process_that_was_spoilt_before_it(tmp_path: Path) -> None:

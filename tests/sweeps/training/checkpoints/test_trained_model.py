@@ -10,7 +10,7 @@ import lightning.pytorch as pl
 
 from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 

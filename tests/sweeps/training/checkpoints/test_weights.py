@@ -12,8 +12,8 @@ from sweeps.kinds.params_file import FILE, WEIGHTS_FILE
 from sweeps.training.checkpoints import weights
 from sweeps.training.checkpoints.weights import ModelState
 from sweeps.training.config import FitConfig
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Position, Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 

@@ -136,7 +136,7 @@ def test_a_snapshot_holds_what_was_allocated(tmp_path: Path) -> None:
 def test_the_gpus_allocator_has_heard_of_it() -> None:
     code = """
 import torch
-from sweeps.training.fit_loop import Fit
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 from sweeps.training.config import FitConfig

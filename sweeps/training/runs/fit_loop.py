@@ -11,6 +11,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,14 +31,15 @@ from sweeps.training.checkpoints import weights as training_weights
 from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.checkpoints.weights import BestWeights, ModelState
 from sweeps.training.config import FitConfig
+from sweeps.training.continued_data import ContinuedLoader, Place
 from sweeps.training.data import loader_workers
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.training.epoch_callback import NO_BATCH, EpochEnd, LeftInside
-from sweeps.training.lightning_internals import WHOLE_CHECKPOINT
+from sweeps.training.lightning_internals import WHOLE_CHECKPOINT, is_called_by_lightning
 from sweeps.training.micro_batches import MicroBatch, MicroBatches
 from sweeps.training.profiling import memory
-from sweeps.training.report import Notices, Position, Report
+from sweeps.training.report import CheckpointUnusable, Notices, Position, Report
+from sweeps.training.runs.epoch_callback import NO_BATCH, EpochEnd, LeftInside
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
 
@@ -82,6 +84,8 @@ class Fit:
             step.
         log_dir: where the model may write files, as `self.logger.log_dir`; None: a folder that is removed.
         progress_bar: show the steps of an epoch.
+        schedule_from: epochs behind which the schedules of the learning rate are made anew, for those that
+            are left; 0: they are made for all epochs.
 
     Raises:
         CannotTrain: the configuration can't run here.
@@ -102,6 +106,7 @@ class Fit:
         is_to_leave: Callable[[], bool] = lambda: False,
         log_dir: Path | None = None,
         progress_bar: bool = False,
+        schedule_from: int = 0,
     ) -> None:
         strategy.check_devices(config.devices, torch.cuda.device_count() if torch.cuda.is_available() else 0)
         self.params, self.config = params, config
@@ -110,6 +115,7 @@ class Fit:
         self._notices = Notices()
         self._logger = TrialLogger(log_dir, self._notices.add)
         self._before = Progress.read(checkpoint)
+        self._schedule_from = 0 if checkpoint is None else schedule_from
         self._best = BestWeights(config, self._before.score)
         if checkpoint is not None:
             self._best.kept = ModelState.read(checkpoint)
@@ -122,6 +128,7 @@ class Fit:
             notices=self._notices,
             is_to_leave=is_to_leave,
             report=self._report,
+            schedule_from=self._schedule_from,
         )
         self.meter = self._epoch_end.meter
         self._greenlet: greenlet.greenlet | None = None
@@ -132,6 +139,7 @@ class Fit:
         self._data = trainer.build_data(trainable, params, config, prepared)
         self._options = trainer_options.trainer_options_for(trainable, params)
         self._split = self._split_batch()
+        self._place = self._read_on()
         self._trainer: Trainer | None = None
         self.choice = strategy.choose_for_model(self._model, config)
         """Strategy and precision on this PC, and the reasons."""
@@ -178,6 +186,7 @@ class Fit:
         Raises:
             MetricNotLogged: an epoch did not log the metric.
             CannotTrain: the configuration can't run here.
+            CheckpointUnusable: it can't continue from its checkpoint.
             Exception: any error of the model or the data.
         """
         if self._greenlet is None:
@@ -202,19 +211,26 @@ class Fit:
     def _train(self) -> None:
         if self._environment is not None:
             self._environment.join()
+        if self._before.epochs < self._schedule_from:
+            raise CheckpointUnusable(f"the last checkpoint is of an epoch before {self._schedule_from}")
         more: list[pl.Callback] = [_Steps(refresh_rate=20)] if self._progress_bar else []
         parts, config = 1 if self._split is None else self._split.accumulation, self.config
         if self._split is not None and parts > 1:
-            more.append(MicroBatches(self._split))
+            place = self._place
+            more.append(MicroBatches(self._split, None if place is None else lambda: place.batches))
         more += trainer_options.callbacks_of(self._options)
         options = trainer_options.in_parts(self._options, parts, config.epoch_steps, config.steps_per_epoch)
         options |= {"enable_progress_bar": self._progress_bar, "logger": self._logger}
         self._trainer = Trainer(
             say=self._notices.add,
             seed=config.seed,
-            first_epoch=self._before.epochs,
-            whole_epoch=trainer_options.in_parts(self._options, parts, config.epoch_steps),
-            max_epochs=config.max_epochs,
+            first_epoch=self._before.epochs * self._epoch_end.passes,
+            schedule_from=self._schedule_from * self._epoch_end.passes,
+            whole_epoch=trainer_options.in_parts(
+                self._options, parts, config.epoch_steps, interval=config.interval
+            ),
+            max_epochs=config.max_epochs * self._epoch_end.passes,
+            check_val_every_n_epoch=self._epoch_end.passes,
             precision=self.choice.precision,
             strategy=strategy.build_strategy(self.choice, self._model),
             num_nodes=config.num_nodes,
@@ -224,6 +240,10 @@ class Fit:
             **{**trainer.lean(config.devices), **options},
             callbacks=[self._best, self._epoch_end, *more, *self.callbacks],
         )
+        if self._schedule_from:
+            configure = partial(self._trainer.configure_for_epochs_left, self._model.configure_optimizers)
+            # Of this model alone: Lightning asks the model itself for its optimizers.
+            self._model.configure_optimizers = configure  # type: ignore[method-assign]
         resume = None if self._checkpoint is None else self._checkpoint / RESUME_FILE
         # Written by `save`: it holds the state of optimizer and loop, so not weights only.
         with contextlib.suppress(LeftInside):
@@ -241,6 +261,9 @@ class Fit:
             self.best.write(folder)
             has_ended, workers = self._trainer.should_stop, self.config.workers
             now = replace(self.progress, has_ended=has_ended, strategy=self.choice.strategy, workers=workers)
+            if (place := self._place) is not None:
+                parts = 1 if self._split is None else self._split.accumulation
+                now = replace(now, passes=place.passes, pass_batches=place.batches // parts)
             now.write(folder)
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
@@ -293,6 +316,33 @@ class Fit:
         """The first worker's answer, on all workers."""
         assert self._trainer is not None, "nothing has been trained"
         return self._trainer.strategy.broadcast(answer)
+
+    def _read_on(self) -> Place | None:
+        """Let each epoch read on in the training data where the one before has stopped; the place of the next
+        one. None where each epoch is a pass of its own.
+
+        Raises:
+            CannotTrain: the data is made anew meanwhile.
+        """
+        config, interval = self.config, self.config.interval
+        if interval is None or config.steps_per_epoch is not None:
+            return None
+        if self._options.get("reload_dataloaders_every_n_epochs"):
+            raise CannotTrain("val_check_interval and reload_dataloaders_every_n_epochs: give one of them")
+        parts = 1 if self._split is None else self._split.accumulation
+        batches = interval if isinstance(interval, float) else interval * parts
+        accumulation = self._options.get("accumulate_grad_batches", 1)
+        place = Place(self._before.passes, self._before.pass_batches * parts)
+        owner: Any = self._model if self._data is None else self._data
+        own = owner.train_dataloader
+
+        def train_dataloader() -> Any:
+            if not is_called_by_lightning():  # the project's own code counts its batches, say
+                return own()
+            return ContinuedLoader(own(), batches, (accumulation, parts), config.seed, place)
+
+        owner.train_dataloader = train_dataloader
+        return place
 
     def _split_batch(self) -> MicroBatch | None:
         """Set the data module's batch size to the micro-batch; returns the split, None of a whole batch.

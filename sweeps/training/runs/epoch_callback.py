@@ -25,7 +25,7 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
-from sweeps.training import lightning_internals
+from sweeps.training import lightning_internals, schedules
 from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.checkpoints.weights import BestWeights
 from sweeps.training.config import FitConfig
@@ -64,6 +64,7 @@ class EpochEnd(Checkpoint):
         notices: to be told with the next epoch.
         is_to_leave: whether to leave the run at the next position.
         report: takes each epoch, and the position where the run is left; whether it trains on after an epoch.
+        schedule_from: epochs behind which the schedules of the learning rate begin.
     """
 
     best_model_path = last_model_path = kth_best_model_path = ""
@@ -82,6 +83,7 @@ class EpochEnd(Checkpoint):
         notices: Notices,
         is_to_leave: Callable[[], bool],
         report: Callable[[Report | Position], bool],
+        schedule_from: int = 0,
     ) -> None:
         self._config, self._static_metrics, self._best = config, static_metrics, best
         self._logger, self._notices = logger, notices
@@ -89,7 +91,17 @@ class EpochEnd(Checkpoint):
         self.meter = Meter(config.threads or 1)
         self.has_begun = False
         """Whether the model has been built and is on its device."""
-        self._first_epoch, self.progress = before.epochs, before
+        is_short = config.steps_per_epoch is not None
+        self.passes = 1 if is_short else config.check_val_every_n_epoch or 1
+        """Of Lightning's epochs, those of an epoch here."""
+        self._has_parts = self.passes > 1 or (config.interval is not None and not is_short)
+        """Whether an epoch is no pass over the data, so that it can't be left inside."""
+        self._first_epoch = before.epochs * self.passes
+        self.progress = replace(before, schedule_from=schedule_from)
+        self._restarts_schedules = schedule_from != before.schedule_from
+        self._new_settings: list[list[dict[str, Any]]] = []
+        """Of the parameter groups of each optimizer, as the model has just made it."""
+        self._has_reported = False
         self._before: dict[str, Any] = {}
         self._growth = Growth()
         self._batches = 0
@@ -114,6 +126,8 @@ class EpochEnd(Checkpoint):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
+        if self._restarts_schedules:
+            checkpoint["lr_schedulers"] = []
         left = checkpoint["callbacks"].get(self.state_key, {}).get("left")
         if left is None:
             return
@@ -127,12 +141,17 @@ class EpochEnd(Checkpoint):
         seed_epoch(self._config.seed, self._first_epoch)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self._restarts_schedules:  # a checkpoint holds the learning rate, too, at the end of its schedule
+            self._new_settings = [schedules.settings_of(optimizer) for optimizer in trainer.optimizers]
         if trainer.train_dataloader is None:  # the order is not drawn yet
             seed_epoch(self._config.seed, self._first_epoch)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
         self.has_begun = True
+        if self._restarts_schedules:
+            for optimizer, settings in zip(trainer.optimizers, self._new_settings, strict=True):
+                schedules.set_settings(optimizer, settings)
         if self._left is not None:
             _restore_loaders(trainer, self._loaders)
             self._continue()
@@ -146,10 +165,11 @@ class EpochEnd(Checkpoint):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch != self._first_epoch:
             seed_epoch(self._config.seed, trainer.current_epoch)
-        self._before = dict(trainer.callback_metrics)
-        self._batches = self._batches_here = self._val_batches = 0
+        self._batches = self._batches_here = 0
         self._epoch_began, self._asks_at_step = time.monotonic(), 1
-        self.meter.begin()
+        if trainer.current_epoch % self.passes == 0:
+            self._before, self._val_batches = dict(trainer.callback_metrics), 0
+            self.meter.begin()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -177,6 +197,9 @@ class EpochEnd(Checkpoint):
         self.meter.look()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        epochs, passes = divmod(trainer.current_epoch + 1, self.passes)
+        if passes:
+            return
         # For a metric that this epoch did not log, Lightning holds the tensor of the epoch before.
         known = trainer.callback_metrics.items()
         logged = {name: float(value) for name, value in known if value is not self._before.get(name)}
@@ -184,15 +207,16 @@ class EpochEnd(Checkpoint):
         name, names = self._config.objective.metric, {*self._static_metrics, *logged, *by_logger}
         if name not in names:
             why = self._why_not_validated(trainer, pl_module)
-            raise MetricNotLogged.from_logged(name, names, trainer.current_epoch + 1, why)
+            raise MetricNotLogged.from_logged(name, names, epochs, why)
         averaged = strategy.mean_over_workers(trainer, logged)
         metrics = {**self._static_metrics, **by_logger, **averaged}
         self._best.keep_if_best(trainer, shortest(metrics[name]))
-        epochs = trainer.current_epoch + 1
         self.progress = replace(self.progress, epochs=epochs, metrics=metrics, score=self._best.score)
         seconds, costs = self.meter.end()
         notice = "; ".join(filter(None, [*self._notices.take(), self._growth.note(costs)]))
-        epoch = Report.from_metrics(epochs, name, metrics, seconds, costs, notice)
+        schedule = None if self._has_reported else self._length_of_schedules(trainer)
+        epoch = Report.from_metrics(epochs, name, metrics, seconds, costs, notice, schedule)
+        self._has_reported = True
         # A callback may have added epochs to those that are asked for.
         if not self._report(epoch) or epoch.epoch >= self._config.max_epochs:
             trainer.should_stop = True
@@ -200,12 +224,24 @@ class EpochEnd(Checkpoint):
             self._step_on_plateau(trainer, pl_module)
             self._is_continued = False
 
+    def _length_of_schedules(self, trainer: pl.Trainer) -> Mapping[str, Any] | None:
+        if not isinstance(trainer, Trainer):
+            return None
+        begin, end = self.progress.schedule_from, self._config.max_epochs
+        return schedules.length_of(trainer, self.passes, begin, end)
+
     def _why_not_validated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
         """Why this epoch had no validation; "" where it had, or where the model has none."""
         if not self._batches:
             return NO_BATCH.format("training")
         if self._val_batches or not is_overridden("validation_step", pl_module):
             return ""
+        if self._batches < trainer.num_training_batches != math.inf:
+            return (
+                f"the epoch ended after {self._batches} of {trainer.num_training_batches} batches (the data "
+                "has fewer than its length says, or on_train_batch_start returned -1), and Lightning "
+                f"validates behind the last one only. Give --val-check-interval {self._batches}"
+            )
         return (
             NO_BATCH.format("validation") if trainer.enable_validation else "there is no data for validation"
         )
@@ -213,7 +249,7 @@ class EpochEnd(Checkpoint):
     def _leave_if_asked(self, trainer: pl.Trainer) -> None:
         """Leave the epoch if that is asked for, before the next batch is fetched: all hooks of the last one
         have run by then, in a checkpoint of `on_train_batch_end` the module's own has not."""
-        position = _position(trainer, self._batches)
+        position = None if self._has_parts else _position(trainer, self._batches)
         if position is None or not self._is_to_leave(trainer) or not _can_continue(trainer):
             return
         self._left = {
@@ -245,7 +281,7 @@ class EpochEnd(Checkpoint):
 
     def _step_on_plateau(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Step the schedules that go by a metric, after the last epoch that ended."""
-        epoch, metrics = self.progress.epochs, self.progress.metrics
+        epoch, metrics = self.progress.epochs * self.passes, self.progress.metrics
         for config in trainer.lr_scheduler_configs:
             is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
             if is_due and config.monitor is not None and config.monitor in metrics:

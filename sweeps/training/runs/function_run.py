@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,7 @@ from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import short, shortest
 from sweeps.kinds import params_file
-from sweeps.kinds.function import FunctionFile, Save
+from sweeps.kinds.function import FunctionTrainable, Save
 from sweeps.kinds.params_file import CHECKPOINT_FOLDER
 from sweeps.training.checkpoints.progress import ABOUT_FILE, Progress
 from sweeps.training.config import FitConfig
@@ -28,9 +28,14 @@ from sweeps.training.profiling.time_breakdown import PARTS
 from sweeps.training.report import Report
 from sweeps.training.torch_state import seed_epoch
 
+STOP_GRACE_S = 60.0
+"""Unless it is given."""
 PARTS_PCT = frozenset(f"{part}_pct" for part in PARTS)
 """Costs that are not known of a function."""
-
+OF_THIS_PROCESS = ("cpu_busy_pct", "memory_gb", "gpu_memory_gb")
+"""Costs that say nothing of a training in other processes."""
+_SAVED = object()
+"""What the function hands back once its own loop has saved."""
 
 _Answer = TypeVar("_Answer")
 
@@ -48,7 +53,15 @@ class FunctionTrial:
     seed: int
     max_epochs: int
     checkpoint: Path | None
+    metrics: Sequence[str]
+    threads: int
+    stop_grace_s: float
     run: FunctionRun = field(repr=False)
+
+    @property
+    def epochs_done(self) -> int:
+        """Epochs that were reported."""
+        return self.run.progress.epochs
 
     @property
     def epochs(self) -> Iterator[int]:
@@ -69,6 +82,16 @@ class FunctionTrial:
         """Report an epoch that has ended."""
         self.run.report(metrics, save)
 
+    def go_on_to_save(self) -> bool:
+        """For a `save`, where only the loop of a library can save: let the report return, until that loop has
+        saved and calls `has_saved`. False where the function has ended."""
+        return self.run.go_on_to_save()
+
+    def has_saved(self) -> None:
+        """Let the `save` return that has called `go_on_to_save`; as a report, it returns where the trial goes
+        on."""
+        self.run.has_saved()
+
 
 class FunctionRun:
     """One training by a function, in a greenlet on the thread that advances it.
@@ -79,30 +102,48 @@ class FunctionRun:
         config: how to train it; a function takes the epochs, the objective, the seed and the threads of it.
         checkpoint: a folder written by `save`, to resume from; None to start.
         number: of the trial.
+        other_metrics: that each report must have, beside that of the objective.
+        stop_grace_s: seconds that processes of the training have to end in order.
     """
 
-    can_go_on = True
     strategy_in_words = ""
-    why_no_test = "a function has no test"
     checkpoint_bytes = best_bytes = 0
     depends_on_batch = False
 
     def __init__(
         self,
-        trainable: FunctionFile,
+        trainable: FunctionTrainable,
         params: Any,
         config: FitConfig,
         checkpoint: Path | None = None,
         *,
         number: int = 0,
+        other_metrics: Sequence[str] = (),
+        stop_grace_s: float = STOP_GRACE_S,
     ) -> None:
         self.params, self.config, self.progress = params, config, Progress.read(checkpoint)
-        self._name, self._meter = trainable.name, Meter(config.threads or 1)
+        self._called, self._meter = trainable.called, Meter(config.threads or 1)
+        self.why_no_test = f"a {trainable.description.kind} has no test"
+        self._unknown = PARTS_PCT.union(OF_THIS_PROCESS if trainable.trains_elsewhere else ())
         self._save: Save | None = None
         folder = None if checkpoint is None else checkpoint / CHECKPOINT_FOLDER
-        trial = FunctionTrial(number, config.seed, config.max_epochs, folder, self)
+        trial = FunctionTrial(
+            number,
+            config.seed,
+            config.max_epochs,
+            folder,
+            (config.objective.metric, *other_metrics),
+            config.threads or 1,
+            stop_grace_s,
+            self,
+        )
         self._call = partial(trainable.train, params, trial)
         self._greenlet: greenlet.greenlet | None = None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it has not ended, as by an error while its own loop saved."""
+        return self._greenlet is None or not self._greenlet.dead
 
     @property
     def can_be_saved(self) -> bool:
@@ -124,9 +165,7 @@ class FunctionRun:
         self._meter.begin()
         found: Report | None = self._greenlet.switch(True)
         if found is None and not self.progress.epochs:
-            raise CannotTrain(
-                f"{self._name}.train has ended without a report: call trial.report for each epoch"
-            )
+            raise CannotTrain(f"{self._called} has ended without a report: call trial.report for each epoch")
         return found
 
     def report(self, metrics: Mapping[str, Any], save: Save | None = None) -> None:
@@ -151,8 +190,31 @@ class FunctionRun:
         self.progress = replace(self.progress, epochs=epoch, metrics=known, score=best)
         self._save = save
         seconds, costs = self._meter.end()
-        costs = {name: cost for name, cost in costs.items() if name not in PARTS_PCT}
+        costs = {name: cost for name, cost in costs.items() if name not in self._unknown}
         if not caller.switch(Report.from_metrics(epoch, metric, known, seconds, costs)):
+            raise TrialStopped
+
+    def go_on_to_save(self) -> bool:
+        """Let the last report return, until `has_saved` is called. False where the function has ended.
+
+        Raises:
+            CannotTrain: it has come to its next report, or to its end, and saved nothing.
+        """
+        if self._greenlet is None or self._greenlet.dead:
+            return False
+        if self._greenlet.switch(True) is not _SAVED:
+            raise CannotTrain(f"{self._called} was asked for a checkpoint, and has written none")
+        return True
+
+    def has_saved(self) -> None:
+        """Return to the caller of `go_on_to_save`; it returns where the trial goes on.
+
+        Raises:
+            TrialStopped: it does not.
+        """
+        caller = greenlet.getcurrent().parent
+        assert caller is not None, "it is called by the function"
+        if not caller.switch(_SAVED):
             raise TrialStopped
 
     def save(self, folder: Path) -> None:
@@ -198,7 +260,7 @@ class FunctionRun:
         Raises:
             CannotTrain: always.
         """
-        raise CannotTrain(f"the batches of {self._name}.train are its own")
+        raise CannotTrain(f"the batches of {self._called} are its own")
 
     def _train(self) -> None:
         with suppress(TrialStopped):

@@ -13,8 +13,8 @@ from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.kinds.function import FunctionFile
 from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.config import FitConfig
-from sweeps.training.function_run import FunctionRun
 from sweeps.training.report import Report
+from sweeps.training.runs.function_run import FunctionRun
 from tests.faulty import by_function
 
 PARAMS = SimpleNamespace(lr=0.1, size=2)
@@ -148,6 +148,50 @@ def test_it_ends_with_its_epochs_and_runs_the_code_behind_its_loop() -> None:
     closed.close()
     assert len(reports(ended)) == 3
     assert seen == [1, 2, 3, 4, "behind"] * 2
+
+
+def by_loop(seen: list[object], is_saved: bool = True) -> Any:
+    """A function of which only its own loop can save."""
+
+    def train(params: Any, trial: Any) -> None:
+        asked: list[Path] = []
+
+        def save(folder: Path) -> None:
+            asked.append(folder)
+            if not trial.go_on_to_save():
+                (folder / "late").touch()
+
+        for epoch in trial.epochs:
+            trial.report({"val_score": epoch}, save=save)
+            seen.append(epoch)
+            if asked and is_saved:
+                (asked.pop() / "state").write_text(str(epoch))
+                trial.has_saved()
+                seen.append("on")
+
+    return train
+
+
+def test_the_loop_of_a_function_saves_and_goes_on_only_when_it_may(tmp_path: Path) -> None:
+    seen: list[object] = []
+    training = run(by_loop(seen))
+    reports(training, 2)
+    training.save(tmp_path)
+    assert (tmp_path / "checkpoint" / "state").read_text() == "2"
+    assert seen == [1, 2]
+    reports(training, 1)
+    assert seen == [1, 2, "on"]
+    training.close()
+    assert seen == [1, 2, "on"]
+    assert training.keep_best(tmp_path / "best", "params: {}\n")
+    assert (tmp_path / "best" / "checkpoint" / "late").exists()
+
+
+def test_a_loop_that_saves_nothing_is_told(tmp_path: Path) -> None:
+    training = run(by_loop([], is_saved=False))
+    reports(training, 1)
+    with pytest.raises(CannotTrain, match=r"mine.train was asked for a checkpoint, and has written none"):
+        training.save(tmp_path)
 
 
 def test_a_report_of_another_thread_is_refused() -> None:

@@ -22,8 +22,8 @@ from sweeps.kinds.params_file import WEIGHTS_FILE
 from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
-from sweeps.training.fit_loop import Fit
 from sweeps.training.report import Report
+from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.schedules import lowered_on_plateau
 from trainables import digits_mlp

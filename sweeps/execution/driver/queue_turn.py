@@ -1,0 +1,199 @@
+"""The turn of a sweep that was started with --queue: it waits until all sweeps before it have ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.live import Live
+from rich.text import Text
+
+from sweeps.common import gpus, local_dirs
+from sweeps.common.formatting import duration
+from sweeps.config.sweep_config import flag
+from sweeps.execution.output.console import STATUS_EVERY_S
+from sweeps.execution.run_context import RunContext
+from sweeps.ray_cluster import neighbours, placement
+from sweeps.ray_cluster.places import place_divider, shared_sweeps
+from sweeps.ray_cluster.places.shared_sweeps import Ahead
+from sweeps.ray_start import queued_sweeps
+from sweeps.ray_start.ray_folder import User
+from sweeps.record.sweep_info import Outcome
+
+LOOK_EVERY_S = 1.0
+OTHERS_CLAIM_S = 5.0
+"""Seconds in which the sweeps that run claim their places, where the divider of places knows none of them."""
+
+
+class QueueTurn:
+    """Waits for the turn of a sweep, which it then has until it pauses or ends.
+
+    Args:
+        context: of the sweep.
+        ahead: claims places, and returns the sweeps for which it waits; None: its turn has come.
+        clock: seconds.
+        sleep: waits as many seconds.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        ahead: Callable[[], Ahead | None],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._context, self._ahead, self._clock, self._sleep = context, ahead, clock, sleep
+        self._has_come = False
+
+    def give_up(self) -> None:
+        """Wait again before it trains: it pauses."""
+        self._has_come = False
+
+    def wait(self, take_up: Callable[[], object]) -> bool:
+        """Wait for the turn, unless the sweep has it or is to end; whether there was anything to wait for.
+
+        Args:
+            take_up: takes up commands.
+        """
+        context, record = self._context, self._context.record
+        if self._has_come or not context.end.is_running or (ahead := self._ahead()) is None:
+            self._has_come = True
+            return False
+        began = self._clock()
+        record.stop_clock()
+        record.note("waits_since", time.time())
+        try:
+            with self._shown() as show:
+                while ahead is not None and context.end.is_running:
+                    show(ahead)
+                    take_up()
+                    self._sleep(LOOK_EVERY_S)
+                    ahead = self._ahead()
+        finally:
+            with record.together():
+                record.note("waits_since", None)
+                record.note("waited_s", record.info.waited_s + self._clock() - began)
+            record.start_clock()
+        if ahead is None:
+            self._has_come = True
+            context.say("No sweep is before this one any more: it begins.")
+        return True
+
+    @contextlib.contextmanager
+    def _shown(self) -> Iterator[Callable[[Ahead], None]]:
+        """Tells for what it waits: on a terminal in a line that is drawn again; in a log when other sweeps
+        are before it, and once a minute."""
+        context, began = self._context, self._clock()
+        told, next_s = Ahead().who, began + STATUS_EVERY_S
+
+        def drawn(ahead: Ahead) -> Text:
+            return Text(f"Waits in the queue, for {duration(self._clock() - began)}: {ahead.in_words()}.")
+
+        def log(ahead: Ahead) -> None:
+            nonlocal told, next_s
+            if ahead.who != told or self._clock() >= next_s:
+                told, next_s = ahead.who, self._clock() + STATUS_EVERY_S
+                context.say(f"Waits in the queue: {ahead.in_words()}.")
+
+        if (cell := context.cell) is not None:
+            yield lambda ahead: cell.draw(drawn(ahead))
+        elif context.console.is_terminal and not context.console.is_dumb_terminal:
+            with Live(console=context.console, auto_refresh=False, transient=True) as live:
+                yield lambda ahead: live.update(drawn(ahead), refresh=True)
+        else:
+            yield log
+
+
+class QueueClaims:
+    """The claims of a sweep that waits in the queue.
+
+    Args:
+        context: of the sweep.
+        others: the other sweeps that use its Ray, as far as that is known.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        others: Callable[[], Sequence[User]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context, self._others, self._clock = context, others, clock
+        self._ahead: Ahead | None = None
+        self._claims_from_s = clock()
+
+    def ahead(self) -> Ahead | None:
+        """Claim; for whom this sweep waits, None where its turn has come."""
+        if self._clock() < self._claims_from_s:
+            return self._ahead
+        others = self._others()
+        if place_divider.found() is None and others:
+            place_divider.started(is_on_this_pc=self._context.cluster.is_alone)
+            return self._let_claim()
+        context, of_trial = self._context, self._context.gpus_per_trial
+        worker, closed = placement.worker_resources(context.config, of_trial), context.cluster.closed
+        came_ns = context.places.came_s * 1e9
+        starting = [f"{u.name} (process {u.pid})" for u in others if not u.has_claimed and u.begun < came_ns]
+        is_for_neighbours = self._ahead is not None and bool(self._ahead.neighbours)  # other sweeps train
+        wanted = 0 if starting or is_for_neighbours else context.slots(of_trial)
+        answer = context.places.claim_turn(context.config, worker, wanted, closed)
+        if answer is None:
+            return self._let_claim()
+        if answer.waits_for or starting:
+            self._ahead = shared_sweeps.ahead(answer.waits_for, shared_sweeps.answered(), starting)
+        else:
+            self._ahead = self._neighbours()
+        return self._ahead
+
+    def _let_claim(self) -> Ahead:
+        """Let the sweeps that run claim first, where the divider of places knows none of them."""
+        self._claims_from_s = self._clock() + OTHERS_CLAIM_S
+        self._ahead = self._ahead or Ahead()
+        return self._ahead
+
+    def _neighbours(self) -> Ahead | None:
+        """Others on the GPUs of this PC, for which a sweep waits whose turn has come."""
+        config, here = self._context.config, self._context.cluster.here
+        if here is None or config.beside:
+            return None
+        lines = gpus.lines(neighbours.those_of(config), here.ray_folder.process_ids())
+        return Ahead(neighbours=lines) if lines else None
+
+
+def turn_of(context: RunContext) -> QueueTurn | None:
+    """The turn of a sweep in the queue; None where it does not wait."""
+    if not context.config.queue:
+        return None
+
+    def others() -> Sequence[User]:
+        users = [] if (here := context.cluster.here) is None else here.ray_folder.users()
+        return [user for user in users if user.pid != os.getpid()]
+
+    return QueueTurn(context, QueueClaims(context, others).ahead)
+
+
+def noted(context: RunContext, signals: Sequence[int]) -> contextlib.AbstractContextManager[None]:
+    """Note a sweep of the queue of `sweeps up` for a block, which starts it again after a reboot.
+
+    Args:
+        context: of the sweep.
+        signals: those that have stopped it, Ctrl-C or others.
+    """
+    config, folder, here = context.config, context.plan.folder.resolve(), context.cluster.here
+    if not config.queue or here is None or not here.ray_folder.stays:
+        return contextlib.nullcontext()
+    words = ["-m", "sweeps", "run", "--resume", str(folder), *local_dirs.typed_again()]
+    words += ["--queue", "--priority", str(config.priority)]
+    words += [
+        flag(name) for name, is_given in (("beside", config.beside), ("force", config.force)) if is_given
+    ]
+
+    def may_shut_down() -> bool:
+        """Whether not the user has ended it: a PC that shuts down sends another signal, or ends Ray first."""
+        return any(number != signal.SIGINT for number in signals) or context.end.outcome is Outcome.LOST
+
+    return queued_sweeps.noted(folder, words, may_shut_down)

@@ -1,0 +1,291 @@
+"""A command as a trainable: `command:python train.py --lr {lr} --epochs {max_epochs}`.
+
+A trial runs it in a working folder of its own, in which each entry of the project's folder has a link, and
+reads its metrics from its output, or from a file that it writes. Where the command has `{checkpoint_dir}`,
+that folder is the checkpoint of a report: the program is to write it before it reports, and is stopped while
+the sweep decides and copies it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from sweeps.common import project
+from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, ProgramFailed, refuse
+from sweeps.common.param_types import build_params
+from sweeps.common.yaml_values import nearest
+from sweeps.kinds.commands.command_words import (
+    ARGS_FILE,
+    CHECKPOINT_DIR,
+    OF_ALL,
+    OF_THE_TRIAL,
+    CommandWords,
+    shown,
+)
+from sweeps.kinds.commands.program import Program
+from sweeps.kinds.commands.program_reports import METRICS, ProgramReports
+from sweeps.kinds.commands.startup import sitecustomize
+from sweeps.kinds.commands.trial_folder import WANDB_FILE, TrialFolder, wandb_config
+from sweeps.kinds.function import FunctionTrainable, Trial
+from sweeps.kinds.projects import settings_tree
+from sweeps.kinds.source_files import Source
+from sweeps.kinds.trainable import Description
+
+VARIABLES = {
+    "trial": "SWEEPS_TRIAL",
+    "seed": "SWEEPS_SEED",
+    "max_epochs": "SWEEPS_MAX_EPOCHS",
+    CHECKPOINT_DIR: "SWEEPS_CHECKPOINT_DIR",
+    "work_dir": "SWEEPS_WORK_DIR",
+}
+"""Placeholders of the trial, to the variables of the environment that have the same value."""
+WANDB_CONFIG = "WANDB_SWEEP_PARAM_PATH"
+"""The variable by which `wandb agent` gives them to a program; `wandb.env` has its name."""
+OF_RAY = ("RAY_", "TUNE_")
+"""Begin the variables by which a program would believe that it is a process of Ray."""
+STARTUP = str(Path(sitecustomize.__file__).parent)
+"""The first folder of the path of a program in Python."""
+SHELL_WORDS = ("&&", "||", "|", ";", ">", ">>", "<", "&", "2>&1")
+SCRIPTS = (".py", ".sh")
+MOST_BYTES_OF_A_FILE = 10**6
+"""Of a file in the command that is taken for code or settings, and not for data."""
+MISUSES = ("exit status 2", "exit status 126", "exit status 127")
+"""Of a program that does not take its arguments, and of a shell that can't run a program."""
+LAST_LINES = 20
+"""Of a program that has failed, in which its error is looked for."""
+_ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*")
+BEST_FILE = "command.sh"
+"""In best/: the command with the values of the best trial."""
+
+
+@dataclass(frozen=True)
+class CommandSettings:
+    """All that another process needs to run a command."""
+
+    command: str
+    folder: str
+    """Of the project."""
+    saves: bool
+    """Whether it writes checkpoints."""
+    knows_epochs: bool = True
+    """Whether it is told how many epochs to train."""
+
+
+class CommandTrainable(FunctionTrainable):
+    """A command.
+
+    Args:
+        name: as it was given to the command `sweeps`.
+        settings: what it is.
+    """
+
+    kind = "command"
+    trains_elsewhere = True
+    own_names = (*OF_THE_TRIAL, *OF_ALL)
+
+    def __init__(self, name: str, settings: CommandSettings) -> None:
+        self._settings, self._words = settings, CommandWords.of(settings.command)
+        self.without_default = self._words.hyperparameters
+        params_class = settings_tree.params_class(
+            dict.fromkeys(self.without_default), lambda values: None, hint=Any | list[Any]
+        )
+        super().__init__(Description(self.kind, name, json.dumps(asdict(settings))), params_class, None)
+
+    @classmethod
+    def find(cls, name: str) -> Self:
+        """The command of a name, with its program looked for.
+
+        Raises:
+            UserError: it has faults.
+        """
+        typed = name.partition(":")[2]
+        flag = f"--command {shown(typed)!r}"
+        try:
+            words = CommandWords.of(typed)
+        except ValueError as error:
+            refuse([f"{flag}: {str(error).lower()}"])
+            raise AssertionError from error
+        faults = words.faults() or _faults_of_program(words.words, project.folder())
+        refuse([f"{flag}: {fault}" for fault in faults])
+        named = [*words.words, *(path.read_text(errors="replace") for path in _files(words.words))]
+        saves, knows_epochs = (
+            placeholder in words.placeholders or any(VARIABLES[placeholder] in text for text in named)
+            for placeholder in (CHECKPOINT_DIR, "max_epochs")
+        )
+        return cls(name, CommandSettings(typed, str(project.folder()), saves, knows_epochs))
+
+    @classmethod
+    def load(cls, description: Description) -> Self:
+        """The same in another process, which checks nothing."""
+        return cls(description.name, CommandSettings(**json.loads(description.content)))
+
+    @property
+    def called(self) -> str:
+        return f"`{shown(self._settings.command)}`"
+
+    @property
+    def saves(self) -> bool:
+        return self._settings.saves
+
+    def note_on_more_epochs(self) -> str:
+        if self._settings.knows_epochs:
+            return super().note_on_more_epochs()
+        return f"{self.called} has no {{max_epochs}}: where it ends by itself, it goes no further"
+
+    def notes(self) -> Sequence[tuple[str, str]]:
+        then = "a trial that is paused or interrupted starts again"
+        return () if self.saves else [("checkpoint", f"the command has no {{{CHECKPOINT_DIR}}}: {then}")]
+
+    def sources(self) -> Sequence[Source]:
+        found = [(file.stem, file) for file in _files(self._words.words) if file.suffix == ".py"]
+        for word, after in itertools.pairwise(self._words.words):
+            if word == "-m" and (module := project.file_in(project.folder(), after)) is not None:
+                found.append((after, module))
+        return found
+
+    def settings_files(self) -> Mapping[str, str]:
+        here = project.folder()
+        files = [file for file in _files(self._words.words) if file.suffix != ".py"]
+        return {str(file.relative_to(here)): file.read_text(errors="replace") for file in files}
+
+    def export(self, values: Mapping[str, Any], fit: Mapping[str, Any], folder: str) -> dict[str, str]:
+        of_trial = {"max_epochs": str(fit["max_epochs"]), "seed": str(fit["seed"]), "trial": "0"}
+        of_trial |= {CHECKPOINT_DIR: "checkpoint", "work_dir": "."}
+        with tempfile.TemporaryDirectory() as written:
+            params = build_params(self.params_class, {name: values[name] for name in self.without_default})
+            words = self._words.filled(vars(params), of_trial, Path(written))
+            file = Path(written, ARGS_FILE)
+            found = {ARGS_FILE: file.read_text()} if file.exists() else {}
+        if "wandb_config" in self._words.placeholders:
+            found[WANDB_FILE] = wandb_config(vars(params))
+            words = ["env", f"{WANDB_CONFIG}={folder}/{WANDB_FILE}", *words]
+        line = shlex.join([word.replace(str(file), f"{folder}/{ARGS_FILE}") for word in words])
+        return {**found, BEST_FILE: f"# Train it again, in the folder of the project:\n{line}\n"}
+
+    def train(self, params: Any, trial: Trial) -> None:
+        """Run the program, and report what it reports.
+
+        Raises:
+            CannotTrain: it has ended without a report, takes other arguments, or reports an epoch twice.
+            ProgramFailed: it has failed, or has not gone on.
+            PCUnfit: the project, or the program, is not on this PC.
+        """
+        folder = TrialFolder(Path(self._settings.folder))
+        epochs, source = folder.fill(trial.checkpoint, trial.metrics[0])
+        texts = {
+            "trial": str(trial.number),
+            "seed": str(trial.seed),
+            "max_epochs": str(trial.max_epochs),
+            CHECKPOINT_DIR: str(folder.checkpoint),
+            "work_dir": str(folder.work),
+        }
+        values = {name: getattr(params, name) for name in self.without_default}
+        words = self._words.filled(values, texts, folder.work)
+        variables = {VARIABLES[name]: text for name, text in texts.items()}
+        variables |= {METRICS: str(folder.metrics), "OMP_NUM_THREADS": str(trial.threads)}
+        variables |= {WANDB_CONFIG: str(folder.wandb_config(values))}
+        reports = ProgramReports(source, trial.metrics, (*values, *OF_THE_TRIAL))
+        last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        has_reported = False
+        with Program(words, folder.work, _environment(variables), trial.stop_grace_s) as program:
+            for found in reports.read(program, folder.metrics, folder.work, last_lines):
+                if not epochs.take(found):
+                    continue
+                has_reported = True
+                if not (self.saves and any(folder.checkpoint.iterdir())):
+                    trial.report(found.metrics)
+                    continue
+                program.hold()
+                trial.report(found.metrics, folder.saving(program, epochs, reports.source))
+                program.go_on()
+        if failure := program.failure:
+            why = f"{failure}{_error_in(last_lines)}".replace(str(folder.work.parent), "")
+            if program.is_missing and "{" not in self._words.words[0]:
+                raise PCUnfit(f"{words[0]}: {why}")
+            is_misuse = not has_reported and failure in MISUSES
+            raise CannotTrain(f"{self.called}: {why}") if is_misuse else ProgramFailed(why)
+        if has_reported or trial.epochs_done >= trial.max_epochs:
+            return
+        if trial.checkpoint is None:
+            raise self._without_report(trial.metrics[0], reports.names, program.processes_left)
+        behind = "" if epochs.last is None else f", that of epoch {epochs.last}"
+        raise ProgramFailed(
+            f"it has gone on from its checkpoint{behind}, and ended without a later report in its "
+            f"{source or 'output'}, where {trial.epochs_done} of {trial.max_epochs} epochs were reported"
+        )
+
+    def _without_report(self, metric: str, names: Mapping[str, None], left: int) -> CannotTrain:
+        if names:
+            return MetricNotLogged.from_logged(metric, names, 1)
+        behind = f". It ended while others that it had started went on ({left}): let it wait for them"
+        return CannotTrain(
+            f"{self.called} has ended without a report: it is to print a line such as {metric}=0.9 for each "
+            f"epoch{behind if left else ''}"
+        )
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program."""
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(OF_RAY) and not value.startswith("ray.util.")  # PYTHONBREAKPOINT
+    }
+    path = [STARTUP, *filter(None, own.get("PYTHONPATH", "").split(os.pathsep))]
+    wandb = {"WANDB_MODE": "offline", "WANDB_DIR": variables[VARIABLES["work_dir"]]}
+    return {**wandb, **own, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1", **variables}
+
+
+def _error_in(lines: Sequence[str]) -> str:
+    """The line of a program's output that says why it has failed."""
+    said = next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1] if lines else "")
+    return f": {said.strip()}" if said else ""
+
+
+def _files(words: Sequence[str]) -> list[Path]:
+    """The files of the project that a command names, without data."""
+    here = project.folder()
+    found = [here / word for word in words if len(word) < project.MOST_CHARACTERS]
+    return [
+        file
+        for file in dict.fromkeys(found)
+        if file.is_relative_to(here) and file.is_file() and file.stat().st_size <= MOST_BYTES_OF_A_FILE
+    ]
+
+
+def _faults_of_program(words: Sequence[str], here: Path) -> list[str]:
+    """What can't be run of a command."""
+    if not words:
+        return ["give a program and its arguments"]
+    if shell := next((word for word in words if word in SHELL_WORDS), None):
+        return [f"{shell} is of a shell: give bash -c '...'"]
+    program = words[0]
+    if re.fullmatch(r"\w+=.*", program):
+        return [f"{program} is no program: variables are set by env, as in env {program} ..."]
+    faults = []
+    if "/" in program and not (here / program).is_file():
+        faults.append(f"{program}: no such file in {here}")
+    elif "/" in program and not os.access(here / program, os.X_OK):
+        faults.append(f"{program} can't be executed: chmod +x {program}, or name its interpreter first")
+    elif "/" not in program and shutil.which(program) is None:
+        beside = f" Did you mean './{program}'?" if (here / program).is_file() else ""
+        known = beside or nearest(program, ("python", "python3", "bash", "Rscript", "julia", "node"))
+        faults.append(f"{program}: no such program on PATH.{known}")
+    for before, word in itertools.pairwise(words):
+        is_script = word.endswith(SCRIPTS) and "{" not in word and not word.startswith("-")
+        if is_script and not before.startswith("--") and not (here / word).is_file():
+            others = (here / word).parent.glob(f"*{Path(word).suffix}")
+            near = nearest(word, [os.path.relpath(file, here) for file in others])
+            faults.append(f"{word}: no such file in {here}.{near}")
+    return faults

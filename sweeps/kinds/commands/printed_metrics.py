@@ -1,0 +1,165 @@
+"""Find the metrics of an epoch in what a program writes: `val_acc=0.91 epoch=3`, or JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+EPOCH = "epoch"
+MOST_BYTES = 64 * 1024
+"""Of a line; a longer one is read in parts."""
+MOST_NAMES = 64
+"""Of metrics between two reports."""
+TAIL_BYTES = 1024
+"""By which a file is known as the one that was read."""
+_NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)(?![\w]|[.,]\d)"
+# In Python's dicts names are quoted, and numbers may be `tensor(0.9)` or `np.float64(0.9)`.
+_NAME = r"[A-Za-z_][\w./@-]*"
+_NAMED = rf"""(?<![\w./@-])(?:(['"])({_NAME})\1|(?<!['"])({_NAME}))"""
+_PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})""", re.I)
+_ONLY_NUMBER = re.compile(_NUMBER, re.I)
+_EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b", re.I)
+_ENDS = re.compile(rb"[\r\n\x08]+")
+"""Ends of lines, and of states of a progress bar."""
+_COLORS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The metrics of a report."""
+
+    metrics: Mapping[str, float]
+    epoch: int | None
+    """As the program counts it; None where it does not say."""
+    names_epoch: bool = False
+    """Whether its own line says which epoch it is, and not one before."""
+
+
+class Lines:
+    """The whole lines of what comes in parts."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def add(self, part: bytes) -> Iterator[str]:
+        """The lines that a part ends."""
+        *lines, self._rest = _ENDS.split(self._rest + part)
+        if len(self._rest) > MOST_BYTES:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            yield _COLORS.sub(b"", line).decode(errors="replace")
+
+    def end(self, part: bytes = b"") -> Iterator[str]:
+        """The lines of the last part."""
+        return self.add(part + b"\n")
+
+
+class GrowingFile:
+    """The lines of a file to which a program appends.
+
+    Args:
+        file: that exists.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._path, self._lines = file, Lines()
+        self._position, self._tail = 0, b""
+        """Up to where it was read, and the last bytes before."""
+
+    def new(self, *, at_the_end: bool = False) -> Iterator[str]:
+        """The lines since the last call.
+
+        Raises:
+            OverwrittenError: what was read is no longer there.
+        """
+        with self._path.open("rb") as file:
+            file.seek(self._position - len(self._tail))
+            if file.read(len(self._tail)) != self._tail:
+                raise OverwrittenError
+            part = file.read()
+        self._position += len(part)
+        self._tail = (self._tail + part)[-TAIL_BYTES:]
+        yield from self._lines.end(part) if at_the_end else self._lines.add(part)
+
+
+class OverwrittenError(Exception):
+    """A program has overwritten a file to which it is to append."""
+
+
+class Reports:
+    """Makes reports of lines.
+
+    Args:
+        wanted: metrics that a report must have, the first one ends it.
+        ignored: names that are none, as those of hyperparameters.
+    """
+
+    def __init__(self, wanted: Sequence[str], ignored: Collection[str]) -> None:
+        self._wanted, self._ignored = tuple(wanted), ignored
+        self._known: dict[str, float] = {}
+        self._epoch: int | None = None
+        self._names_epoch = False
+        self.names: dict[str, None] = {}
+        """Of all metrics that were met."""
+
+    def add(self, found: Mapping[str, float], *, are_metrics: bool) -> Iterator[Found]:
+        """The report that some numbers complete, if they do. One that lacks another metric than the first
+        waits for it, until the first one comes again.
+
+        Args:
+            found: name to number.
+            are_metrics: whether all are metrics. Else those are that come together with a wanted one: a
+                program prints many numbers.
+        """
+        first = self._wanted[0]
+        if first in found and first in self._known:
+            yield self._take()
+        is_taken = are_metrics or any(name in found for name in self._wanted)
+        for name, value in found.items():
+            if name.lower() == EPOCH:
+                self._epoch = int(value) if value.is_integer() else None
+                self._names_epoch |= self._epoch is not None and first in found
+            elif name not in self._ignored:
+                self.names[name] = None
+                if is_taken and (name in self._wanted or len(self._known) < MOST_NAMES):
+                    self._known[name] = value
+        if all(name in self._known for name in self._wanted):
+            yield self._take()
+
+    def rest(self) -> Iterator[Found]:
+        """The report that lacks a metric when the program has ended."""
+        if self._wanted[0] in self._known:
+            yield self._take()
+
+    def _take(self) -> Found:
+        taken = Found(self._known, self._epoch, self._names_epoch)
+        self._known, self._epoch, self._names_epoch = {}, None, False
+        return taken
+
+
+def metrics_in(line: str) -> dict[str, float]:
+    """Name to number of a line: of JSON, or of `name=value` and `name: value`."""
+    if line.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            return dict(_flat(json.loads(line)))
+    found = {match[2] or match[3]: float(match[4]) for match in _PAIR.finditer(line)}
+    if (epoch := _EPOCH.search(line)) and EPOCH not in map(str.lower, found):
+        found[EPOCH] = float(epoch[1])
+    return found
+
+
+def _flat(content: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers of JSON; those of an inner object behind its name and a point."""
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            yield from _flat(value, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(content, bool) or not prefix:
+        return
+    elif isinstance(content, int | float) or (isinstance(content, str) and _ONLY_NUMBER.fullmatch(content)):
+        with suppress(OverflowError):
+            yield prefix, float(content)

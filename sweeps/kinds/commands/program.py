@@ -1,0 +1,197 @@
+"""A program that runs in processes of its own, below a supervisor, as long as a trial wants it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from sweeps.common.errors import oom_kills
+from sweeps.kinds.commands import program_supervisor
+
+LOOK_EVERY_S = 0.05
+"""How often the caller may look at files that the program writes."""
+CHUNK_BYTES = 2**16
+CHUNKS_AT_THE_END = 64
+"""Of output that are read when the program has ended, while processes that it has left go on writing."""
+WRITE_S = 60.0
+"""For which a file that is being written is waited for."""
+KILL_S = 10.0
+"""In which the kernel ends a process that is killed, unless a device holds it."""
+
+
+class Program:
+    """A program and all processes that it starts.
+
+    Args:
+        words: of its command.
+        folder: in which it runs.
+        environment: of it.
+        grace_s: seconds that it has after SIGTERM.
+    """
+
+    def __init__(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], grace_s: float
+    ) -> None:
+        self._grace_s, self._oom_kills = grace_s, oom_kills()
+        orders, self._orders = os.pipe()
+        self._output, output = os.pipe()
+        self._told, told = os.pipe()
+        command = [sys.executable, "-IS", program_supervisor.__file__, str(told), *words]
+        try:
+            # It forks the supervisor, and ends.
+            subprocess.run(
+                command,
+                stdin=orders,
+                stdout=output,
+                stderr=output,
+                cwd=folder,
+                env=environment,
+                pass_fds=[told],
+                start_new_session=True,
+            )
+        finally:
+            for descriptor in (orders, output, told):
+                os.close(descriptor)
+        self._lines = b""
+        self._supervisor: int | None = None
+        """Number of its process."""
+        self._end: Mapping[str, object] | None = None
+        """What the supervisor has told of its end."""
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End it: SIGTERM, after its grace SIGKILL of all its processes."""
+        try:
+            if self._end is None:
+                self._order(b"t")
+                ends = time.monotonic() + self._grace_s
+                for _ in self.output():
+                    if time.monotonic() >= ends:
+                        break
+        finally:
+            os.close(self._orders)  # now the supervisor kills what is left
+            self._wait_for_supervisor()
+            for descriptor in (self._output, self._told):
+                os.close(descriptor)
+
+    def output(self) -> Iterator[bytes]:
+        """What it writes, until it has ended; b"" where it has written nothing for `LOOK_EVERY_S`."""
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        poll.register(self._told, select.POLLIN)
+        while self._end is None:
+            ready = dict(poll.poll(LOOK_EVERY_S * 1000))
+            if self._told in ready:  # first: an output that nobody has open is always ready
+                self._hear()
+            elif self._output in ready:
+                yield self._read()
+            else:
+                yield b""
+        os.set_blocking(self._output, False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(CHUNKS_AT_THE_END):
+                if not (chunk := self._read()):
+                    break
+                yield chunk
+
+    def hold(self) -> None:
+        """Stop all its processes where they are."""
+        if self._end is None:
+            self._order(b"s")
+            while self._end is None and not self._hear():
+                pass
+
+    def go_on(self) -> None:
+        """Let them go on."""
+        if self._end is None:
+            self._order(b"c")
+
+    def hold_between_writes(self, folder: Path) -> None:
+        """Where one of its processes is writing a file of a folder, let them go on until that is written."""
+        ends = time.monotonic() + WRITE_S
+        while self._is_writing(folder) and time.monotonic() < ends:
+            self.go_on()
+            time.sleep(LOOK_EVERY_S)
+            self.hold()
+
+    @property
+    def failure(self) -> str:
+        """How it has ended; "" where it has ended well."""
+        end = self._end or {}
+        if why := end.get("error"):
+            return str(why)
+        status = int(str(end.get("status", 0)))
+        signal = -status if status < 0 else status - 128 if 128 < status < 160 else 0
+        if signal == 9 and oom_kills() > self._oom_kills:
+            return "killed by the kernel: out of memory"
+        return f"killed by signal {signal}" if signal else f"exit status {status}" if status else ""
+
+    @property
+    def processes_left(self) -> int:
+        """How many processes it had left behind when it ended."""
+        return int(str((self._end or {}).get("left", 0)))
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is not there, or can't be executed."""
+        return bool((self._end or {}).get("is_missing"))
+
+    def _wait_for_supervisor(self) -> None:
+        """Wait until it has closed its pipe, which none of its processes has."""
+        poll, ends = select.poll(), time.monotonic() + KILL_S
+        poll.register(self._told, select.POLLIN)
+        while (left_s := ends - time.monotonic()) > 0:
+            if poll.poll(left_s * 1000) and not os.read(self._told, CHUNK_BYTES):
+                break
+
+    def _is_writing(self, folder: Path) -> bool:
+        if self._supervisor is None:
+            return False
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(self._supervisor).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    files = process.open_files()
+                    if any(file.mode != "r" and Path(file.path).is_relative_to(folder) for file in files):
+                        return True
+        return False
+
+    def _order(self, order: bytes) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the supervisor was killed, which is heard next
+            os.write(self._orders, order)
+
+    def _read(self) -> bytes:
+        """What it has written next, which is also written to the standard output of this process."""
+        chunk = os.read(self._output, CHUNK_BYTES)
+        left = chunk
+        with contextlib.suppress(OSError):  # the disk is full, or nobody reads
+            while left:
+                left = left[os.write(1, left) :]
+        return chunk
+
+    def _hear(self) -> bool:
+        """Read what the supervisor tells; whether the processes have stopped."""
+        heard = os.read(self._told, CHUNK_BYTES)
+        if not heard:
+            self._end = {"error": "its supervisor was killed"}
+        *lines, self._lines = (self._lines + heard).split(b"\n")
+        texts = [line.decode() for line in lines]
+        for text in texts:
+            if text.isdigit():
+                self._supervisor = int(text)
+            elif text != program_supervisor.STOPPED:
+                self._end = json.loads(text)
+        return program_supervisor.STOPPED in texts

@@ -1,0 +1,177 @@
+"""The reports of a program: where it writes them, and which of its epochs each is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from sweeps.common.errors import CannotTrain
+from sweeps.common.formatting import short
+from sweeps.kinds.commands.event_files import EventFiles
+from sweeps.kinds.commands.printed_metrics import (
+    Found,
+    GrowingFile,
+    Lines,
+    OverwrittenError,
+    Reports,
+    metrics_in,
+)
+from sweeps.kinds.commands.program import LOOK_EVERY_S, Program
+
+METRICS = "SWEEPS_METRICS"
+"""The variable with the path of a file, to which the program may append its metrics as JSON."""
+OUTPUT, EVENTS = "output", "event files"
+SOURCES = (METRICS, EVENTS, OUTPUT)
+"""Where a program writes numbers; the first one that has a report counts."""
+
+
+class ProgramEpochs:
+    """The epochs that a program reports, as it counts them itself.
+
+    Args:
+        metric: of each report.
+        last: that its checkpoint has; None where it has named none, or starts.
+        are_named: whether it is known to name them all.
+    """
+
+    def __init__(self, metric: str, last: int | None = None, *, are_named: bool = False) -> None:
+        self._metric, self.last, self.are_named = metric, last, are_named
+        self._found: dict[int, Found] = {}
+        """Since the start of this process."""
+
+    def take(self, found: Found) -> bool:
+        """Whether a report is a new one, which it then is no more. Where a program names its epochs, one
+        without a name is of none, such as the best value at the end. A single line before a report, as that
+        of the epoch from which it goes on, names none.
+
+        Raises:
+            CannotTrain: an epoch was reported before, with another value.
+        """
+        epoch = found.epoch
+        if epoch is None:
+            if not self.are_named:
+                self.last = None
+                self._found.clear()
+            return not self.are_named
+        if self.last is not None and epoch <= self.last:
+            if self._found:
+                self._refuse_other(epoch, found)
+            return False
+        self.are_named |= found.names_epoch or bool(self._found)
+        self.last, self._found[epoch] = epoch, found
+        return True
+
+    def _refuse_other(self, epoch: int, found: Found) -> None:
+        known, metric = self._found.get(epoch), self._metric
+        if known is not None and _is_rounded(known.metrics[metric], found.metrics[metric]):
+            return
+        if epoch == self.last and known is not None:
+            if known.names_epoch and found.names_epoch:
+                values = f"{short(known.metrics[metric])} and then {short(found.metrics[metric])}"
+                raise CannotTrain(
+                    f"epoch {epoch} was reported twice, with {metric}={values}: report {metric} once for "
+                    "each epoch, or leave out the number of the epoch"
+                )
+            return
+        raise CannotTrain(
+            f"epoch {epoch} was reported behind epoch {self.last}, with {metric}="
+            f"{short(found.metrics[metric])}: let the numbers of the epochs grow, also where a phase or a "
+            "fold begins, or leave them out"
+        )
+
+
+def _is_rounded(number: float, other: float) -> bool:
+    """Whether a number was printed again, perhaps with fewer digits."""
+    if number == other or (math.isnan(number) and math.isnan(other)):
+        return True
+    short_form, long_form = sorted((repr(number), repr(other)), key=len)
+    digits = len(short_form.partition(".")[2])
+    return "e" not in short_form and round(float(long_form), digits) == float(short_form)
+
+
+class ProgramReports:
+    """The reports of a program, of one of its outputs. Which one is fixed: the first of `SOURCES` that has a
+    report when the first report is there. Since a program may print a report before it writes it elsewhere,
+    one that was printed waits for another look.
+
+    Args:
+        source: that is known from a checkpoint; "" where it is not.
+        wanted: metrics of a report.
+        ignored: names that are none.
+    """
+
+    def __init__(self, source: str, wanted: Sequence[str], ignored: Collection[str]) -> None:
+        self.source = source
+        self._reports = {each: Reports(wanted, ignored) for each in SOURCES}
+
+    @property
+    def names(self) -> dict[str, None]:
+        """Of all metrics that were met."""
+        return {name: None for each in self._reports.values() for name in each.names}
+
+    def read(
+        self, program: Program, metrics_file: Path, folder: Path, last_lines: deque[str]
+    ) -> Iterator[Found]:
+        """The reports, until the program has ended.
+
+        Args:
+            program: that runs.
+            metrics_file: of its environment.
+            folder: in which it writes event files.
+            last_lines: gets the lines of its output.
+        """
+        output, file, events = Lines(), GrowingFile(metrics_file), EventFiles(folder)
+        waiting: list[Found] = []
+        waits_until = 0.0
+        for chunk in itertools.chain(program.output(), (None,)):
+            is_end, has_waited = chunk is None, bool(waiting)
+            lines = [*(output.end() if chunk is None else output.add(chunk))]
+            last_lines.extend(line[:500] for line in lines if line.strip())
+            # What was written to a file before a line was printed is there.
+            numbers: dict[str, Iterator[Mapping[str, float]]] = {
+                METRICS: map(metrics_in, _appended(file, at_the_end=is_end)),
+                EVENTS: events.new(at_the_end=is_end or has_waited),
+                OUTPUT: map(metrics_in, lines),
+            }
+            if self.source:
+                yield from self._add(self.source, numbers[self.source])
+                continue
+            for source in (METRICS, EVENTS):
+                found = self._add(source, numbers[source])
+                if (first := next(found, None)) is not None:
+                    self.source = source
+                    yield first
+                    yield from found
+                    break
+            else:
+                waiting += self._add(OUTPUT, numbers[OUTPUT])
+                if waiting and not has_waited:
+                    waits_until = time.monotonic() + LOOK_EVERY_S
+                is_over = has_waited and (len(waiting) > 1 or time.monotonic() >= waits_until)
+                if waiting and (is_end or is_over):
+                    self.source = OUTPUT
+                    yield from waiting
+        for source in (self.source,) if self.source else SOURCES:
+            for rest in self._reports[source].rest():
+                self.source = source
+                yield rest
+            if self.source:
+                break
+
+    def _add(self, source: str, numbers: Iterator[Mapping[str, float]]) -> Iterator[Found]:
+        for each in numbers:
+            yield from self._reports[source].add(each, are_metrics=source != OUTPUT)
+
+
+def _appended(file: GrowingFile, *, at_the_end: bool) -> Iterator[str]:
+    """Raises: CannotTrain, where a program has overwritten its reports."""
+    try:
+        yield from file.new(at_the_end=at_the_end)
+    except OverwrittenError:
+        raise CannotTrain(
+            f'${METRICS} was overwritten, and reports were lost: append to ${METRICS} (mode "a")'
+        ) from None

@@ -1,0 +1,1 @@
+"""What Python imports at its start in the program of a trial."""

@@ -1,0 +1,1 @@
+"""Sweeps that Python code runs, in a script or in a notebook."""

@@ -1,0 +1,105 @@
+"""Show the sweeps that share a PC or a cluster, and those that wait: `sweeps queue`
+
+Exit status: 0, also where no sweep runs; 2, a mistake in the command, or no cluster answers; 130, Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sweeps.common.cli import parser as cli_parser
+from sweeps.common.cli.dispatch import status_of
+from sweeps.common.formatting import count, rough
+from sweeps.ray_start import ray_auth
+from sweeps.ray_start.ray_folder import ray_folders
+
+if TYPE_CHECKING:
+    from sweeps.ray_cluster.places.shared_sweeps import SharedSweep
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; the exit status."""
+    return status_of(lambda: _show(*parse(arguments)))
+
+
+def parse(arguments: Sequence[str] | None = None) -> tuple[str | None, bool]:
+    """The address of a cluster, or None for this PC, and whether to answer in JSON.
+
+    Raises:
+        UserError: there is no such flag.
+        SystemExit: after `--help` (status 0).
+    """
+    parser = cli_parser.Parser(
+        prog="sweeps queue",
+        usage="%(prog)s [--address HOST:6379] [--json]",
+        description="Show the sweeps that run on this PC or on a cluster, and those that wait there (sweeps "
+        "run --queue): on which PCs, since when, and about how long they still take.",
+        examples=["", "--address auto", "--json"],
+    )
+    help_ = "Ray cluster, as HOST:6379 or auto (default: the sweeps of this PC)."
+    cli_parser.add(parser, "address", str | None, help_, None, metavar="HOST:6379")
+    parser.add_argument("--json", action="store_true", help="Print a JSON list, with more columns.")
+    values = parser.values_of(arguments)
+    return values.address, bool(values.json)
+
+
+def _show(address: str | None, as_json: bool) -> int:
+    where = "on this PC" if address is None else f"on the cluster at {address}"
+    if address is None:
+        ray_auth.turn_on()  # as a sweep does, whose Ray this is
+        states = [each.state() for each in ray_folders()]
+        addresses = [state.address for state in states if state is not None and state.address]
+    else:
+        addresses = [address]
+    found = [each for there in addresses for each in _listed(there)]
+    if as_json:
+        print(json.dumps([vars(each) for each in found], indent=2))
+    elif not found:
+        print(f"No sweep runs {where}.")
+    else:
+        from sweeps.common.cli import terminal
+
+        table = terminal.plain_table("sweep", "does", "trials", "since", "left", "share", "priority")
+        for each in found:
+            table.add_row(*_row(each))
+        terminal.console().print(table)
+    return 0
+
+
+def _listed(address: str) -> list[SharedSweep]:
+    """The sweeps of a Ray, which is joined for a moment."""
+    from sweeps.ray_cluster import ray_environment
+
+    ray_environment.prepare_to_look()
+    from sweeps.ray_cluster.onlooker import joined
+    from sweeps.ray_cluster.places import shared_sweeps
+
+    with joined(address):
+        return shared_sweeps.listed()
+
+
+def _row(sweep: SharedSweep) -> list[str]:
+    from sweeps.ray_cluster.places.place_claims import this_user
+
+    whose = "" if sweep.user == this_user() else f" of {sweep.user}"
+    does = "runs" if sweep.place is None else f"waits, {_ordinal(sweep.place)} in the queue"
+    trials = ", ".join(f"{number:g} on {pc}" for pc, number in sweep.trials.items()) or "none"
+    if sweep.gpus:
+        trials += f" ({count(sweep.gpus, 'GPU')})"
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(sweep.since))
+    left = "" if sweep.left_s is None else f"about {rough(sweep.left_s)}"
+    return [f"{sweep.name}{whose}", does, trials, since, left, f"{sweep.share:g}", f"{sweep.priority}"]
+
+
+def _ordinal(number: int) -> str:
+    """`1st`, `2nd`, `11th`."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

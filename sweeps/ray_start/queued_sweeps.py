@@ -1,0 +1,172 @@
+"""Sweeps of the queue that a reboot interrupts: `sweeps up` starts them again.
+
+A sweep that was started with --queue on the Ray of `sweeps up` has a note in a folder of this user as long
+as its process lives. Where the process is gone and the PC was not started anew since, it was killed, and has
+left the queue. What the sweep has done is in its record alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sweeps.common import local_dirs
+from sweeps.common.atomic_io import atomic_write
+from sweeps.ray_start.ray_folder import start_of
+
+NOTED = re.compile(
+    "PATH|HOME|USER|LOGNAME|SHELL|TZ|LANG|LC_.*|TMPDIR|XDG_.*|VIRTUAL_ENV|CONDA_.*|PYTHON.*|LD_LIBRARY_PATH|"
+    "LD_PRELOAD|CUDA_.*|NVIDIA_.*|ROCR_.*|HIP_.*|OMP_.*|MKL_.*|NCCL_.*|SWEEPS_.*|RAY_.*"
+)
+"""Variables that choose what runs, and where: their values are written to a file."""
+SECRET = re.compile("key|token|secret|passw|credential|_pat$|_pwd$", re.IGNORECASE)
+"""In the name of a variable whose value is written to no file, as one is not which holds a password of a URL
+(`PASSWORD_IN_URL`)."""
+PASSWORD_IN_URL = re.compile("://[^/@]*:[^/@]*@")
+LOG = "queue.log"
+"""In the folder of a sweep that was started again: what it prints."""
+STARTS_S = 180.0
+"""Seconds in which a sweep joins the queue, or ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedSweep:
+    """How a sweep is started again."""
+
+    folder: str
+    since: float
+    """When it came, in seconds since 1970."""
+    words: Sequence[str]
+    """Of the command, behind that of Python."""
+    current_folder: str
+    variables: Mapping[str, str]
+    boot: str
+    """The kernel's id of the boot in which it was noted."""
+    pid: int
+    began: int
+    """When its process began, in the kernel's ticks: another one may get its id."""
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether the PC was not started anew since."""
+        return self.boot == _boot()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process is there."""
+        return self.is_of_this_boot and start_of(self.pid) == self.began
+
+
+@contextlib.contextmanager
+def noted(folder: Path, words: Sequence[str], stays: Callable[[], bool]) -> Iterator[None]:
+    """Note this process as that of a sweep of the queue for a block, unless no note can be written. A PC on
+    which one begins runs on, so that those which were killed there are forgotten.
+
+    Args:
+        folder: of the sweep.
+        words: of the command that resumes it, behind that of Python.
+        stays: whether the note stays behind the block: the PC may be shutting down.
+    """
+    note = QueuedSweep(
+        folder=str(folder),
+        since=_since(folder),
+        words=list(words),
+        current_folder=str(Path.cwd()),
+        variables={name: value for name, value in os.environ.items() if _is_noted(name, value)},
+        boot=_boot(),
+        pid=os.getpid(),
+        began=start_of(os.getpid()),
+    )
+    path = _path(folder)
+    forget_killed()
+    with contextlib.suppress(OSError):  # it is then not started again
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.parent.chmod(0o700)
+        with atomic_write(path) as part:
+            part.touch(mode=0o600)
+            part.write_text(json.dumps(asdict(note)))
+    try:
+        yield
+    finally:
+        if not stays():
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _is_noted(name: str, value: str) -> bool:
+    is_secret = SECRET.search(name) or PASSWORD_IN_URL.search(value)
+    return NOTED.fullmatch(name) is not None and not is_secret
+
+
+def _since(folder: Path) -> float:
+    """When a sweep came to the queue: before the reboot, where one has interrupted it, else now."""
+    note = _read(_path(folder))
+    return time.time() if note is None or note.is_of_this_boot else note.since
+
+
+def interrupted() -> list[QueuedSweep]:
+    """The sweeps that a reboot has interrupted, in their order."""
+    forget_killed()
+    notes = [note for path in _folder().glob("*.json") if (note := _read(path)) is not None]
+    found = [note for note in notes if not note.is_of_this_boot and Path(note.folder).is_dir()]
+    return sorted(found, key=lambda note: note.since)
+
+
+def forget_killed() -> None:
+    """Remove the notes of sweeps that were killed, while the PC runs on."""
+    for path in _folder().glob("*.json"):
+        note = _read(path)
+        if note is None or (note.is_of_this_boot and not note.is_alive):
+            path.unlink(missing_ok=True)
+
+
+def start_again(note: QueuedSweep) -> subprocess.Popen[bytes] | None:
+    """Start a sweep again, detached, and wait until it is in the queue; None where it has ended."""
+    with (Path(note.folder) / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, *note.words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=note.current_folder if Path(note.current_folder).is_dir() else None,
+            env={**os.environ, **note.variables},
+            start_new_session=True,
+        )
+    ends = time.monotonic() + STARTS_S
+    while process.poll() is None and time.monotonic() < ends:
+        if (now := _read(_path(Path(note.folder)))) is not None and now.is_of_this_boot:
+            return process
+        time.sleep(0.2)
+    if process.poll() is None:
+        return process
+    _path(Path(note.folder)).unlink(missing_ok=True)  # its log says why; the next time it would end, too
+    return None
+
+
+def _read(path: Path) -> QueuedSweep | None:
+    """A note; None where there is none, or one of another version."""
+    try:
+        return QueuedSweep(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _path(folder: Path) -> Path:
+    return _folder() / f"{hashlib.sha256(os.fsencode(folder.absolute())).hexdigest()[:16]}.json"
+
+
+def _folder() -> Path:
+    return local_dirs.state_dir() / "queue"
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,1 @@
+"""One training as a Run: by Lightning, or by a function."""

@@ -1,0 +1,59 @@
+"""The memory of a GPU at the moment when a trial ran out of it: who held how much."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import torch
+
+from sweeps.common import gpus
+from sweeps.common.errors import causes
+from sweeps.common.formatting import GB
+from sweeps.ray_cluster import broadcast
+from sweeps.trial.messages import Failure, OutOfMemory, Shortage, WorkerFailed
+
+_ASKED = re.compile(r"Tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_OF_GPU = ("CUDA", "CUBLAS", "CUDNN")
+UNKNOWN_ASKED_BYTES = GB // 2
+"""Asked for by a library that does not say how much: the workspaces of cuBLAS and cuDNN, and CUDA's own
+memory of a process."""
+
+
+def measured(failure: Failure, error: BaseException) -> Failure:
+    """A failure with what there is to know of the GPU's memory, where that has just run out in this process.
+
+    Args:
+        failure: of a trial.
+        error: that was raised for it.
+    """
+    if not isinstance(failure, OutOfMemory) or isinstance(error, WorkerFailed):  # measured elsewhere
+        return failure
+    texts = [f"{type(cause).__name__}: {cause}" for cause in causes(error)]
+    if not any(word in text for word in _OF_GPU for text in texts):
+        return failure
+    if not (cards := gpus.listed(os.environ)):
+        return failure
+    card = cards[0]  # Ray shows a worker its GPU alone
+    own = torch.cuda.memory_reserved()  # 0 where this process uses none
+    found = Shortage(
+        card=card,
+        pc=platform.node(),
+        node=broadcast.here(),
+        pid=os.getpid(),
+        own_bytes=own,
+        asked_bytes=asked_bytes(texts),
+    )
+    return replace(failure, shortage=found)
+
+
+def asked_bytes(texts: Iterable[str]) -> int:
+    """What PyTorch was asked for, as its errors say."""
+    for text in texts:
+        if found := _ASKED.search(text):
+            return int(float(found[1]) * _UNITS[found[2]])
+    return UNKNOWN_ASKED_BYTES

@@ -1,0 +1,80 @@
+"""Metrics in what programs print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from sweeps.kinds.commands.printed_metrics import MOST_BYTES, Found, Lines, Reports, metrics_in
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("val_acc=0.91 epoch=3", {"val_acc": 0.91, "epoch": 3}),
+        ("epoch 3/10: loss: .5 - val/acc: 9e-1", {"loss": 0.5, "val/acc": 0.9, "epoch": 3}),
+        ("Epoch [2/30], Step [100/600], Loss: 0.25", {"Loss": 0.25, "epoch": 2}),
+        ('{"val_acc": "0.9", "version": "1.2.3", "epoch": "2"}', {"val_acc": 0.9, "epoch": 2}),
+        ('{"val": {"acc": 0.9}, "epoch": 2, "done": true, "note": "x=3"}', {"val.acc": 0.9, "epoch": 2}),
+        (
+            "{'eval_loss': 0.5, 'eval_acc': '0.9', 'epoch': 1.5}",
+            {"eval_loss": 0.5, "eval_acc": 0.9, "epoch": 1.5},
+        ),
+        ("acc=tensor(0.5000, device='cuda:0') f1: np.float64(0.25)", {"acc": 0.5, "f1": 0.25}),
+        ("accuracy: 91.5%, loss=-inf", {"accuracy": 91.5, "loss": -math.inf}),
+        ("12:30:45 INFO time=3s version=1.2.3 shape=1,2 path=/a=b", {}),
+    ],
+)
+def test_numbers_by_their_names(line: str, expected: dict[str, float]) -> None:
+    assert metrics_in(line) == expected
+
+
+def test_a_loss_that_is_no_number() -> None:
+    assert math.isnan(metrics_in("loss: nan")["loss"])
+
+
+def reports(lines: Sequence[str], *wanted: str, are_metrics: bool = False) -> list[Found]:
+    found = Reports(wanted, ("lr",))
+    each = [report for line in lines for report in found.add(metrics_in(line), are_metrics=are_metrics)]
+    return [*each, *found.rest()]
+
+
+def test_a_line_with_the_metric_is_a_report() -> None:
+    lines = ["seed=3 loss=9", "epoch 1", "loss=2 lr=0.1", "acc=0.5 f1=0.4", "acc=0.6 epoch=2"]
+    assert reports(lines, "acc") == [Found({"acc": 0.5, "f1": 0.4}, 1), Found({"acc": 0.6}, 2, True)]
+
+
+def test_an_epoch_is_that_of_one_report() -> None:
+    lines = ["epoch 3", "acc=0.7", "Best acc: 0.8"]
+    assert reports(lines, "acc") == [Found({"acc": 0.7}, 3), Found({"acc": 0.8}, None)]
+
+
+def test_a_report_waits_for_the_other_metrics() -> None:
+    lines = ["size=7", "acc=0.5", "noise=1", "ms=3", "acc=0.6 ms=4", "size=8", "acc=0.7"]
+    assert reports(lines, "acc", "ms") == [
+        Found({"acc": 0.5, "ms": 3}, None),
+        Found({"acc": 0.6, "ms": 4}, None),
+        Found({"acc": 0.7}, None),
+    ]
+
+
+def test_all_numbers_of_a_file_of_metrics_are_metrics() -> None:
+    assert reports(["loss=2", "lr=0.1", "acc=0.5"], "acc", are_metrics=True) == [
+        Found({"loss": 2, "acc": 0.5}, None)
+    ]
+
+
+def test_lines_come_in_parts() -> None:
+    lines = Lines()
+    parts = [b"a=1\nb", b"=2\r10%\x08\x08c=3", b"\n\x1b[32mgr\xc3", b"\xbcn\x1b[0m\xff"]
+    assert [line for part in parts for line in lines.add(part)] == ["a=1", "b=2", "10%", "c=3"]
+    assert [*lines.end()] == ["gr\u00fcn\ufffd"]
+
+
+def test_a_huge_line_is_read_in_parts() -> None:
+    lines = Lines()
+    found = [line for _ in range(40) for line in lines.add(b"x" * 65_536)] + [*lines.end(b" acc=1")]
+    assert max(map(len, found)) <= 2 * MOST_BYTES
+    assert found[-1].endswith(" acc=1")

@@ -1,0 +1,126 @@
+"""The actor that divides the places: who is forgotten, and that it is one for all jobs of a Ray."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from sweeps.ray_cluster.places.place_claims import NO_OTHER, PlaceClaims
+from sweeps.ray_cluster.places.place_divider import CLAIM_EVERY_S, SILENT_AFTER_S, PlaceDivider
+from sweeps.ray_cluster.places.place_division import Allotment
+from tests.support.heads import OPEN, head
+from tests.sweeps.ray_cluster.places.sharing import Played, cpus
+
+CODE = {"PYTHONPATH": str(Path(__file__).parents[4]), **OPEN}
+CLAIMS = """
+    import sys, time, ray
+    from sweeps.ray_cluster.places import place_divider
+    from tests.sweeps.ray_cluster.places.sharing import Played, cpus
+    import dataclasses
+    ray.init(address=sys.argv[1], log_to_driver=False)
+    divider = place_divider.started(is_on_this_pc=False)
+    job = ray.get_runtime_context().get_job_id()
+    claim = dataclasses.replace(Played(sys.argv[2], cpus(1)).claim, job=job)
+    while True:
+        print(ray.get(divider.claim.remote(claim)).others, flush=True)
+        time.sleep(0.2)
+"""
+
+
+class Answers:
+    """A divider with a clock and a Ray that answer as they are told to."""
+
+    def __init__(self) -> None:
+        self.now, self.ended = 100.0, set[str]()
+        self.pcs = {"pc0": cpus(4)}
+        self.divider = PlaceDivider(lambda: self.pcs, lambda: self.ended, lambda: self.now)
+
+    def places(self, *names: str) -> list[int | None]:
+        """Of each sweep that claims now, a while after the last ones."""
+        self.now += CLAIM_EVERY_S
+        answers = [
+            self.divider.claim(dataclasses.replace(Played(name, cpus(1)).claim, job=name)) for name in names
+        ]
+        return [None if each.places is None else sum(each.places.values()) for each in answers]
+
+
+def test_a_sweep_that_is_silent_has_no_places() -> None:
+    answers = Answers()
+    assert answers.places("a", "b") == [None, 2]
+    assert answers.places("a") == [2]
+    answers.now += SILENT_AFTER_S
+    assert answers.places("a") == [None]
+
+
+def test_a_sweep_whose_job_has_ended_has_none_a_second_later() -> None:
+    answers = Answers()
+    answers.places("a", "b")
+    answers.ended = {"b"}
+    assert answers.places("a") == [None]
+    assert [each.claim.name for each in answers.divider.claims()] == ["a"]
+
+
+def test_a_sweep_that_withdraws_leaves_its_places_at_once() -> None:
+    answers = Answers()
+    answers.places("a", "b")
+    answers.divider.withdraw("b")
+    assert answers.divider.claim(Played("a", cpus(1)).claim).places is None
+
+
+def test_the_first_claim_orders_the_sweeps_and_later_ones_keep_their_turn() -> None:
+    answers = Answers()
+    answers.places("b")
+    answers.places("a", "b")
+    known = answers.divider.claims()
+    assert [each.claim.name for each in known] == ["b", "a"]
+    assert [each.age_s for each in known] == [CLAIM_EVERY_S, 0.0]
+
+
+@pytest.mark.slow
+def test_one_divider_serves_all_jobs_and_outlives_the_one_that_started_it(tmp_path: Path) -> None:
+    script = tmp_path / "claims.py"
+    script.write_text(textwrap.dedent(CLAIMS))
+    with head(CODE) as where:
+        command = [sys.executable, str(script), where.address]
+        jobs = [
+            subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True, env={**os.environ, **CODE})
+            for name in "ab"
+        ]
+        try:
+            for job, other in zip(jobs, "ba", strict=True):
+                assert job.stdout is not None
+                assert next(line for line in job.stdout if other in line)
+            jobs[0].kill()
+            assert jobs[1].stdout is not None
+            assert next(line for line in jobs[1].stdout if line == "()\n"), "it is alone soon"
+        finally:
+            for job in jobs:
+                job.kill()
+                job.wait()
+
+
+def test_one_that_is_started_anew_has_the_order_in_which_the_sweeps_came() -> None:
+    answers = Answers()
+    for name, age_s in (("second", 10.0), ("first", 20.0)):
+        answers.divider.claim(dataclasses.replace(Played(name, cpus(1)).claim, age_s=age_s, is_queued=True))
+    known = answers.divider.claims()
+    assert [(each.claim.name, each.age_s) for each in known] == [("first", 20.0), ("second", 10.0)]
+
+
+def test_other_sweeps_are_told_of_once_for_each_change(tmp_path: Path) -> None:
+    claims = PlaceClaims(tmp_path, is_on_this_pc=True)
+    assert claims.news() == "", "nothing is known yet"
+    claims.allotment = Allotment({"pc0": 1}, (), ("a", "b"))
+    assert [claims.news(), claims.news()] == ["Shares the PCs with sweeps a and b.", ""]
+    claims.withdraw()
+    assert claims.news() == "", "nothing is known again"
+    claims.allotment = Allotment({}, (), ("a", "b"))
+    assert claims.news() == "", "after a pause they are the same"
+    claims.allotment = Allotment(None)
+    assert [claims.news(), claims.news()] == [NO_OTHER, ""]

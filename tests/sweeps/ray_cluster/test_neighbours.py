@@ -1,0 +1,150 @@
+"""A sweep does not begin on GPUs that others use, unless it is to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.common import gpus
+from sweeps.common.errors import UserError
+from sweeps.common.gpus import Card, GpuProcess
+from sweeps.config import cli
+from sweeps.ray_cluster import neighbours
+from sweeps.ray_start.ray_folder import HOLDER, RayFolder, User, start_of, state_of
+from tests.conftest import TOY, Command
+from tests.sweeps.ray_cluster.test_gpus import FAKE, THREE, fake_nvml
+
+NOTEBOOK = GpuProcess(4711, 9_100_000_000, user="1003", program="python", line=frozenset({4711, 1}))
+USED = Card("RTX 3090", "580.65", 24_000_000_000, 9_400_000_000, 0, "GPU-a", (NOTEBOOK,))
+FREE = Card("RTX 3090", "580.65", 24_000_000_000, 0, 1, "GPU-b")
+AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="another user's process is started by root")
+SAID = "GPU 0 is used by user 1003 (pid 4711, python, 9.1 of 24 GB)"
+
+
+@pytest.mark.parametrize(
+    ("cards", "text"),
+    [
+        (
+            [USED, FREE],
+            f"{SAID}: --queue waits until it is free, --gpus 1 uses the other one, --beside runs beside it",
+        ),
+        ([USED], f"{SAID}: --queue waits until it is free, --beside runs beside it"),
+    ],
+)
+def test_it_is_refused_in_a_line_that_says_what_to_do(cards: list[Card], text: str) -> None:
+    with pytest.raises(UserError) as told:
+        neighbours.refuse_beside(cards)
+    assert str(told.value) == text
+
+
+def test_ones_own_are_no_neighbours() -> None:
+    neighbours.refuse_beside([FREE])
+    neighbours.refuse_beside([USED], own=[4711])
+
+
+def test_where_processes_cant_be_told_apart_a_second_sweep_of_ones_own_begins() -> None:
+    hidden = Card("A30", "580.65", 24_000_000_000, 9_400_000_000, shows_processes=False)
+    assert gpus.lines([hidden]) == ["GPU 0 is used by programs that can't be seen from here (9.4 of 24 GB)"]
+    assert gpus.lines([hidden], own=[os.getpid()]) == []
+
+
+@AS_ROOT
+def test_the_ray_of_another_user_is_told_of() -> None:
+    named = ["ray::SweepTrial.train()", "60"]
+    with subprocess.Popen(named, executable="/bin/sleep", user=1003) as other:
+        line = neighbours.trials_of_others()
+        other.kill()
+    assert line == "beside     Ray of other users runs on this PC, too: 1003 (1 process)"
+
+
+@AS_ROOT
+@pytest.mark.slow
+def test_nothing_is_started_beside_others(
+    sweep: Command, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "gpus").write_text(THREE)
+    environment |= {
+        "GPUS": str(tmp_path / "gpus"),
+        "GPU_PROCESSES": str(tmp_path / "processes"),
+        "PYTHONPATH": str(shutil.copytree(FAKE, tmp_path / "nvml")),  # outside the project, else it is last
+    }
+    words = (*TOY, "--max-epochs", "1", "--num-trials", "1", "--name", "s", "--results-dir", str(tmp_path))
+    with subprocess.Popen(["sleep", "600"], user=1003) as other:
+        (tmp_path / "processes").write_text(f"1, C, {other.pid}, 8700\n")
+        refused = sweep(*words)
+        chosen = sweep(*words, "--gpus", "1")
+        unknown = sweep(*words, "--gpus", "7")
+        elsewhere = sweep(*words, "--gpus", "0", "--address", "10.0.0.1:6379")
+        other.kill()
+    said = f"GPU 1 is used by user 1003 (pid {other.pid}, sleep, 9.12 of 25.8 GB)"
+    assert refused.returncode == chosen.returncode == 2
+    assert f"{said}: --queue waits until it is free, --gpus 2,0 uses the others, --beside" in refused.stderr
+    assert f"{said}: --queue waits until it is free, --beside runs beside it" in chosen.stderr
+    assert "--gpus 7: there is no such GPU" in unknown.stderr
+    assert "--gpus 0 can't be combined with --address" in elsewhere.stderr
+    assert not (tmp_path / "s").exists()
+
+
+@AS_ROOT
+def test_a_sweep_without_gpus_and_one_beside_others_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpus").write_text(THREE)
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
+    monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
+    monkeypatch.setenv("GPU_PROCESSES", str(tmp_path / "processes"))
+    with subprocess.Popen(["sleep", "60"], user=1003) as other:
+        (tmp_path / "processes").write_text(f"0, C, {other.pid}, 1000\n")
+        assert neighbours.those_of(cli.parse(["--gpus-per-trial", "0"])) == []
+        assert len(neighbours.those_of(cli.parse([]))) == 3
+        with pytest.raises(UserError, match="GPU 0 is used by user 1003"):
+            neighbours.check_this_pc(cli.parse([]))
+        neighbours.check_this_pc(cli.parse(["--beside"]))
+        other.kill()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "how"),
+    [
+        ({}, "without --gpus, and with CUDA_VISIBLE_DEVICES unset"),
+        (
+            {"CUDA_VISIBLE_DEVICES": "1,2", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+            "with --gpus 1,2, choose others (--gpus 0)",
+        ),
+    ],
+)
+def test_two_rays_of_one_user_have_no_gpu_in_common(
+    theirs: dict[str, str], how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpus").write_text(THREE)
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
+    with monkeypatch.context() as surroundings:
+        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
+            surroundings.delenv(name, raising=False)
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # a short path, for Ray's sockets
+            surroundings.setenv("RAY_TMPDIR", folder)
+            surroundings.setenv("GPUS", str(tmp_path / "gpus"))
+            one = RayFolder()
+            other = RayFolder(one.folder.with_name("ray-of-another-choice"))
+            config = cli.parse([])
+            with subprocess.Popen(["sleep", "60"], env={**os.environ, **theirs}) as holder:
+                state = state_of("127.0.0.1:1", {}, "")
+                started = start_of(holder.pid)
+                other.write(replace(state, processes={HOLDER: [holder.pid, started]}))
+                neighbours.refuse_overlap(config, one)  # no sweep uses it
+                number, _ = other.add_user(User(pid=1, name="first"))
+                with pytest.raises(UserError) as told:
+                    neighbours.refuse_overlap(config, one)
+                neighbours.refuse_overlap(config, other)
+                neighbours.refuse_overlap(cli.parse(["--beside"]), one)
+                os.close(number)
+                holder.kill()
+    assert "first (process 1) may use it, too, by another choice of GPUs" in str(told.value)
+    assert f"To share its GPUs, type the command {how}" in str(told.value)

@@ -1,0 +1,130 @@
+"""Sweeps of the queue are noted, and started again after a reboot: a note of another boot stands for one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps import down
+from sweeps.common import local_dirs
+from sweeps.ray_start import queued_sweeps
+
+JOINS = """
+import sys, time
+from pathlib import Path
+from sweeps.ray_start import queued_sweeps
+folder = Path(sys.argv[1])
+with queued_sweeps.noted(folder, ["-c", "never started"], lambda: False):
+    print("joined", flush=True)
+    sys.stdin.read() if len(sys.argv) > 2 else time.sleep(0.5)
+"""
+
+SECRETS = ("SOME_API_KEY", "DATABASE_URL", "MYSQL_PWD", "GITHUB_PAT", "RAY_AUTH_TOKEN", "MY_SETTING")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in SECRETS:
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("RAY_REDIS_ADDRESS", "redis://me:secret@db")
+    monkeypatch.setenv("SWEEPS_DATA_DIR", "/data")
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    return folder
+
+
+def notes() -> list[Path]:
+    return sorted((local_dirs.state_dir() / "queue").glob("*.json"))
+
+
+def boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def reboot() -> None:
+    for path in notes():
+        path.write_text(json.dumps({**json.loads(path.read_text()), "boot": "the one before"}))
+
+
+def killed_in_the_queue(folder: Path) -> None:
+    """A process that joins the queue, and is killed there."""
+    words = [sys.executable, "-c", JOINS, str(folder), "waits"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("joined")
+        process.kill()
+
+
+def test_a_sweep_that_was_killed_has_left_the_queue(folder: Path) -> None:
+    killed_in_the_queue(folder)
+    assert len(notes()) == 1
+    assert queued_sweeps.interrupted() == []
+    assert notes() == []
+
+
+def test_one_that_was_killed_does_not_come_back_after_sweeps_down(folder: Path) -> None:
+    killed_in_the_queue(folder)
+    assert down.main([]) == 0
+    reboot()
+    assert queued_sweeps.interrupted() == []
+
+
+def test_one_that_is_there_stays_and_its_end_takes_the_note_away(folder: Path) -> None:
+    with queued_sweeps.noted(folder, ["run"], lambda: False):
+        (note,) = notes()
+        assert queued_sweeps.interrupted() == []
+        assert notes() == [note]
+        assert note.parent.stat().st_mode & 0o777 == 0o700
+        assert note.stat().st_mode & 0o777 == 0o600
+        assert "secret" not in note.read_text(), "no file has the values of such variables"
+        assert json.loads(note.read_text())["variables"]["SWEEPS_DATA_DIR"] == "/data"
+    assert notes() == []
+
+
+def test_a_reboot_starts_them_again_in_their_order(folder: Path, tmp_path: Path) -> None:
+    other, gone = tmp_path / "other", tmp_path / "gone"
+    other.mkdir()
+    gone.mkdir()
+    for each in (other, folder, gone):
+        killed_in_the_queue(each)
+        reboot()
+    gone.rmdir()
+    first, second = queued_sweeps.interrupted()
+    assert (first.folder, second.folder) == (str(other), str(folder))
+    assert first.since < second.since
+    again = queued_sweeps.QueuedSweep(**{**vars(first), "words": ["-c", JOINS, str(other)]})
+    assert (started := queued_sweeps.start_again(again)) is not None
+    joined = [json.loads(path.read_text()) for path in notes()]
+    assert first.since in [each["since"] for each in joined if each["boot"] == boot()], "it keeps its place"
+    assert started.wait(20) == 0
+    assert (other / "queue.log").read_text() == "joined\n"
+    assert [each.folder for each in queued_sweeps.interrupted()] == [str(folder)]
+
+
+def test_one_that_does_not_start_is_not_tried_for_ever(folder: Path) -> None:
+    killed_in_the_queue(folder)
+    reboot()
+    (note,) = queued_sweeps.interrupted()
+    fails = queued_sweeps.QueuedSweep(**{**vars(note), "words": ["-c", "raise SystemExit('no such model')"]})
+    assert queued_sweeps.start_again(fails) is None
+    assert (folder / "queue.log").read_text() == "no such model\n"
+    assert notes() == []
+
+
+def test_a_note_that_is_cut_short_is_none(folder: Path) -> None:
+    with queued_sweeps.noted(folder, ["run"], lambda: False):
+        (note,) = notes()
+        note.write_text(note.read_text()[:20])
+        assert queued_sweeps.interrupted() == []
+    assert note.parent.is_dir()
+
+
+def test_a_note_stays_where_the_pc_may_be_shutting_down(folder: Path) -> None:
+    with queued_sweeps.noted(folder, ["run"], lambda: True):
+        pass
+    assert len(notes()) == 1

@@ -1,0 +1,502 @@
+"""A training by a command: real programs, their reports, their checkpoints, their ends and their faults."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.common import project
+from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, ProgramFailed, UserError
+from sweeps.kinds.commands.command_trainable import CommandTrainable
+from sweeps.training.config import FitConfig
+from sweeps.training.report import Report
+from sweeps.training.runs.function_run import FunctionRun
+from tests.sweeps.training.runs.test_function_run import reports
+
+COUNTING = """
+import json, pathlib, sys, time
+lr, epochs, folder = float(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+state = folder / "state.json"
+epoch = json.loads(state.read_text()) if state.exists() else 0
+while epoch < epochs:
+    epoch += 1
+    time.sleep(0.02)
+    state.write_text(json.dumps(epoch))
+    print(f"epoch={epoch} acc={lr * epoch}")
+"""
+SAVES = f"{sys.executable} train.py {{lr}} {{max_epochs}} {{checkpoint_dir}}"
+MakeRun = Callable[..., FunctionRun]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRun:
+    """Makes a training by a command, in a project with a file `train.py`."""
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    project.use()
+
+    def make(
+        source: str = COUNTING,
+        command: str = SAVES,
+        checkpoint: Path | None = None,
+        epochs: int = 3,
+        grace_s: float = 60,
+        metrics: tuple[str, ...] = (),
+    ) -> FunctionRun:
+        Path("train.py").write_text(source)
+        trainable = CommandTrainable.find(f"command:{command}")
+        params = trainable.params_class(**dict.fromkeys(trainable.without_default, 0.5))
+        config = FitConfig(max_epochs=epochs, metric="acc", mode="max", seed=3, threads=2)
+        more = {"number": 7, "other_metrics": metrics, "stop_grace_s": grace_s}
+        return FunctionRun(trainable, params, config, checkpoint, **more)
+
+    return make
+
+
+def python(source: str = "") -> str:
+    """A command of Python without hyperparameters."""
+    return f"{sys.executable} -c '{source}'" if source else f"{sys.executable} train.py"
+
+
+def saved(training: FunctionRun, folder: Path) -> Path:
+    """A checkpoint of a training, which then ends."""
+    folder.mkdir()
+    training.save(folder)
+    training.close()
+    return folder
+
+
+def left_in(folder: Path) -> list[Path]:
+    """Folders of trials that were not removed."""
+    gc.collect()
+    return [*folder.glob("sweeps-command-*")]
+
+
+def is_gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for what a signal brings about."""
+    while not is_so():  # the whole test has a time limit
+        time.sleep(0.01)
+
+
+def test_each_line_with_the_metric_is_an_epoch(run: MakeRun, tmp_path: Path) -> None:
+    training = run()
+    found = reports(training)
+    training.close()
+    assert [(each.epoch, each.score) for each in found] == [(1, 0.5), (2, 1.0), (3, 1.5)]
+    assert not {"cpu_busy_pct", "memory_gb"} & found[0].costs.keys()
+    del training
+    assert not left_in(tmp_path)
+
+
+def test_a_paused_one_goes_on_where_it_was_left(run: MakeRun, tmp_path: Path) -> None:
+    training = run(epochs=500)
+    assert [each.score for each in reports(training, 40)][-1] == 20
+    checkpoint = saved(training, tmp_path / "saved")
+    # Its program was stopped by its report: it has gone on by no whole report more than it may have printed
+    # in the same moment.
+    resumed = run(epochs=500, checkpoint=checkpoint)
+    (first,) = reports(resumed, 1)
+    resumed.close()
+    assert first.epoch == 41
+    assert first.score >= 20.5
+
+
+def test_an_epoch_that_is_known_is_not_reported_again(run: MakeRun, tmp_path: Path) -> None:
+    lagging = COUNTING.replace("    state.write_text", "    if epoch % 2: state.write_text")
+    training = run(lagging.replace("0.02", "0.2"), epochs=5)
+    assert [each.epoch for each in reports(training, 2)] == [1, 2]
+    checkpoint = saved(training, tmp_path / "saved")
+    found = reports(run(lagging, epochs=5, checkpoint=checkpoint))
+    assert [(each.epoch, each.score) for each in found] == [(3, 1.5), (4, 2.0), (5, 2.5)]
+
+
+def test_a_checkpoint_that_is_being_written_is_waited_for(run: MakeRun, tmp_path: Path) -> None:
+    source = """
+import os, pathlib, sys, time
+file = pathlib.Path(sys.argv[3], "state").open("w")
+file.write("whole")
+file.flush()
+print("acc=1")
+time.sleep(0.5)
+print(" and more", file=file, flush=True)
+file.close()
+time.sleep(1000)
+"""
+    training = run(source)
+    reports(training, 1)
+    checkpoint = saved(training, tmp_path / "saved")
+    assert (checkpoint / "checkpoint" / "state").read_text() == "whole and more\n"
+
+
+def test_it_has_its_own_folder_with_the_files_of_the_project(run: MakeRun) -> None:
+    Path("data").mkdir()
+    Path("data/rows.txt").write_text("0.25")
+    Path("runs").mkdir()
+    Path(".hidden").mkdir()
+    source = """
+import os, pathlib
+print(sorted(os.listdir()), os.getcwd() == os.environ["SWEEPS_WORK_DIR"])
+pathlib.Path("new.txt").write_text("x")
+names = ["SWEEPS_TRIAL", "SWEEPS_SEED", "SWEEPS_MAX_EPOCHS", "OMP_NUM_THREADS"]
+assert [os.environ[name] for name in names] == ["7", "3", "3", "2"]
+assert sorted(os.listdir()) == ["data", "new.txt", "train.py"]
+assert not [name for name in os.environ if name.startswith(("RAY_", "TUNE_"))]
+print("acc =", pathlib.Path("data/rows.txt").read_text())
+"""
+    os.environ["RAY_JOB_ID"] = "1"
+    (report,) = reports(run(source, python()))
+    assert report.score == 0.25
+    assert not Path("new.txt").exists()
+
+
+def test_metrics_come_from_a_file_as_well_and_then_from_it_alone(run: MakeRun) -> None:
+    script = (
+        'for e in 1 2; do echo "{\\"loss\\": 2}" >> $SWEEPS_METRICS; '
+        'echo "{\\"acc\\": 0.$e, \\"epoch\\": $e}" >> $SWEEPS_METRICS; echo acc=9; done'
+    )
+    found = reports(run(command=f"bash -c '{script}'"))
+    assert [dict(each.metrics) for each in found] == [{"loss": 2, "acc": 0.1}, {"loss": 2, "acc": 0.2}]
+
+
+def test_a_report_has_the_further_metrics(run: MakeRun) -> None:
+    command = python('print("ms=2"); print("acc=1"); print("acc=3 ms=4")')
+    found = reports(run(command=command, metrics=("ms",)))
+    assert [dict(each.metrics) for each in found] == [{"ms": 2, "acc": 1}, {"acc": 3, "ms": 4}]
+
+
+def test_sigterm_ends_it_and_all_that_it_has_started(run: MakeRun, tmp_path: Path) -> None:
+    source = """
+import pathlib, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+def end(*_):
+    pathlib.Path(sys.argv[1], "ended").write_text("in order")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("acc=1 child=%d" % child.pid)
+time.sleep(1000)
+"""
+    training = run(source, f"{python()} {tmp_path}")
+    (report,) = reports(training, 1)
+    training.close()
+    assert (tmp_path / "ended").read_text() == "in order"
+    assert is_gone(int(report.metrics["child"]))
+
+
+def test_a_report_stops_processes_of_another_session(run: MakeRun) -> None:
+    """As the workers of a launcher are, which write the checkpoints."""
+    worker = """
+import os, pathlib, time
+pathlib.Path(os.environ["SWEEPS_CHECKPOINT_DIR"], "state").write_text("1")
+print("acc=1 pid=%d" % os.getpid())
+time.sleep(1000)
+"""
+    Path("worker.py").write_text(worker)
+    source = f"import subprocess; subprocess.run([{sys.executable!r}, 'worker.py'], start_new_session=True)"
+    training = run(f"{source}  # writes to SWEEPS_CHECKPOINT_DIR", python())
+    (report,) = reports(training, 1)
+    assert psutil.Process(int(report.metrics["pid"])).status() == psutil.STATUS_STOPPED
+    training.close()
+    assert is_gone(int(report.metrics["pid"]))
+
+
+def test_one_that_ignores_sigterm_is_killed_after_its_grace(run: MakeRun) -> None:
+    source = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    training = run(source + "print('acc=1 pid=%d' % os.getpid()); time.sleep(1000)", python(), grace_s=0.2)
+    (report,) = reports(training, 1)
+    training.close()
+    assert is_gone(int(report.metrics["pid"]))
+
+
+@pytest.mark.slow
+def test_it_ends_with_a_process_of_a_trial_that_is_killed(run: MakeRun, tmp_path: Path) -> None:
+    """Also where its program, which is stopped by its report, has started others."""
+    run()
+    source = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+pathlib.Path(sys.argv[3], "state").write_text("1")
+print("acc=1 child=%d pid=%d" % (child.pid, os.getpid()))
+time.sleep(1000)
+"""
+    Path("train.py").write_text(source)
+    trial = f"""
+import sys
+from sweeps.kinds.commands.command_trainable import CommandTrainable
+from sweeps.training.config import FitConfig
+from sweeps.training.runs.function_run import FunctionRun
+trainable = CommandTrainable.find({f"command:{SAVES}"!r})
+run = FunctionRun(trainable, trainable.params_class(lr=1), FitConfig(max_epochs=3, metric="acc", mode="max"))
+report = run.advance()
+print("pids", int(report.metrics["pid"]), int(report.metrics["child"]), flush=True)
+sys.stdin.read()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", trial],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
+    )
+    with process:
+        assert process.stdout is not None
+        line = next(line for line in process.stdout if line.startswith("pids"))
+        pids = [*map(int, line.split()[1:])]
+        assert not any(map(is_gone, pids))
+        # As a worker of Ray does, which kills its children when it exits.
+        for each in [*psutil.Process(process.pid).children(), psutil.Process(process.pid)]:
+            each.kill()
+    wait_until(lambda: all(map(is_gone, pids)))
+    assert left_in(tmp_path)
+    assert reports(run(COUNTING))
+    assert not left_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "expected"),
+    [
+        ("", CannotTrain, r"`.*train.py` has ended without a report: it is to print a line such as acc=0.9"),
+        (
+            "print('val_acc=1'); print('accu=2')",
+            MetricNotLogged,
+            "logged: accu, val_acc. Did you mean 'accu'",
+        ),
+        ("raise SystemExit(3)", ProgramFailed, "exit status 3$"),
+        (
+            "print('x'); raise ValueError('lr is bad')",
+            ProgramFailed,
+            "exit status 1: ValueError: lr is bad$",
+        ),
+        ("print('bad flag'); raise SystemExit(2)", CannotTrain, "`.*train.py`: exit status 2: bad flag$"),
+        ("print('acc=1'); raise SystemExit(2)", ProgramFailed, "exit status 2: acc=1$"),
+        ("import os; print(os.getcwd()); raise SystemExit(1)", ProgramFailed, "exit status 1: /work$"),
+        ("import os; os.kill(os.getpid(), 9)", ProgramFailed, "killed by signal 9$"),
+        ("import os; print('x'); os.abort()", ProgramFailed, "killed by signal 6: x$"),
+        (
+            "import os, time\nif not os.fork(): time.sleep(1000)\n",
+            CannotTrain,
+            r"without a report.*It ended while others that it had started went on \(1\): let it wait",
+        ),
+        (
+            "for batch in range(2): print('epoch=1', 'acc=%d' % batch)",
+            CannotTrain,
+            "epoch 1 was reported twice, with acc=0 and then 1: report acc once for each epoch, or leave out",
+        ),
+        (r"import sys; sys.stdout.buffer.write(b'\xff\xfe\n'); 1 / 0", ProgramFailed, "ZeroDivisionError"),
+    ],
+)
+def test_a_fault_of_a_program(run: MakeRun, source: str, kind: type[Exception], expected: str) -> None:
+    with pytest.raises(kind, match=expected):
+        reports(run(source, python()))
+
+
+def test_a_fault_behind_a_report_comes_behind_it(run: MakeRun) -> None:
+    training = run("print('acc=1'); 1 / 0", python())
+    assert isinstance(training.advance(), Report)
+    with pytest.raises(ProgramFailed, match="ZeroDivisionError"):
+        training.advance()
+
+
+@pytest.mark.slow
+def test_much_output_and_a_huge_line_do_no_harm(run: MakeRun, capfd: pytest.CaptureFixture[str]) -> None:
+    source = "print('x' * 10_000_000)\nfor n in range(100_000): print('line', n)\nprint('acc=1')"
+    (report,) = reports(run(source, python()))
+    assert report.score == 1
+    assert len(capfd.readouterr().out) > 11_000_000
+
+
+def test_an_epoch_that_is_named_again_at_the_end_is_known(run: MakeRun) -> None:
+    source = "print('epoch=1 acc=2'); print('epoch=2 acc=1'); print('the best: epoch=1 acc=2')"
+    assert [each.score for each in reports(run(source, python()))] == [2, 1]
+
+
+@pytest.mark.parametrize("line", ["Best acc: 3", "best epoch=2 acc=2.0", "best epoch=3 acc=3.00"])
+def test_a_closing_line_is_no_epoch(run: MakeRun, line: str) -> None:
+    source = f"for n in (1, 2, 3): print(f'epoch={{n}} acc={{n + 0.004}}')\nprint({line!r})"
+    assert [each.score for each in reports(run(source, python(), epochs=5))] == [1.004, 2.004, 3.004]
+
+
+def test_one_line_about_an_epoch_names_no_others(run: MakeRun) -> None:
+    source = "print('goes on from epoch 3'); print('acc=1'); print('acc=2'); print('acc=3')"
+    assert [each.score for each in reports(run(source, python()))] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("header", ["epoch=%d ", "epoch %d\n"])
+def test_epochs_that_begin_again_are_refused(run: MakeRun, header: str) -> None:
+    source = f"for fold in (1, 2):\n for n in (1, 2): print({header!r} % n + 'acc=%d' % (fold * 10 + n))"
+    with pytest.raises(
+        CannotTrain, match="epoch 1 was reported behind epoch 2, with acc=21: let the numbers"
+    ):
+        reports(run(source, python(), epochs=4))
+
+
+def test_one_that_writes_its_metric_twice_is_read_in_one_place(run: MakeRun, tmp_path: Path) -> None:
+    """Also when it goes on, with other epochs in the other place."""
+    source = """
+import os, pathlib, time
+state = pathlib.Path(os.environ["SWEEPS_CHECKPOINT_DIR"], "state")
+first = int(state.read_text()) + 1 if state.exists() else 1
+for epoch in range(first, 5):
+    state.write_text(str(epoch))
+    print(f"epoch={epoch} acc=9", flush=True)
+    with open(os.environ["SWEEPS_METRICS"], "a") as file:
+        print('{"acc": %d, "epoch": %d}' % (epoch, epoch * 100), file=file)
+    time.sleep(0.2)
+"""
+    training = run(source, python(), epochs=4)
+    assert [each.score for each in reports(training, 2)] == [1, 2]
+    resumed = run(source, python(), checkpoint=saved(training, tmp_path / "saved"), epochs=4)
+    assert [each.score for each in reports(resumed)] == [3, 4]
+
+
+def test_one_that_goes_on_and_reports_nothing_has_failed(run: MakeRun, tmp_path: Path) -> None:
+    training = run(COUNTING.replace("0.02", "0.2"))
+    reports(training, 2)
+    checkpoint = saved(training, tmp_path / "saved")
+    for source in ("", "print('epoch=1 acc=1'); print('epoch=2 acc=1')"):
+        with pytest.raises(ProgramFailed, match="from its checkpoint, that of epoch 2, and ended without a"):
+            reports(run(source, checkpoint=checkpoint))
+
+
+def test_a_file_of_metrics_that_is_overwritten(run: MakeRun) -> None:
+    source = """
+import os, time
+for epoch in range(3):
+    with open(os.environ["SWEEPS_METRICS"], "w") as file:
+        print('{"acc": %d}' % epoch, file=file)
+    time.sleep(0.3)
+"""
+    with pytest.raises(CannotTrain, match=r'append to .SWEEPS_METRICS [(]mode "a"[)]'):
+        reports(run(source, python()))
+
+
+def test_links_in_a_checkpoint_are_whole_elsewhere(run: MakeRun, tmp_path: Path) -> None:
+    Path("vocabulary.txt").write_text("words")
+    source = """
+import os, pathlib, time
+folder = pathlib.Path(os.environ["SWEEPS_CHECKPOINT_DIR"])
+(folder / "step1").mkdir()
+(folder / "step1" / "state").write_text("1")
+(folder / "last").symlink_to(folder / "step1")
+(folder / "words").symlink_to(pathlib.Path("vocabulary.txt").absolute())
+print("acc=1")
+time.sleep(1000)
+"""
+    training = run(source, python())
+    reports(training, 1)
+    checkpoint = saved(training, tmp_path / "saved") / "checkpoint"
+    assert (checkpoint / "last").readlink() == Path("step1")
+    assert (checkpoint / "last" / "state").read_text() == "1"
+    assert not (checkpoint / "words").is_symlink()
+    assert (checkpoint / "words").read_text() == "words"
+
+
+def test_a_program_that_is_missing_on_a_pc(run: MakeRun) -> None:
+    Path("mine").touch(mode=0o755)
+    training = run(command="./mine")
+    Path("mine").unlink()
+    with pytest.raises(PCUnfit, match=r"\./mine: the program can't be started: No such file"):
+        training.advance()
+
+
+@pytest.mark.slow
+def test_metrics_come_from_event_files(run: MakeRun) -> None:
+    source = """
+from tensorboardX import SummaryWriter
+writer = SummaryWriter("logs/mine")
+for step in range(3):
+    writer.add_scalar("loss", 2, step)
+    writer.add_scalar("acc", step / 2, step)
+writer.close()
+"""
+    found = reports(run(source, python()))
+    assert [dict(each.metrics) for each in found] == [{"loss": 2, "acc": step / 2} for step in range(3)]
+
+
+LOGGING = """
+import LIBRARY, sitecustomize, sys
+run = LIBRARY.init(project="digits")
+for epoch in range(2):
+    LIBRARY.log({"loss": 2})
+    run.log({"acc": epoch / 2, "epoch": epoch, "note": "good", "inner": {"f1": 0.5}})
+LIBRARY.finish()
+assert sitecustomize.OWN == "of the environment"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["wandb", "trackio"])
+def test_metrics_come_from_calls_of_a_library(
+    run: MakeRun, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without an account; and the environment's own sitecustomize is imported, too."""
+    pytest.importorskip(library)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "sitecustomize.py").write_text("OWN = 'of the environment'")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "own"), *sys.path]))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = reports(run(LOGGING.replace("LIBRARY", library), python()))
+    assert [each.metrics["acc"] for each in found] == [0, 0.5]
+    assert found[1].metrics["inner.f1"] == 0.5
+    assert not Path("wandb").exists()
+
+
+def test_a_pc_without_the_project(run: MakeRun, tmp_path: Path) -> None:
+    training = run()
+    (tmp_path / "project").rename(tmp_path / "moved")
+    with pytest.raises(PCUnfit, match="a command needs the project's folder at the same path on each PC"):
+        training.advance()
+
+
+def test_it_saves_where_its_command_or_its_script_names_the_folder(run: MakeRun) -> None:
+    run("import os; os.environ['SWEEPS_CHECKPOINT_DIR']")
+    Path("other.py").touch()
+    commands = ("python train.py", "bash -c 'ls $SWEEPS_CHECKPOINT_DIR'", "python other.py", SAVES)
+    found = [CommandTrainable.find(f"command:{command}") for command in commands]
+    assert [each.saves for each in found] == [True, True, False, True]
+    ((title, note),) = found[2].notes()
+    assert title == "checkpoint"
+    assert note.startswith("the command has no {checkpoint_dir}")
+
+
+def test_one_whose_supervisor_is_killed_ends(run: MakeRun) -> None:
+    source = "import os, time; print('acc=1 pid=%d above=%d' % (os.getpid(), os.getppid())); time.sleep(1000)"
+    training = run(source, python())
+    (report,) = reports(training, 1)
+    os.kill(int(report.metrics["above"]), signal.SIGKILL)
+    with pytest.raises(ProgramFailed, match="its supervisor was killed"):
+        training.advance()
+    wait_until(lambda: is_gone(int(report.metrics["pid"])))
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python trian.py", "trian.py: no such file in .* Did you mean 'train.py'"),
+        ("pyhton train.py", "pyhton: no such program on PATH. Did you mean 'python'"),
+        ("train.py {lr}", "train.py: no such program on PATH. Did you mean './train.py'"),
+        ("./train.py {lr}", "can't be executed: chmod [+]x ./train.py"),
+        ("./tarin.sh", "./tarin.sh: no such file"),
+        ("LR={lr} python train.py", "variables are set by env"),
+        ("python train.py && echo", "&& is of a shell: give bash -c"),
+        ("python 'train.py", "no closing quotation"),
+        ("", "give a program"),
+    ],
+)
+def test_a_command_that_cannot_run(run: MakeRun, command: str, expected: str) -> None:
+    run()
+    with pytest.raises(UserError, match=expected):
+        CommandTrainable.find(f"command:{command}")
