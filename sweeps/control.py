@@ -21,13 +21,10 @@ from sweeps.config.sweep_folder import (
     SWEEP_HELP,
     newest_sweep,
     no_sweep,
-    resume_command,
     sweep_named,
     sweeps_in,
 )
-from sweeps.record import control_requests, lock
-
-KEPT = "It keeps the command, and will take it up; its screen says what it did."
+from sweeps.record import lock
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,19 +79,13 @@ def _control(typed: str, words: Sequence[str], address: str | None) -> int:
     folder = sweep_named(typed) if typed else _running(words)
     if (fault := no_sweep(folder)) is not None:
         raise UserError(fault)
+    from sweeps.record import steering  # with Optuna, which --help does without
+
     try:
-        answer = _ask(folder, words)
-    except control_requests.NotTaken:
-        raise UserError(
-            f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its screen "
-            "says why it can't be steered"
-        ) from None
+        answer = steering.steer(folder, words)
     except KeyboardInterrupt as interrupt:
         print(f"\n{interrupt}", file=sys.stderr)
         return 130
-    if answer is None:
-        print(f"The sweep is starting or busy. {KEPT}")
-        return 0
     if answer.is_refused:
         raise UserError(answer.text)
     print(answer.text)
@@ -114,42 +105,11 @@ def _running(words: Sequence[str]) -> Path:
         names = ", ".join(folder.name for folder in running)
         raise UserError(f"several sweeps run here: give the name of one first. Names: {names}")
     newest = newest_sweep()
-    raise UserError(_why_not_running(newest, words) or f"{shown_path(newest)} has just begun: type it again")
+    from sweeps.record import steering  # with Optuna, which --help does without
 
-
-def _ask(folder: Path, words: Sequence[str]) -> control_requests.Answer | None:
-    """What `control_requests.ask` returns; a UserError where no process runs the sweep."""
-    while True:
-        try:
-            return control_requests.ask(folder.resolve(), words)
-        except control_requests.NotRunning:
-            if why := _why_not_running(folder, words):
-                raise UserError(why) from None
-        except FileNotFoundError:  # its start has failed meanwhile
-            raise UserError(no_sweep(folder) or f"{shown_path(folder)}: its files are gone") from None
-
-
-def _why_not_running(folder: Path, words: Sequence[str] = ()) -> str:
-    """Why no process runs a sweep, and the command to go on; "" where one has begun to since."""
-    from sweeps.record import status
-    from sweeps.record.record import Record
-
-    record = Record.read(folder)
-    if status.is_running(record):
-        return ""
-    shown, how = shown_path(folder), status.status(record)
-    flags = status.flags_for(record, words, has_ended=not status.can_go_on(record))
-    if flags:
-        again = resume_command(folder, *status.flags_of_resume(record), *flags)
-        why = f"{shown}: no process runs this sweep; it is {how}. A resume does that: {again}"
-    elif status.can_go_on(record):
-        again = resume_command(folder, *status.flags_of_resume(record))
-        why = f"{shown}: no process runs this sweep; it is {how}. Resume it: {again}"
-    else:
-        more = resume_command(folder, "--num-trials", str(2 * len(record.searched)))
-        why = f"{shown}: the sweep is {how}. For more trials: {more}"
-    # A process that has begun meanwhile has made the one or the other untrue.
-    return "" if lock.is_held(folder) else why
+    raise steering.how_to_go_on(newest, words) or UserError(
+        f"{shown_path(newest)} has just begun: type it again"
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 from sweeps import control
 from sweeps.config import sweep_folder
 from sweeps.control import parse
-from sweeps.record import lock
+from sweeps.record import lock, steering
 from sweeps.record.control_requests import Inbox
 from tests.support.searched import peak, searched
 
@@ -96,15 +96,15 @@ RESUMED = {
 def test_a_resume_does_what_a_command_to_a_sweep_that_has_ended_asks(words: str, tmp_path: Path) -> None:
     folder = searched(tmp_path, "ended", peak(0.03), num_trials=2).record.folder
     resume = sweep_folder.resume_command(folder, *RESUMED[words].split())
-    assert control._why_not_running(folder, words.split()).endswith(f"A resume does that: {resume}")
+    assert str(steering.how_to_go_on(folder, words.split())).endswith(f"A resume does that: {resume}")
 
 
 def test_a_sweep_that_is_resumed_meanwhile_is_asked_again(tmp_path: Path) -> None:
     """Its process may begin between the question whether there is one and the answer what to do."""
     folder = searched(tmp_path, "ended", peak(0.03), num_trials=2).record.folder
-    assert "For more trials: " in control._why_not_running(folder)
+    assert "For more trials: " in str(steering.how_to_go_on(folder))
     with lock.held(folder):
-        assert control._why_not_running(folder) == ""
+        assert steering.how_to_go_on(folder) is None
 
 
 def test_without_a_name_the_only_sweep_that_runs_is_meant(
