@@ -1,89 +1,117 @@
-"""Show a sweep in the browser, while it runs or after: `sweeps dashboard NAME`
+"""Show all sweeps in the browser: `sweeps dashboard`
 
-optuna-dashboard over the record, which it can't write. Exit status: 2, a mistake in what was asked; 130,
-Ctrl-C, which is how it ends.
+The page reads the records: it may be started and ended at any time, and no sweep needs it. Exit status: 2, a
+mistake in what was asked; 130, Ctrl-C, which is how it ends.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
+import webbrowser
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
-from sweeps.config.sweep_folder import NEWEST_HELP, newest_sweep, no_sweep, sweep_named
-from sweeps.execution.output.dashboard_server import COUNTED, PORT, THIS_PC, check_package, listen
+from sweeps.config.sweep_folder import RESULTS, no_sweep, sweep_named, sweeps_in
+
+PORT = 8787
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for."""
+
+    folders: Sequence[Path]
+    """Of sweeps, or sweeps."""
+    opened: Path | None
+    """The sweep that the browser opens; None: the list."""
+    host: str
+    port: int
+    is_read_only: bool
+    opens_browser: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    return status_of(lambda: dashboard(*parse(arguments)), interrupted="The dashboard has ended.")
+    return status_of(lambda: dashboard(parse(arguments)), interrupted="The page has ended.")
 
 
-def parse(arguments: Sequence[str] | None = None) -> tuple[Path, str, int | None]:
-    """Folder of the sweep, host and port.
+def parse(arguments: Sequence[str] | None = None) -> Asked:
+    """What was asked for.
 
     Raises:
         UserError: what is wrong.
+        SystemExit: after `--help` (status 0).
     """
     parser = cli_parser.Parser(
         prog="sweeps dashboard",
-        usage="%(prog)s [NAME] [--port N] [--host HOST]",
-        description="Show the trials of a sweep in the browser, while it runs or after.",
-        examples=["", "first --port 8081"],
+        usage="%(prog)s [NAME|FOLDER ...] [flags]",
+        description=f"Show all sweeps of this project ({RESULTS}/) and of the folders given in the browser. "
+        "A sweep by its name is opened at once.",
+        examples=["", "first", "/mnt/share/results --port 9000"],
     )
-    parser.add_argument(
-        "folder",
-        nargs="?",
-        metavar="NAME",
-        help=NEWEST_HELP,
-    )
-    cli_parser.add(parser, "port", int | None, f"Port (default: {PORT}; any other if that is in use).", None)
-    reach = "Name or address to listen at. Everyone who can reach it can see the dashboard."
-    cli_parser.add(parser, "host", str, reach, THIS_PC[0], "HOST")
-    values = parser.values_of(arguments, "; give one sweep, by its name")
-    if values.port is not None and not 0 <= values.port <= 65535:
+    help_ = f"A sweep by its name in {RESULTS}/ or its folder, or a folder of sweeps."
+    parser.add_argument("folders", nargs="*", metavar="NAME", help=help_)
+    cli_parser.add(parser, "port", int, "Port; the next free one where it is taken.", PORT)
+    reach = "Name or address to listen at. Who reaches it needs the token, and could read it on the way."
+    cli_parser.add(parser, "host", str, reach, "127.0.0.1", "HOST")
+    cli_parser.add(parser, "read_only", bool, "Only show: no button, and nothing can be changed.", False)
+    cli_parser.add(parser, "browser", bool, "Open the browser, where there is one.", True)
+    values = parser.values_of(arguments)
+    if not 0 <= values.port <= 65535:
         raise UserError(f"--port {values.port}: must be from 0 (any that is free) to 65535")
-    folder = newest_sweep() if values.folder is None else sweep_named(values.folder)
-    if (why := no_sweep(folder)) is not None:
-        raise UserError(why)
-    return folder.resolve(), values.host, values.port
+    given = [sweep_named(each) for each in values.folders]
+    for folder in given:
+        if (why := no_sweep(folder)) is not None and not (folder.is_dir() and sweeps_in(folder)):
+            raise UserError(why)
+    results = Path(RESULTS).resolve()
+    # A sweep in results/ is shown with the others there.
+    others = [folder.resolve() for folder in given if folder.resolve().parent != results]
+    sweeps = [folder.resolve() for folder in given if no_sweep(folder) is None]
+    return Asked(
+        [results, *(folder for folder in others if folder != results)],
+        sweeps[0] if len(given) == 1 and sweeps else None,
+        values.host,
+        values.port,
+        values.read_only,
+        values.browser,
+    )
 
 
-def dashboard(folder: Path, host: str, port: int | None) -> int:
+def dashboard(asked: Asked) -> int:
     """Serve until Ctrl-C.
 
     Raises:
-        UserError: the record can't be read, or the port not be had.
+        UserError: the port can't be had, or the token not be read.
     """
-    check_package()
-    print(f"Reading {shown_path(folder)}", end="", flush=True)
-    from sweeps.record import status
-    from sweeps.record.journal import RecordUnreadable
-    from sweeps.record.record import Record
+    from sweeps.page import server
+    from sweeps.page.page_context import PageContext
 
-    try:
-        record = Record.read(folder)
-    except (OSError, RecordUnreadable) as error:
-        print()
-        raise UserError(str(error)) from None
-    finished = sum(trial.status == "finished" for trial in record.searched)
-    print(
-        f": of all trials, the best is {status.best(record)}. Of the page, {COUNTED} "
-        f"({finished:,} of {len(record.searched):,})"
-    )
-    with listen(host, port) as server:
-        if port is None and server.server_port != PORT:
-            instead = f"port {server.server_port} is used instead"
-            print(f"Port {PORT} is in use; {instead} (--port N chooses one)", flush=True)
-        if host not in THIS_PC:
-            print(f"Everyone who can reach {host} can see the dashboard: there is no password", flush=True)
-        print(f"{server.url}  shows {shown_path(folder)}; press Ctrl-C to end it", flush=True)
-        server.serve(folder)
+    page = PageContext(asked.folders, asked.host, is_read_only=asked.is_read_only)
+    with server.listening_socket(asked.host, asked.port) as listening:
+        if (port := listening.getsockname()[1]) != asked.port and asked.port:
+            print(f"Port {asked.port} is taken: port {port} is used instead")
+        url = server.url_of(listening, asked.host)
+        path = "/" if asked.opened is None else f"/sweep/{quote(asked.opened.name)}"
+        print(f"{url}{path}?token={page.access.token}")
+        print(f"shows {', '.join(map(shown_path, asked.folders))}; press Ctrl-C to end it", flush=True)
+        if asked.opens_browser and _has_browser():
+            webbrowser.open(f"{url}{path}?token={page.access.one_time_code()}")
+        asyncio.run(server.serve(page, listening))
     return 0
+
+
+def _has_browser() -> bool:
+    """Whether a browser with windows can be opened here; one of the terminal would take that."""
+    is_on_screen = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    return is_on_screen or sys.platform == "darwin"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import dashboard, fit
+from sweeps import fit
 from sweeps.run import main as run_main
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.strategy import Device, choose
@@ -44,15 +44,6 @@ def test_a_line_says_what_to_type(
     assert f"{package} is not installed: " in said.err
     assert f"-m pip install 'raysweeps[{extra}]'" in said.err
     assert not list(tmp_path.iterdir())
-
-
-def test_the_dashboard_says_it_before_it_reads(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "optuna_dashboard", None)  # as if it were not there
-    (tmp_path / "record.journal").touch()
-    assert dashboard.main([str(tmp_path)]) == 2
-    assert "pip install 'raysweeps[dashboard]'" in capsys.readouterr().err
 
 
 def test_the_strategy_that_is_chosen_does_without_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,190 @@
+"""Who may see the page: the token and its cookie, the names that the page answers to, and the headers.
+
+Each request but that for the login and its style sheet needs the token. A page of another site can't read
+this one (its cookie is SameSite=Strict, and its name is checked against DNS rebinding), frame it, or press
+one of its buttons (the Origin of each POST is checked).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from sweeps.common import atomic_io, local_dirs
+from sweeps.common.errors import UserError
+
+TOKEN_PARAMETER = "token"
+TOKEN_FILE = "dashboard_token"
+"""In the state folder of the user."""
+COOKIE_DAYS = 90
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+OPEN_PATHS = ("/login", "/static/")
+"""Answered without the token: they show nothing of a sweep. A path that ends in / stands for all below it."""
+ONE_TIME_CODE_S = 120.0
+"""In which the browser must have opened the page."""
+HEADERS = {
+    # Plotly styles its figures by attributes; no style can send anything away, as nothing may be loaded.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Access:
+    """The check of each request.
+
+    Args:
+        token: of the user.
+        host: that the server listens at.
+        is_read_only: whether each request to change something is refused.
+    """
+
+    def __init__(self, token: str, host: str, *, is_read_only: bool) -> None:
+        self.is_read_only = is_read_only
+        self.token = token
+        self._hosts = {*LOCAL_HOSTS, host, *(() if host in LOCAL_HOSTS else _names_of_this_pc())}
+        self._answers_any_address = host not in LOCAL_HOSTS
+        self._one_time_codes: dict[str, float] = {}
+
+    @web.middleware
+    async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse a request that must not be answered; give each answer the headers."""
+        try:
+            response = await self._checked(request, handler)
+        except web.HTTPException as error:
+            error.headers.update(HEADERS)
+            raise
+        if not response.prepared:
+            response.headers.update(HEADERS)
+            response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not self._is_named(request.host):
+            raise web.HTTPForbidden(text=f"This page does not answer to the name {request.host!r}.")
+        if request.method not in ("GET", "HEAD", "POST"):
+            raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD", "POST"])
+        if request.method == "POST" and not _is_of_same_origin(request):
+            raise web.HTTPForbidden(text="This request does not come from this page.")
+        if given := request.query.get(TOKEN_PARAMETER):
+            if not self.is_right(given):
+                raise web.HTTPSeeOther("/login?wrong=1")
+            # Without the token in the address, which stays in the history and on the screen.
+            return self.let_in(request, str(request.rel_url.without_query_params(TOKEN_PARAMETER)))
+        if _is_open(request.path):
+            return await handler(request)
+        if not self._has_cookie(request):
+            if request.method == "GET" and request.headers.get("Accept", "").startswith("text/html"):
+                raise web.HTTPSeeOther("/login")
+            raise web.HTTPUnauthorized(text="This page needs the token that `sweeps dashboard` prints.")
+        if request.method == "POST" and self.is_read_only:
+            raise web.HTTPForbidden(text="This page is read-only (--read-only).")
+        return await handler(request)
+
+    def is_right(self, given: str) -> bool:
+        """Whether a text is the token, or a code that was not used yet. The time that it takes says nothing
+        about the token."""
+        is_token = hmac.compare_digest(given.encode(), self.token.encode())
+        until = self._one_time_codes.pop(given, 0.0)
+        return is_token or time.monotonic() < until
+
+    def one_time_code(self) -> str:
+        """What lets a browser in once. The words of its command, which other users of the PC can list, hold
+        this one and not the token."""
+        code = secrets.token_urlsafe(24)
+        self._one_time_codes[code] = time.monotonic() + ONE_TIME_CODE_S
+        return code
+
+    def let_in(self, request: web.Request, path: str) -> web.Response:
+        """Send a browser that has given the token to a page, with the cookie."""
+        response = web.Response(status=303, headers={"Location": path})
+        response.set_cookie(
+            _cookie_name(request),
+            self._cookie,
+            max_age=COOKIE_DAYS * 86400,
+            httponly=True,
+            samesite="Strict",
+            path="/",
+        )
+        return response
+
+    def _has_cookie(self, request: web.Request) -> bool:
+        given = request.cookies.get(_cookie_name(request), "")
+        return hmac.compare_digest(given.encode(), self._cookie.encode())
+
+    @property
+    def _cookie(self) -> str:
+        """Not the token itself, which can't be told from this."""
+        return hmac.new(self.token.encode(), b"cookie", hashlib.sha256).hexdigest()
+
+    def _is_named(self, host: str) -> bool:
+        """Whether the page answers to a name. A page of the web can give its own name the address of this PC,
+        and would read this one through the browser (DNS rebinding)."""
+        name = urlsplit(f"//{host}").hostname or ""
+        return name in self._hosts or (self._answers_any_address and _is_address(name))
+
+
+def token_of_user() -> str:
+    """The token, which is made at the first start, so that a bookmark of the page stays good.
+
+    Raises:
+        UserError: its file can't be read or written, or others can read it.
+    """
+    path = local_dirs.state_dir() / TOKEN_FILE
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            with atomic_io.atomic_write(path) as part:
+                part.touch(mode=0o600)
+                part.write_text(secrets.token_urlsafe(32))
+        if path.stat().st_mode & 0o077 or path.stat().st_uid != os.getuid():
+            raise UserError(f"{path}: others can read this token. Remove the file: a new one is made then")
+        token = path.read_text().strip()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    if len(token) < 16:
+        raise UserError(f"{path}: not a token of this program. Remove the file: a new one is made then")
+    return token
+
+
+def _is_of_same_origin(request: web.Request) -> bool:
+    """Whether this very page sends a request. Browsers name the origin of each POST."""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+        return False
+    return urlsplit(request.headers.get("Origin", "")).netloc == request.host
+
+
+def _is_open(path: str) -> bool:
+    return any(path == each or (each.endswith("/") and path.startswith(each)) for each in OPEN_PATHS)
+
+
+def _cookie_name(request: web.Request) -> str:
+    """With the port: cookies of one host are shared by all its ports."""
+    return f"sweeps-{urlsplit(f'//{request.host}').port or 80}"
+
+
+def _names_of_this_pc() -> set[str]:
+    return {socket.gethostname().lower(), socket.getfqdn().lower()}
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

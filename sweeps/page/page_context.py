@@ -1,0 +1,104 @@
+"""What the parts of the page share: the sweeps, the access, the open pages and the templates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jinja2
+from aiohttp import web
+
+from sweeps.common.formatting import count, duration, rough, short, shown_path
+from sweeps.page import access
+from sweeps.page.access import Access
+from sweeps.page.sweep_list import SweepList
+from sweeps.page.updates import Listeners
+
+T = TypeVar("T")
+NAVIGATION = {"/": "Sweeps"}
+"""Address and name of each part that every page links."""
+
+
+class PageContext:
+    """What the parts of the page share.
+
+    Args:
+        folders: of sweeps, or sweeps.
+        host: that the server listens at.
+        is_read_only: whether it only shows.
+    """
+
+    def __init__(self, folders: Iterable[Path], host: str, *, is_read_only: bool = False) -> None:
+        self.sweeps = SweepList([*folders])
+        self.access = Access(access.token_of_user(), host, is_read_only=is_read_only)
+        self.listeners = Listeners()
+        self.is_read_only = is_read_only
+        # One thread: records are read one after another, and answers that read none do not wait for them.
+        self._reader = ThreadPoolExecutor(1, "records")
+        self._templates = _environment()
+
+    async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        """The result of a function that may read records, while other requests are answered."""
+        return await asyncio.get_running_loop().run_in_executor(self._reader, function, *arguments)
+
+    async def look(self) -> None:
+        """Look at all sweeps; at most once in half a second, whoever asks."""
+        await self.in_thread(self.sweeps.look)
+
+    async def stream(self, request: web.Request, version_of: Callable[[], str]) -> web.StreamResponse:
+        """Tell an open page of each change of what it shows, by its version after each look."""
+
+        async def version() -> str:
+            await self.look()
+            return version_of()
+
+        return await self.listeners.stream(request, version)
+
+    def html(self, request: web.Request, template: str, *, status: int = 200, **content: Any) -> web.Response:
+        """An answer, by a template.
+
+        Args:
+            request: to answer.
+            template: file in `templates/`.
+            status: of HTTP.
+            content: variables of the template, besides `page` and `request`.
+        """
+        names = {"page": self, "request": request, "navigation": NAVIGATION}
+        text = self._templates.get_template(template).render(names | content)
+        return web.Response(text=text, content_type="text/html", status=status)
+
+    async def end(self) -> None:
+        """Let all open pages go."""
+        self.listeners.end()
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+
+CONTEXT = web.AppKey("page", PageContext)
+
+
+def context_of(request: web.Request) -> PageContext:
+    """That of the server that answers a request."""
+    return request.app[CONTEXT]
+
+
+def query_with(request: web.Request, **changed: str) -> str:
+    """The address of the same page with other parameters; those that are empty are left out."""
+    parameters = {name: text for name, text in {**request.query, **changed}.items() if text}
+    return str(request.rel_url.with_query(parameters))
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("sweeps.page", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: Sequence[Callable[..., str]] = (count, duration, rough, short, shown_path)
+    environment.filters |= {each.__name__: each for each in filters}
+    environment.globals |= {"query_with": query_with}
+    return environment

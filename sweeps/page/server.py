@@ -1,0 +1,120 @@
+"""The server of the page: its addresses, its start and its end.
+
+A part of the page (`sweeps_page.py`) has ROUTES, handlers by their addresses. A handler takes what it shows
+from the context, reads records in the thread for it, and answers with a template:
+
+    async def show(request: web.Request) -> web.Response:
+        page = context_of(request)
+        record = await page.in_thread(page.sweeps.record, request.match_info["key"])
+        return page.html(request, "sweep.html", record=record)
+
+A template extends `layout.html`. What is live on it is in a `live` block of `live.html`: it is fetched again,
+and morphed in place, at each event of the page's stream (`PageContext.stream`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import plotly.offline
+from aiohttp import web
+
+from sweeps.common.errors import UserError
+from sweeps.page import access, login_page, sweeps_page
+from sweeps.page.page_context import CONTEXT, PageContext, context_of
+
+PORT = 8787
+PORTS_TRIED = 50
+"""From the one that was asked for on."""
+STATIC = Path(__file__).with_name("static")
+ENDS_S = 2.0
+"""In which open requests end with the server."""
+ASKS_EVERY_S = 5.0
+"""Whether it is still used."""
+PARTS = (login_page, sweeps_page)
+
+
+def app_of(page: PageContext) -> web.Application:
+    """All addresses of the page."""
+    app = web.Application(middlewares=[page.access.check, _tell_fault], client_max_size=2**20)
+    app[CONTEXT] = page
+    for part in PARTS:
+        app.add_routes(part.ROUTES)
+    app.add_routes([web.get("/static/plotly.min.js", _plotly), web.static("/static", STATIC)])
+
+    async def end(_: web.Application) -> None:
+        await page.end()
+
+    app.on_shutdown.append(end)
+    return app
+
+
+async def serve(
+    page: PageContext, listening: socket.socket, is_unused: Callable[[], bool] | None = None
+) -> None:
+    """Answer until the task is cancelled, or the page is unused.
+
+    Args:
+        page: to serve.
+        listening: where.
+        is_unused: asked now and then whether the page is to end; None: it is not.
+    """
+    # Without a log of requests, whose first one holds the token.
+    runner = web.AppRunner(app_of(page), access_log=None, shutdown_timeout=ENDS_S)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, listening).start()
+        while is_unused is None or not await page.in_thread(is_unused):
+            await asyncio.sleep(3600 if is_unused is None else ASKS_EVERY_S)
+    finally:
+        await runner.cleanup()
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket at the port that was asked for, or at the next one that is free.
+
+    Raises:
+        UserError: there is no such host, or no port is free.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise UserError(f"--host {host}: {error.strerror}") from None
+    fault = ""
+    for number in range(port, min(port + PORTS_TRIED, 65536)) if port else (0,):
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((address[0], number, *address[2:]))
+            listening.listen(128)
+        except OSError as error:
+            listening.close()
+            fault = error.strerror or str(error)
+        else:
+            return listening
+    raise UserError(f"--port {port}: can't listen on {host}: {fault}")
+
+
+def url_of(listening: socket.socket, host: str) -> str:
+    """The address of the page, without its token."""
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}"
+
+
+@web.middleware
+async def _tell_fault(request: web.Request, handler: access.Handler) -> web.StreamResponse:
+    """A page that says what is not there."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound as error:
+        words = error.text if error.text and not error.text.startswith("404") else "There is no such page."
+        return context_of(request).html(request, "fault.html", status=404, fault=words)
+
+
+async def _plotly(_: web.Request) -> web.Response:
+    """Plotly's script, of the package that is installed."""
+    headers = {"Cache-Control": "private, max-age=86400"}
+    return web.Response(text=plotly.offline.get_plotlyjs(), content_type="text/javascript", headers=headers)

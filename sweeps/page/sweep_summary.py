@@ -1,0 +1,150 @@
+"""What the list shows of a sweep. It is kept in a file, so that a start of the page reads no old record."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sweeps.common import atomic_io
+from sweeps.record import status
+from sweeps.record.record import Record
+from sweeps.record.trials import BAD
+
+MOST_POINTS = 60
+"""Of the small curve."""
+CACHE_FORMAT = 1
+"""Another one is thrown away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSummary:
+    """A sweep in a row."""
+
+    name: str
+    trainable: str
+    metric: str
+    mode: str
+    status: str
+    """In the words of the record."""
+    started: float | None
+    """Seconds since 1970."""
+    planned: int
+    """Trials asked for in all."""
+    ended: int
+    """Of these."""
+    bad: int
+    """Of those that have ended: failed, diverged or infeasible."""
+    training: int
+    epochs: int
+    """Trained, of reruns too."""
+    best_trial: int | None
+    best_score: float | None
+    best: str
+    """In words."""
+    curve: Sequence[tuple[int, float]] = field(default=())
+    """Epochs trained until then, and the best score so far, wherever it got better; the last one ends it."""
+    places: Mapping[str, int] = field(default_factory=dict)
+    """Name of a PC to the number of trials that train there."""
+    elapsed_s: float = 0.0
+
+
+def summary_of(record: Record) -> SweepSummary:
+    """The row of a sweep."""
+    leader, objective = record.best(), record.objective
+    is_running = status.is_running(record)
+    live = [trial for trial in record.live if is_running and not trial.is_paused]
+    return SweepSummary(
+        name=record.name,
+        trainable=", ".join(record.info.trainables),
+        metric=objective.metric,
+        mode=objective.mode,
+        status=status.status(record),
+        started=record.info.started,
+        planned=max(record.most_trials, len(record.searched)),
+        ended=sum(trial.status != "unfinished" for trial in record.searched),
+        bad=sum(trial.status in BAD for trial in record.searched),
+        training=len(live),
+        epochs=sum(trial.spent_epochs for trial in record.trials),
+        best_trial=None if leader is None else leader.number,
+        best_score=None if leader is None else leader.best_score(objective),
+        best=status.best(record),
+        curve=best_so_far(record),
+        places=dict(Counter(str(trial.place["pc"]) for trial in live if trial.place.get("pc"))),
+        elapsed_s=record.elapsed_s,
+    )
+
+
+def best_so_far(record: Record) -> list[tuple[int, float]]:
+    """The best score against the epochs that all trials have trained, in at most MOST_POINTS steps."""
+    reports = sorted((row.time, row.score) for trial in record.searched for *_, row in trial.every_report())
+    steps: list[tuple[int, float]] = []
+    for epochs, (_, score) in enumerate(reports, start=1):
+        if record.objective.is_better(score, steps[-1][1] if steps else None):
+            steps.append((epochs, score))
+    if len(steps) > MOST_POINTS:
+        steps = [steps[round(n * (len(steps) - 1) / (MOST_POINTS - 1))] for n in range(MOST_POINTS)]
+    return [*steps, (len(reports), steps[-1][1])] if steps else []
+
+
+class SweepState(NamedTuple):
+    """What changes whenever a sweep does."""
+
+    changed_ns: int = 0
+    """When its journal was written last."""
+    size_bytes: int = 0
+    """Of the journal."""
+    is_held: bool = False
+    """Whether a process runs it."""
+
+
+class SummaryCache:
+    """A file with the summaries of sweeps as of a state of each.
+
+    Args:
+        path: of the file; one that can't be read counts as empty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries: dict[str, tuple[SweepState, SweepSummary]] = {}
+        self._is_changed = False
+        try:
+            content = json.loads(path.read_text())
+            if content["format"] == CACHE_FORMAT:
+                self._entries = {
+                    name: (SweepState(*state), _summary(kept))
+                    for name, (state, kept) in content["sweeps"].items()
+                }
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            self._entries = {}
+
+    def get(self, folder: Path, state: SweepState) -> SweepSummary | None:
+        """The summary of a sweep in this state; None where it is not known."""
+        kept = self._entries.get(str(folder))
+        return kept[1] if kept is not None and kept[0] == state else None
+
+    def put(self, folder: Path, state: SweepState, summary: SweepSummary) -> None:
+        """Keep a summary, in the file from the next `save` on."""
+        self._entries[str(folder)] = state, summary
+        self._is_changed = True
+
+    def save(self) -> None:
+        """Write what is new; of sweeps whose folders are gone nothing is kept."""
+        if not self._is_changed:
+            return
+        self._is_changed = False
+        self._entries = {name: kept for name, kept in self._entries.items() if Path(name).is_dir()}
+        rows = {name: (state, asdict(summary)) for name, (state, summary) in self._entries.items()}
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        atomic_io.write(self._path, json.dumps({"format": CACHE_FORMAT, "sweeps": rows}))
+
+
+def _summary(content: Mapping[str, Any]) -> SweepSummary:
+    if set(content) != {each.name for each in fields(SweepSummary)}:
+        raise ValueError("of another version")
+    curve = [(int(epochs), float(score)) for epochs, score in content["curve"]]
+    return SweepSummary(**{**content, "curve": curve})
