@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -169,3 +169,13 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def alive_after(timeout_s: float, processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """The processes that have not ended within a time. What has ended may stay a zombie for ever."""
+    ends = time.monotonic() + timeout_s
+    while alive := [each for each in processes if is_alive(each.pid)]:
+        if time.monotonic() > ends:
+            break
+        time.sleep(0.2)
+    return alive
