@@ -114,7 +114,7 @@ class Slow(Trainable):
         return True
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_short_trials_do_not_end_processes_that_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
