@@ -65,6 +65,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Let no sweep that a failed test has left share its Ray with the sweeps of those that follow."""
+    if call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception):
+        folder = tempfile.mkdtemp(prefix="t-", dir="/tmp")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ[RAYS_FOLDER] = folder
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(Path(__file__).parent).parts[0] in SLOW:

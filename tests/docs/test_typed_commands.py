@@ -125,6 +125,7 @@ def is_run(page: Page) -> bool:
     return any(command and not reasons(command) for command in page.commands)
 
 
+@pytest.mark.timeout(900)  # a page is many sweeps, one after another
 @pytest.mark.parametrize(
     "page",
     [
