@@ -12,7 +12,6 @@ from typing import Any
 
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.record import sweep_info
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.record import Record
 from sweeps.record.trials import EpochRow, Status, TrialRow
@@ -72,7 +71,7 @@ class Past(RankedTrials):
         confirm = None if sweep.confirm is None else dict(zip(("top", "seeds"), sweep.confirm, strict=True))
         about = {"metric": "score", "mode": sweep.mode, "seed": sweep.settings["seed"]}
         about |= {"runs": [{"started": 0.0}], "planned": [sweep.settings["num_trials"]], "confirm": confirm}
-        super().__init__(sweep_info.parse(about))
+        super().__init__(about)
         begun = [trial for trial in sweep.trials if trial.start <= moment]
         reports = []
         for number, trial in enumerate(begun):

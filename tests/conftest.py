@@ -21,9 +21,13 @@ from typing import Any
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from optuna.distributions import BaseDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial
 
 from sweeps.common import local_dirs, project
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.point import OptunaPoint, Point
@@ -96,6 +100,11 @@ def propose(
     """Begin a trial by hand; `more` is the rest of its Point."""
     optuna = OptunaPoint({name: params[name] for name in words or {}}, words or {})
     return record.begin(Point(**{"trainable": "", **more}, params=params), optuna, seed)
+
+
+def optuna_trials(folder: Path) -> list[FrozenTrial]:
+    """The trials of a record as Optuna itself reads them."""
+    return JournalStorage(JournalFileBackend(str(folder / JOURNAL))).get_all_trials(0)
 
 
 def skip_without(extra: str) -> None:

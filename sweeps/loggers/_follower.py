@@ -18,15 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from optuna.storages import JournalStorage
-
 from sweeps.common import project
 from sweeps.common.errors import UserError, reason_of
 from sweeps.config import plugins
-from sweeps.config.sweep_folder import JOURNAL
 from sweeps.loggers import RunWriter
-from sweeps.record.journal import ReadOnlyJournal
-from sweeps.record.trials import numbered, row_of
+from sweeps.record.live_record import LiveRecord
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
 
 
 @dataclass(frozen=True)
@@ -161,26 +159,28 @@ class _Follower(threading.Thread):
 
 def _follow(name: str, folder: Path, every_s: float, show_life: Callable[[], None]) -> None:
     """Update a logger until the standard input ends, and once more."""
-    storage = JournalStorage(ReadOnlyJournal(folder / JOURNAL))
-    (study,) = storage.get_all_studies()
-    study_id = storage.get_study_id_from_name(study.study_name)
-    about = storage.get_study_user_attrs(study_id)
-    written: dict[int, tuple[int, str]] = {}
-    logger: RunWriter = plugins.find("logger", name).build(folder, about)
+    live = LiveRecord(folder)
+    written: dict[tuple[int, int], tuple[int, str]] = {}
+    logger: RunWriter = plugins.find("logger", name).build(folder, live.read().about)
     is_on = True
     while is_on:
         is_on = not select.select([sys.stdin], [], [], every_s)[0]
-        for number, frozen in numbered(storage.get_all_trials(study_id, deepcopy=False)):
-            if written.get(frozen.number, (0, ""))[1] not in ("", "unfinished"):
+        for trial in attempts_in(live.read()):
+            attempt, state = (trial.number, trial.attempt), (len(trial.epochs), trial.status)
+            before = written.get(attempt, (0, ""))
+            if before[1] not in ("", "unfinished") or (is_on and state == before):
                 continue
-            trial = row_of(number, frozen)
-            state = (len(trial.epochs), trial.status)
-            if not is_on or state != written.get(frozen.number):
-                logger.write(trial, is_on)
-                written[frozen.number] = state
-                show_life()  # a resume may write many trials
+            logger.write(trial, is_on)
+            written[attempt] = state
+            show_life()  # a resume may write many trials
         show_life()
     logger.close()
+
+
+def attempts_in(record: Record) -> Iterator[TrialRow]:
+    """Each attempt of each trial, which has a run of its own in a logger."""
+    for trial in record.trials:
+        yield from (*trial.attempts, trial)
 
 
 def main(name: str, folder: str, every_s: str) -> None:

@@ -23,7 +23,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import EPOCHS_SUFFIX, SQLITE, STUDY
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Trainable
-from sweeps.record import optuna_study, sweep_info
+from sweeps.record import optuna_study
 from sweeps.record.optuna_study import StudyTrial
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.trials import EpochRow, Status, TrialRow
@@ -52,7 +52,7 @@ class ForeignTrials(RankedTrials):
     """The trials of a study or a table."""
 
     def __init__(self, source: Path, name: str, about: Mapping[str, Any]) -> None:
-        super().__init__(sweep_info.parse({"sweep": name, **about}))
+        super().__init__({"sweep": name, **about})
         self.folder, self.name = source, name
         self.notes: list[str] = []
         """For the plan: what was not matched."""

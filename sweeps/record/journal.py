@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
+import itertools
 import json
 import os
+import secrets
 import sys
-from collections.abc import Container, Generator, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import IntEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from optuna.storages import BaseStorage, JournalStorage
+from optuna.distributions import distribution_to_json
+from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.common.objective import Objectives
-from sweeps.record import sweep_info
 from sweeps.record.trials import ENDED_WELL, Status, TrialRow, numbered
+from sweeps.space.point import OptunaPoint
 
+STUDY_ID = 0
+"""The journal of a sweep holds one study."""
 _STATES = {
     "finished": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
@@ -34,6 +43,23 @@ _STATES = {
 }
 
 
+Line = Mapping[str, Any]
+"""A change, as Optuna writes it."""
+
+
+class Operation(IntEnum):
+    """What a line changes: its `op_code`."""
+
+    CREATE_STUDY = 0
+    STUDY_USER_ATTR = 2
+    STUDY_SYSTEM_ATTR = 3
+    CREATE_TRIAL = 4
+    TRIAL_STATE = 6
+    TRIAL_INTERMEDIATE_VALUE = 7
+    TRIAL_USER_ATTR = 8
+    TRIAL_SYSTEM_ATTR = 9
+
+
 class RecordLost(Exception):
     """The record can't be written any more."""
 
@@ -42,26 +68,38 @@ class RecordUnreadable(ValueError):
     """The record is damaged, or another version has made it."""
 
 
-class Journal(JournalFileBackend):
-    """Optuna's journal file; an incomplete line is removed, and nothing is written after it. Optuna's lock is
-    not taken: the sweep's own (`lock.py`) keeps other writers away."""
+class Journal:
+    """The end of the file, to which lines are added as Optuna's storage would. Its lock is not taken: the
+    sweep's own (`lock.py`) keeps other writers away.
 
-    def __init__(self, file_path: str) -> None:
-        super().__init__(file_path)
-        self._path = Path(file_path)
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer = secrets.token_hex(4)
         self._lost: OSError | None = None
         self._syncs = True
 
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Write lines as Optuna does, and sync them, in a block of `together` at its end."""
-        self._refuse_if_lost()
-        lines = "".join(json.dumps(log, separators=(",", ":")) + "\n" for log in logs)
-        self._write(lines.encode(), self._path.stat().st_size)
+    def append(self, operation: Operation, **fields: Any) -> Line:
+        """Write a line, and sync it, in a block of `together` at its end.
 
-    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Lines as Optuna reads them. Optuna keeps all, so they have one copy of each name."""
-        for log in super().read_logs(log_number_from):
-            yield _named_once(log)
+        Args:
+            operation: what it changes.
+            fields: the rest of it.
+
+        Returns:
+            The line, as a reader gets it.
+
+        Raises:
+            RecordLost: it can't be written, or one before it could not.
+        """
+        self._refuse_if_lost()
+        line = json.dumps({"op_code": operation, "worker_id": self._writer, **fields}, separators=(",", ":"))
+        self._add(f"{line}\n".encode())
+        read: Line = _named_once(json.loads(line))
+        return read
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -78,18 +116,23 @@ class Journal(JournalFileBackend):
             if self._lost is None and self._path.stat().st_size > size:
                 self._write(b"", size)
 
-    def _write(self, content: bytes, size: int) -> None:
-        """Append, and sync; where that fails, cut the file back to a size in bytes."""
+    def _add(self, content: bytes) -> None:
+        self._write(content)
+
+    def _write(self, content: bytes, size: int | None = None) -> None:
+        """Append, and sync; where that fails, cut the file back to a size in bytes, or to the one before."""
         try:
             with self._path.open("ab") as file:
+                size = file.tell() if size is None else size
                 file.write(content)
                 file.flush()
                 if self._syncs:
                     os.fsync(file.fileno())
         except OSError as error:
             self._lost = error
-            with contextlib.suppress(OSError):
-                os.truncate(self._path, size)
+            if size is not None:
+                with contextlib.suppress(OSError):
+                    os.truncate(self._path, size)
             self._refuse_if_lost()
 
     def _refuse_if_lost(self) -> None:
@@ -101,20 +144,87 @@ class Journal(JournalFileBackend):
 class UnwrittenJournal(Journal):
     """The same, to suppose what a sweep would come to: changes stay in this process."""
 
-    def __init__(self, file_path: str) -> None:
-        super().__init__(file_path)
-        self._unread = list[dict[str, Any]]()
+    def _add(self, content: bytes) -> None:
+        """Write nothing."""
 
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Keep lines as a file would hold them."""
-        self._unread += json.loads(json.dumps(logs))
 
-    def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
-        """Optuna reads the file first, and each change after it has made it."""
-        if not log_number_from:
-            yield from super().read_logs(0)
-        unread, self._unread = self._unread, []
-        yield from unread
+class JournalReader:
+    """The lines of a journal that another process may be writing, each once.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._position = 0
+        """Bytes that were read."""
+        self._tail = b""
+        """The last of them."""
+
+    def is_intact(self) -> bool:
+        """Whether the file still begins with the part that was read: a new sweep may have the name of a
+        deleted one, and an older copy may have been put in its place.
+
+        Raises:
+            OSError: the file can't be read.
+        """
+        with self._path.open("rb") as file:
+            file.seek(self._position - len(self._tail))
+            return file.read(len(self._tail)) == self._tail
+
+    def unread(self) -> Iterator[Line]:
+        """The whole lines that were not read before. An incomplete last line is left: it may be in writing.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            RecordUnreadable: a line is damaged.
+        """
+        with self._path.open("rb") as file:
+            file.seek(self._position)
+            while lines := file.readlines(_BLOCK_BYTES):
+                whole = _whole_lines(lines)
+                broken = lines[len(whole) :]
+                if broken and broken[0].endswith(b"\n") and (len(broken) > 1 or file.read(1)):
+                    raise self.damaged(f"line {len(whole) + 1} of a part is no change")
+                yield from whole
+                read = b"".join(lines[: len(whole)])
+                self._position += len(read)
+                self._tail = (self._tail + read[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+                if broken:
+                    return
+
+    def damaged(self, why: str = "") -> RecordUnreadable:
+        """What to raise of a damaged file."""
+        torn = self._path.stat().st_size - whole_bytes(self._path)
+        remedy = "the sweep's --resume removes them and continues"
+        damage = f"its last {torn:,} bytes are damaged; {remedy}" if torn else f"damaged ({why})"
+        return RecordUnreadable(f"{self._path}: {damage}")
+
+
+_BLOCK_BYTES = 4 << 20
+_TAIL_BYTES = 4096
+"""More than a few lines, each with the id of its process."""
+
+
+def _whole_lines(lines: Sequence[bytes]) -> list[Line]:
+    """The content of lines up to the first one that is not whole."""
+    try:
+        # All at once, so that they have one copy of each name.
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+        if len(found) == len(lines) and lines[-1].endswith(b"\n") and all(map(_is_change, found)):
+            return found if len(lines) >= _MANY_LINES else [_named_once(each) for each in found]
+    except ValueError:
+        pass
+    return [_named_once(json.loads(line)) for line in itertools.takewhile(is_whole, lines)]
+
+
+_MANY_LINES = 100
+"""From here on it does not matter that others have names of their own."""
+
+
+def _is_change(content: Any) -> bool:
+    return isinstance(content, dict) and isinstance(content.get("op_code"), int)
 
 
 def _named_once(content: Any) -> Any:
@@ -178,32 +288,6 @@ def _with_number(frozen: FrozenTrial, number: int) -> FrozenTrial:
     return changed
 
 
-def open_study(path: Path, kind: type[Journal] = Journal) -> tuple[Journal, JournalStorage, int]:
-    """The journal of a record, its storage, and the id of its study.
-
-    An incomplete last line is left out: it may be in writing.
-
-    Raises:
-        FileNotFoundError: there is no record.
-        RecordUnreadable: it is damaged.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"no sweep in {path.parent}: {path.name} is missing")
-    try:
-        storage = JournalStorage(journal := kind(str(path)))
-    except (ValueError, LookupError, TypeError, AssertionError) as error:
-        torn = path.stat().st_size - whole_bytes(path)
-        remedy = "the sweep's --resume removes them and continues"
-        damage = f"its last {torn:,} bytes are damaged; {remedy}" if torn else f"damaged ({error})"
-        raise RecordUnreadable(f"{path}: {damage}") from None
-    studies = storage.get_all_studies()
-    if not studies:
-        raise FileNotFoundError(f"no sweep in {path.parent}: {path.name} is empty")
-    if "mode" not in studies[0].user_attrs:
-        raise RecordUnreadable(f"{path}: this is an Optuna journal, but not the record of a sweep")
-    return journal, storage, storage.get_study_id_from_name(studies[0].study_name)
-
-
 def mend(path: Path) -> int:
     """Remove an incomplete last line; the bytes removed. The next one would be joined to it, and make the
     file unreadable (optuna/optuna#5138).
@@ -242,20 +326,65 @@ def whole_bytes(path: Path) -> int:
 def is_whole(line: bytes) -> bool:
     """Whether a line of a journal is complete."""
     try:
-        return line.endswith(b"\n") and isinstance(json.loads(line)["op_code"], int)
-    except (ValueError, LookupError, TypeError):
+        return line.endswith(b"\n") and _is_change(json.loads(line))
+    except ValueError:
         return False
 
 
-def create_study(storage: BaseStorage, name: str, about: Mapping[str, Any]) -> int:
-    """A new study with a direction and a name for each objective of a sweep; its id."""
-    objectives = sweep_info.parse(about).objectives
-    study_id = storage.create_new_study(
-        [StudyDirection[each.direction.upper()] for each in objectives.every], name
-    )
-    if "metric" in about:  # as `Study.set_metric_names`, which warns that it is experimental
-        storage.set_study_system_attr(study_id, "study:metric_names", objectives.metrics)
-    return study_id
+@contextlib.contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Leave the search for cycles until the end of a block: it takes 40 % of the time in which a large file
+    is read, and finds none."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def study_fields(name: str, objectives: Objectives) -> dict[str, Any]:
+    """The line of a new study, with a direction for each objective of a sweep."""
+    directions = [StudyDirection[each.direction.upper()] for each in objectives.every]
+    return {"study_name": name, "directions": directions}
+
+
+def trial_fields(
+    point: OptunaPoint,
+    user_attrs: Mapping[str, Any],
+    system_attrs: Mapping[str, Any] = MappingProxyType({}),
+    scores: Mapping[int, float] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """The line of a new trial.
+
+    Args:
+        point: its hyperparameters, as Optuna has them.
+        user_attrs: its attributes.
+        system_attrs: those that dashboards do not show.
+        scores: of its epochs.
+    """
+    return {
+        "study_id": STUDY_ID,
+        "datetime_start": _now(),
+        "state": TrialState.RUNNING,
+        "value": None,
+        "values": None,
+        "distributions": {name: distribution_to_json(each) for name, each in point.distributions.items()},
+        "params": {name: point.distributions[name].to_internal_repr(v) for name, v in point.params.items()},
+        "user_attrs": dict(user_attrs),
+        "system_attrs": dict(system_attrs),
+        "intermediate_values": dict(scores),
+    }
+
+
+def end_fields(state: TrialState, values: list[float] | None = None) -> dict[str, Any]:
+    """The line of a trial's end."""
+    return {"state": state, "values": values, "datetime_complete": _now()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def state_and_values(

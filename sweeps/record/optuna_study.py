@@ -12,12 +12,12 @@ from pathlib import Path
 
 import optuna
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
 
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.yaml_values import nearest
 from sweeps.config.sweep_folder import SQLITE, STUDY
-from sweeps.record.journal import ReadOnlyJournal
 from sweeps.space.point import OptunaPoint
 
 
@@ -86,7 +86,7 @@ def _storage(path: Path, scratch: Path, what: str) -> BaseStorage:
         with path.open("rb") as file:
             is_sqlite = file.read(16) == b"SQLite format 3\0"
         if not is_sqlite:
-            return JournalStorage(ReadOnlyJournal(path))
+            return JournalStorage(JournalFileBackend(str(path)))
         # A copy: Optuna writes tables of its own into a file that it opens.
         original = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
         with closing(original), closing(sqlite3.connect(scratch / "study.db")) as copy:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sweeps.common.objective import Losses, Objective, Objectives
 from sweeps.common.yaml_values import ParamValue
+from sweeps.record import sweep_info
 from sweeps.record.pareto import BestFirst
 from sweeps.record.reruns import Confirmed, confirmed_by, in_order, order_of, seeds
 from sweeps.record.sweep_info import SweepInfo
@@ -35,8 +36,11 @@ class Arrival(NamedTuple):
 class RankedTrials:
     """Trials and their ranking."""
 
-    def __init__(self, info: SweepInfo) -> None:
-        self.info = info
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        self.about = about
+        """The attributes of the sweep, for loggers and notebooks; `info` is typed."""
+        self._info: tuple[Mapping[str, Any], SweepInfo] | None = None
+        """What was parsed last, and of which attributes."""
         self.trials: list[TrialRow] = []
         self.searched: list[TrialRow] = []
         """The trials that the search has proposed: all but reruns."""
@@ -52,6 +56,13 @@ class RankedTrials:
         self._live: dict[int, TrialRow] = {}
         self._swept: set[tuple[str, str]] = set()
         """Trainables, each with a hyperparameter that is swept in some trial."""
+
+    @property
+    def info(self) -> SweepInfo:
+        """The attributes of the sweep."""
+        if self._info is None or self._info[0] is not self.about:
+            self._info = self.about, sweep_info.parse(self.about)
+        return self._info[1]
 
     @property
     def objective(self) -> Objective:

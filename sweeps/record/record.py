@@ -16,22 +16,26 @@ from types import MappingProxyType
 from typing import Any
 
 import optuna
-from optuna.storages import JournalStorage
-from optuna.trial import TrialState, create_trial
+from optuna.trial import TrialState
 
 from sweeps.common.objective import Mode
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import constraints, sweep_info
 from sweeps.record.journal import (
+    STUDY_ID,
     Journal,
+    JournalReader,
+    Operation,
     RecordLost,
     RecordUnreadable,
-    create_study,
+    end_fields,
     mend,
-    open_study,
     state_and_values,
+    study_fields,
+    trial_fields,
+    without_garbage_collection,
 )
-from sweeps.record.ranking import RankedTrials
+from sweeps.record.replay import ReplayedTrials
 from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS, HeldOutScore, Outcome, Run, Steered
 from sweeps.record.trials import (
     ATTEMPT_OF,
@@ -43,9 +47,6 @@ from sweeps.record.trials import (
     Pause,
     Status,
     TrialRow,
-    earlier_of,
-    numbered,
-    row_of,
 )
 from sweeps.space.point import OptunaPoint, Point
 
@@ -53,22 +54,23 @@ from sweeps.space.point import OptunaPoint, Point
 optuna.logging.set_verbosity(logging.ERROR)
 
 
-class Record(RankedTrials):
+class Record(ReplayedTrials):
     """The trials of a sweep in memory; each change is in the file first.
 
     `Record.create` starts one, `Record.reopen` continues one, `Record.read` opens one to read.
+
+    Args:
+        folder: of the sweep.
+        kind: of what is written.
     """
 
-    def __init__(self, folder: Path, journal: Journal, storage: JournalStorage, study_id: int) -> None:
-        self.about: Mapping[str, Any] = storage.get_study_user_attrs(study_id)
-        """The attributes of the sweep, for loggers and notebooks; `info` is typed."""
-        super().__init__(sweep_info.parse(self.about))
+    def __init__(self, folder: Path, kind: type[Journal] = Journal) -> None:
+        super().__init__()
         self.folder = folder
-        self.together = journal.together
-        self._storage = storage
-        self._study_id = study_id
-        self._ids: list[int] = []
-        self._last_report = 0.0
+        self._reader = JournalReader(folder / JOURNAL)
+        self._journal = kind(folder / JOURNAL)
+        self.together = self._journal.together
+        self._elapsed_before_s = 0.0
         self._run_began: float | None = None
         self.is_held = False
         """Whether no trial may begin or continue now."""
@@ -76,24 +78,6 @@ class Record(RankedTrials):
         """Whether this process has opened it to continue the sweep."""
         self.cut_bytes = 0
         """Bytes of an incomplete line that `reopen` has cut off."""
-        self.earlier = earlier_of(storage.get_study_system_attrs(study_id).get("earlier", {}))
-        for number, frozen in numbered(storage.get_all_trials(study_id, deepcopy=False)):
-            trial = row_of(number, frozen)
-            optuna_id = storage.get_trial_id_from_study_id_trial_number(study_id, frozen.number)
-            if number < len(self.trials):
-                self._ids[number] = optuna_id
-                self._replace(trial)
-            else:
-                self._ids.append(optuna_id)
-                self._list(trial)
-            if trial.status != "unfinished":
-                self._settle(trial)
-        reports = [(trial, *report) for trial in self.trials for report in trial.every_report()]
-        for trial, attempt, epoch, row in sorted(reports, key=lambda report: report[-1].time):
-            self._rank_epoch(trial, attempt, epoch, row)
-            self._last_report = row.time
-        elapsed_s = [row.elapsed_s for *_, row in reports]
-        self._elapsed_before_s: float = max([*elapsed_s, self.info.elapsed_s])
 
     @classmethod
     def create(
@@ -101,13 +85,16 @@ class Record(RankedTrials):
     ) -> Record:
         """A new record in a new folder; `earlier` holds trials of the sweeps that it refines. Metric and mode
         are those of the first objective; `about["objectives"]` names all of several, as `val_acc:max`."""
-        storage = JournalStorage(journal := Journal(str(folder / JOURNAL)))
+        record = cls(folder)
         about = {"format": FORMAT, **about, "mode": mode, "started": time.time()}
-        study_id = create_study(storage, name, about)
+        objectives = sweep_info.parse(about).objectives
+        record._write(Operation.CREATE_STUDY, **study_fields(name, objectives))
+        if "metric" in about:
+            record._note_system("study:metric_names", objectives.metrics)
         for key, value in about.items():
-            storage.set_study_user_attr(study_id, key, value)
-        storage.set_study_system_attr(study_id, "earlier", earlier.to_json())
-        return cls(folder, journal, storage, study_id)
+            record.note(key, value)
+        record._note_system("earlier", earlier.to_json())
+        return record
 
     @classmethod
     def read(cls, folder: Path, kind: type[Journal] = Journal) -> Record:
@@ -121,15 +108,40 @@ class Record(RankedTrials):
             FileNotFoundError: the folder holds no record.
             RecordUnreadable: it is damaged, or another version has made it, and this one can't read it.
         """
-        journal, storage, study_id = open_study(folder / JOURNAL, kind)
+        record = cls(folder, kind)
+        with without_garbage_collection():
+            record.read_on()
+        return record
+
+    def read_on(self) -> None:
+        """Take up what was written since it was read; for a process that does not write it.
+
+        Raises:
+            FileNotFoundError, RecordUnreadable: as `read`; what is in memory then counts no more.
+        """
+        path = self.folder / JOURNAL
+        if not path.is_file():
+            raise FileNotFoundError(f"no sweep in {self.folder}: {path.name} is missing")
         try:
-            record = cls(folder, journal, storage, study_id)
+            for line in self._reader.unread():
+                self.take(line)
         except (LookupError, TypeError) as error:  # each line is intact, but some are missing
             why = f"lines are missing ({type(error).__name__}: {error})"
-            if storage.get_study_user_attrs(study_id).get("format") not in (FORMAT, FORMAT_OF_ATTEMPTS):
+            if self.about.get("format") not in (FORMAT, FORMAT_OF_ATTEMPTS):
                 why = f"another version of sweeps has made this sweep, and this one can't read it ({error})"
-            raise RecordUnreadable(f"{folder / JOURNAL}: {why}") from None
-        return record
+            raise RecordUnreadable(f"{path}: {why}") from None
+        if self.study_name is None:
+            raise FileNotFoundError(f"no sweep in {self.folder}: {path.name} is empty")
+        if "mode" not in self.about:
+            raise RecordUnreadable(f"{path}: this is an Optuna journal, but not the record of a sweep")
+
+    def is_intact(self) -> bool:
+        """Whether the file still begins with what was read of it.
+
+        Raises:
+            OSError: it can't be read.
+        """
+        return self._reader.is_intact()
 
     @classmethod
     def reopen(cls, folder: Path) -> Record:
@@ -167,8 +179,9 @@ class Record(RankedTrials):
     @property
     def elapsed_s(self) -> float:
         """How long the sweep has run: earlier runs, each up to its last report, and this one."""
-        of_this_run = 0.0 if self._run_began is None else time.monotonic() - self._run_began
-        return self._elapsed_before_s + of_this_run
+        if self._run_began is None:
+            return max(self._reported_elapsed_s, self.info.elapsed_s)
+        return self._elapsed_before_s + time.monotonic() - self._run_began
 
     def plan_trials(self, most: int) -> None:
         """Write how many trials there are to be in all; never fewer than have begun."""
@@ -185,12 +198,12 @@ class Record(RankedTrials):
 
     def start_clock(self) -> None:
         """Start to count the time of this run."""
-        self._run_began = time.monotonic()
+        self._elapsed_before_s, self._run_began = self.elapsed_s, time.monotonic()
 
     def stop_clock(self) -> None:
         """Count no time until the clock is started again."""
-        self._elapsed_before_s, self._run_began = self.elapsed_s, None
-        self.note("elapsed_s", self._elapsed_before_s)
+        elapsed_s, self._run_began = self.elapsed_s, None
+        self.note("elapsed_s", elapsed_s)
 
     def begin(
         self,
@@ -209,24 +222,17 @@ class Record(RankedTrials):
             confirms: number of the trial that it reruns.
             origin: of an anchor, the earlier trial that it repeats.
         """
-        begun = create_trial(
-            state=TrialState.RUNNING,
-            params=dict(optuna_point.params),
-            distributions=dict(optuna_point.distributions),
-            user_attrs={
-                "trainable": point.trainable,
-                "params": dict(point.params),
-                "fixed": dict(point.fixed),
-                "seed": seed,
-                "start": time.time(),
-                **({} if confirms is None else {"confirms": confirms}),
-                **({"origin": origin} if origin else {}),
-            },
-        )
-        self._ids.append(self._storage.create_new_trial(self._study_id, begun))
-        trial = row_of(len(self.trials), self._storage.get_trial(self._ids[-1]))  # one copy: see `report`
-        self._list(trial)
-        return trial
+        attributes = {
+            "trainable": point.trainable,
+            "params": dict(point.params),
+            "fixed": dict(point.fixed),
+            "seed": seed,
+            "start": time.time(),
+            **({} if confirms is None else {"confirms": confirms}),
+            **({"origin": origin} if origin else {}),
+        }
+        self._write(Operation.CREATE_TRIAL, **trial_fields(optuna_point, attributes))
+        return self.trials[-1]
 
     def open_again(
         self,
@@ -275,25 +281,16 @@ class Record(RankedTrials):
             "start": time.time(),
             "opened_for": why,
         }
-        begun = create_trial(
-            state=TrialState.RUNNING,
-            params=dict(before.optuna.params),
-            distributions=dict(before.optuna.distributions),
-            user_attrs=attributes,
-            system_attrs=system_attrs,
-            intermediate_values={e: row.score for e, row in before.epochs.items() if e <= kept_epochs},
-        )
+        scores = {epoch: row.score for epoch, row in before.epochs.items() if epoch <= kept_epochs}
         with self.together():
             if self.info.format != FORMAT_OF_ATTEMPTS:
                 self.note("format", FORMAT_OF_ATTEMPTS)
-            cut, self._ids[number] = self._ids[number], self._storage.create_new_trial(self._study_id, begun)
+            cut = self._ids[number]
+            begun = trial_fields(before.optuna, attributes, system_attrs, scores)
+            self._write(Operation.CREATE_TRIAL, **begun)
             if before.status == "unfinished":  # for Optuna's dashboard
-                self._storage.set_trial_state_values(cut, TrialState.FAIL)
-        trial = row_of(number, self._storage.get_trial(self._ids[number]))
-        self._replace(trial)
-        for epoch in before.epochs.keys() - trial.epochs.keys():
-            self._losses.get(epoch, {}).pop(number, None)
-        return trial
+                self._write(Operation.TRIAL_STATE, trial_id=cut, **end_fields(TrialState.FAIL))
+        return self.trials[number]
 
     def place(self, number: int, place: Mapping[str, Any]) -> None:
         """Write where a trial trains, if that is new."""
@@ -315,17 +312,14 @@ class Record(RankedTrials):
         if epoch in trial.epochs:
             return
         # A clock that is set back must not change the order of the reports.
-        self._last_report = max(time.time(), self._last_report + 1e-6)
-        row = EpochRow(score, dict(metrics), seconds, self._last_report, self.elapsed_s, dict(costs))
+        moment = max(time.time(), self._last_report + 1e-6)
+        row = EpochRow(score, dict(metrics), seconds, moment, self.elapsed_s, dict(costs))
         content: Any = vars(row)
-        key, optuna_id = f"{EPOCH}{epoch}", self._ids[number]
         with self.together():
-            self._storage.set_trial_system_attr(optuna_id, key, content)
+            self._attribute_of_system(number, f"{EPOCH}{epoch}", content)
             # Dashboards plot the value, and do not show system attributes.
-            self._storage.set_trial_intermediate_value(optuna_id, epoch, score)
-        # Optuna keeps what it has read back from the file: so there are no two copies of it.
-        trial.epochs[epoch] = EpochRow(**self._storage.get_trial_system_attrs(optuna_id)[key])
-        self._rank_epoch(trial, trial.attempt, epoch, trial.epochs[epoch])
+            shown = {"step": epoch, "intermediate_value": score}
+            self._write(Operation.TRIAL_INTERMEDIATE_VALUE, trial_id=self._ids[number], **shown)
 
     def note_pause(self, number: int) -> None:
         """Write that a trial waits after its last epoch."""
@@ -340,9 +334,8 @@ class Record(RankedTrials):
             self._write_pause(trial, trial.pauses[len(trial.epochs)]._replace(ended=time.time()))
 
     def _write_pause(self, trial: TrialRow, pause: Pause) -> None:
-        key, times = f"{PAUSE}{pause.after_epoch}", [pause.began, pause.ended]
-        self._storage.set_trial_system_attr(self._ids[trial.number], key, times)
-        trial.pauses[pause.after_epoch] = pause
+        times = [pause.began, pause.ended]
+        self._attribute_of_system(trial.number, f"{PAUSE}{pause.after_epoch}", times)
 
     def notice(self, number: int, text: str) -> None:
         """Write a note for the user about a trial."""
@@ -369,12 +362,10 @@ class Record(RankedTrials):
             return
         status, reason = constraints.end_of(trial, self.objectives, status, reason)
         with self.together():
-            self._storage.set_trial_user_attr(self._ids[number], "status", status)
+            self._attribute(number, "status", status)
             self.note_trial(number, reason=reason, log=log, static_metrics=dict(static_metrics), end=end)
-            state, values = state_and_values(trial, status, self.objectives)
-            self._storage.set_trial_state_values(self._ids[number], state, values)
-        trial.status = status
-        self._settle(trial)
+            ended = end_fields(*state_and_values(trial, status, self.objectives))
+            self._write(Operation.TRIAL_STATE, trial_id=self._ids[number], **ended)
 
     def give_up_reruns(self) -> list[int]:
         """End the reruns that are no longer asked for, as other trials lead after more search; their
@@ -420,10 +411,16 @@ class Record(RankedTrials):
 
     def note(self, key: str, value: Any) -> None:
         """Write an attribute of the sweep."""
-        self._storage.set_study_user_attr(self._study_id, key, value)
-        self.about = self._storage.get_study_user_attrs(self._study_id)
-        self.info = sweep_info.parse(self.about)
+        self._write(Operation.STUDY_USER_ATTR, study_id=STUDY_ID, user_attr={key: value})
+
+    def _note_system(self, key: str, value: Any) -> None:
+        self._write(Operation.STUDY_SYSTEM_ATTR, study_id=STUDY_ID, system_attr={key: value})
 
     def _attribute(self, number: int, key: str, value: Any) -> None:
-        self._storage.set_trial_user_attr(self._ids[number], key, value)
-        setattr(self.trials[number], key, value)
+        self._write(Operation.TRIAL_USER_ATTR, trial_id=self._ids[number], user_attr={key: value})
+
+    def _attribute_of_system(self, number: int, key: str, value: Any) -> None:
+        self._write(Operation.TRIAL_SYSTEM_ATTR, trial_id=self._ids[number], system_attr={key: value})
+
+    def _write(self, operation: Operation, **fields: Any) -> None:
+        self.take(self._journal.append(operation, **fields))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from optuna.distributions import BaseDistribution, json_to_distribution
 
 from sweeps.common.objective import Losses, Objective, Objectives
 from sweeps.space.point import OptunaPoint, Point
@@ -259,27 +262,59 @@ def numbered(frozen: Iterable[FrozenTrial]) -> Iterator[tuple[int, FrozenTrial]]
         yield next(first_attempts) if again is None else again, each
 
 
-def row_of(number: int, frozen: FrozenTrial) -> TrialRow:
-    """A trial of Optuna's journal, without its earlier attempts."""
-    kept = {name: value for name, value in frozen.user_attrs.items() if name in _ATTRIBUTES}
-    if not frozen.state.is_finished():  # the status is written before the state
-        kept.pop("status", None)
-    of_older = {"start": _seconds(frozen.datetime_start) or 0.0, "end": _seconds(frozen.datetime_complete)}
-    return TrialRow(
-        **{**of_older, **kept},
+def row_of(number: int, begun: Mapping[str, Any]) -> TrialRow:
+    """A trial as its first line in the journal has it, without its earlier attempts.
+
+    Args:
+        number: of the trial.
+        begun: the line.
+    """
+    kept = {name: value for name, value in begun.get("user_attrs", {}).items() if name in _ATTRIBUTES}
+    kept.pop("status", None)
+    row = TrialRow(
+        **{"start": seconds_of(begun.get("datetime_start")) or 0.0, **kept},
         number=number,
-        optuna=OptunaPoint(frozen.params, frozen.distributions),
-        epochs={
-            int(key.removeprefix(EPOCH)): EpochRow(**content)
-            for key, content in frozen.system_attrs.items()
-            if key.startswith(EPOCH)
-        },
-        pauses={
-            (epoch := int(key.removeprefix(PAUSE))): Pause(epoch, *times)
-            for key, times in frozen.system_attrs.items()
-            if key.startswith(PAUSE)
-        },
+        optuna=_optuna_point(begun.get("params", {}), begun.get("distributions", {})),
     )
+    for key, content in begun.get("system_attrs", {}).items():
+        take_up(row, key, content)
+    return row
+
+
+def _optuna_point(params: Mapping[str, Any], distributions: Mapping[str, str]) -> OptunaPoint:
+    found = {name: _distribution(text) for name, text in distributions.items()}
+    return OptunaPoint({name: found[name].to_external_repr(value) for name, value in params.items()}, found)
+
+
+@functools.lru_cache(maxsize=1000)
+def _distribution(text: str) -> BaseDistribution:
+    """Of its JSON; all trials of a sweep have the same few."""
+    return json_to_distribution(text)
+
+
+def is_attribute(name: str) -> bool:
+    """Whether an attribute of a trial in the journal is a field of TrialRow."""
+    return name in _ATTRIBUTES
+
+
+def take_up(row: TrialRow, key: str, content: Any) -> int | None:
+    """Add an epoch or a pause to a trial.
+
+    Args:
+        row: of the trial.
+        key: of a system attribute in the journal.
+        content: of the attribute.
+
+    Returns:
+        The epoch; None of a pause, or of another attribute.
+    """
+    kind, _, after = key.partition(":")
+    if f"{kind}:" == EPOCH:
+        row.epochs[int(after)] = EpochRow(**content)
+        return int(after)
+    if f"{kind}:" == PAUSE:
+        row.pauses[int(after)] = Pause(int(after), *content)
+    return None
 
 
 @dataclass(frozen=True)
@@ -315,9 +350,9 @@ def _row_of_plain(scores: Mapping[str, float], **others: Any) -> TrialRow:
     return TrialRow(number=-1, seed=0, start=0.0, epochs=epochs, **others)
 
 
-def _seconds(moment: datetime | None) -> float | None:
-    """Optuna's naive local time, of which summer time has an hour twice, as seconds since 1970."""
-    return None if moment is None else moment.astimezone(UTC).timestamp()
+def seconds_of(moment: str | None) -> float | None:
+    """A time as Optuna writes it, in seconds since 1970."""
+    return None if moment is None else datetime.fromisoformat(moment).timestamp()
 
 
 Waits = Callable[[TrialRow], bool]

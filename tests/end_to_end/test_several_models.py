@@ -13,7 +13,7 @@ import yaml
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS
-from tests.conftest import Command
+from tests.conftest import Command, optuna_trials
 from tests.support.killing import Murderer
 
 TOY, STEPS = "tests.faulty.toy", "tests.faulty.steps"
@@ -52,7 +52,7 @@ def test_two_toys_compete_under_one_scheduler(sweep: Command, tmp_path: Path) ->
     assert (about["trial"], about["trainable"]) == (best.number, best.trainable)
     assert f"Best       trial {best.number} ({best.trainable}): score" in done.stdout
     assert "Test       test_score" in done.stdout
-    frozen = record._storage.get_all_trials(record._study_id)
+    frozen = optuna_trials(folder)
     assert {frozen[number].params["trainable"] for number in range(16)} == {TOY, STEPS}
     assert all(name == "trainable" or name.startswith("tests.faulty.") for t in frozen for name in t.params)
     settings = yaml.safe_load((folder / "sweep.yaml").read_text())

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from optuna.storages import JournalStorage
-
 from sweeps.ray_cluster import ray_environment
 from sweeps.ray_start import ray_auth
 from sweeps.run import main as run_main
@@ -23,6 +21,7 @@ if __name__ == "__main__":  # Ray reads it when it is imported
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 
 from sweeps.execution.driver.tune_callback import TuneCallback  # noqa: E402
+from sweeps.record.journal import Journal, Operation  # noqa: E402
 from sweeps.record.record import Record  # noqa: E402
 
 
@@ -62,7 +61,9 @@ POINTS: dict[str, Callable[[], None]] = {
         TuneCallback, "on_trial_result", lambda *_, result, **__: bool(result.get(SHOULD_CHECKPOINT))
     ),
     "the weights are saved, the end is not recorded": lambda: before(TuneCallback, "on_trial_complete"),
-    "half of the end is recorded": lambda: before(JournalStorage, "set_trial_state_values"),
+    "half of the end is recorded": lambda: before(
+        Journal, "append", lambda _, operation, **__: operation is Operation.TRIAL_STATE
+    ),
     "the end is recorded, the checkpoints are not dropped": lambda: before(TuneCallback, "_drop_checkpoints"),
     "the old best/ is gone, the new one is not there": lambda: before(
         Path, "replace", lambda path, *_: path.name == ".best.part"

@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.storages import JournalStorage
 
 from sweeps.config import plugins
-from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record.journal import ReadOnlyJournal
+from sweeps.loggers import _follower
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow, numbered, row_of
+from sweeps.record.trials import TrialRow
 from tests import ROOT
 
 Events = dict[str, list[tuple[int, float]]]
@@ -73,8 +71,7 @@ def log_here(name: str, folder: Path, about: Mapping[str, Any], is_on: bool) -> 
 
 def rows(folder: Path) -> list[TrialRow]:
     """As a logger gets them."""
-    storage = JournalStorage(ReadOnlyJournal(folder / JOURNAL))
-    return [row_of(*each) for each in numbered(storage.get_all_trials(0))]
+    return [*_follower.attempts_in(Record.read(folder))]
 
 
 def log_anew(name: str, record: Record, is_on: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -31,18 +32,18 @@ def new_journal(folder: Path) -> Path:
 
 
 def append(path: Path, numbers: range) -> None:
-    backend = Journal(str(path))
+    backend = Journal(path)
     for number in numbers:
-        backend.append_logs([{"op_code": number}])
+        backend.append(number)
 
 
 def lines(path: Path) -> list[int]:
-    return [log["op_code"] for log in Journal(str(path)).read_logs(0)]
+    return [log["op_code"] for log in JournalFileBackend(str(path)).read_logs(0)]
 
 
 def study_with(journal: Path, values: list[int], mended: bool) -> JournalStorage:
     """A study of Optuna's in which a writer died in a line, and the next one writes on."""
-    storage = JournalStorage(Journal(str(journal)))
+    storage = JournalStorage(JournalFileBackend(str(journal)))
     study = storage.create_new_study([StudyDirection.MAXIMIZE], "s")
     for value in values:
         storage.set_study_user_attr(study, "value", value)
@@ -50,7 +51,7 @@ def study_with(journal: Path, values: list[int], mended: bool) -> JournalStorage
         file.write(TORN)
     if mended:
         mend(journal)
-    again = JournalStorage(Journal(str(journal)))
+    again = JournalStorage(JournalFileBackend(str(journal)))
     again.set_study_user_attr(study, "value", 100)
     again.set_study_user_attr(study, "value", 101)
     return again
@@ -160,17 +161,17 @@ def test_a_line_that_a_full_disk_has_no_room_for_is_taken_back_whole_and_is_the_
     small_disk: Path,
 ) -> None:
     path = new_journal(small_disk)
-    backend = Journal(str(path))
+    backend = Journal(path)
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(48 * 1024))
     whole = path.read_bytes()
     with pytest.raises(RecordLost, match=rf"can't be written: No space left on device .*{JOURNAL}"):
-        backend.append_logs([{"op_code": 10, "text": "x" * 32 * 1024}])  # a part of it has room
+        backend.append(10, text="x" * 32 * 1024)  # a part of it has room
     assert path.read_bytes() == whole
     ballast.unlink()
     # There is space again; but Optuna has forgotten the line, so what follows would contradict it.
     with pytest.raises(RecordLost, match="No space left on device"):
-        backend.append_logs([{"op_code": 11}])
+        backend.append(11)
     assert path.read_bytes() == whole
     mend(path)
     append(path, range(10, 11))
@@ -201,33 +202,34 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_each_line_is_synced_and_lines_together_once_at_their_end(tmp_path: Path, syncs: list[int]) -> None:
-    backend = Journal(str(tmp_path / JOURNAL))
-    backend.append_logs([{"op_code": 0}])
+    backend = Journal(tmp_path / JOURNAL)
+    backend.append(0)
     assert len(syncs) == 1
     with backend.together():
-        backend.append_logs([{"op_code": 1}])
+        backend.append(1)
         with backend.together():  # the outer block counts
-            backend.append_logs([{"op_code": 2}])
+            backend.append(2)
         assert len(syncs) == 1
     with backend.together():
         pass
-    assert syncs == [14, 42]
+    ends = list(itertools.accumulate(map(len, (tmp_path / JOURNAL).read_bytes().splitlines(keepends=True))))
+    assert syncs == [ends[0], ends[2]]
     assert lines(tmp_path / JOURNAL) == [0, 1, 2]
 
 
 def test_lines_together_that_a_disk_refuses_are_taken_back(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, backend = journal.read_bytes(), Journal(str(journal))
+    whole, backend = journal.read_bytes(), Journal(journal)
 
     def refuse(descriptor: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     with pytest.raises(RecordLost, match="Input/output error"), backend.together():  # noqa: PT012
-        backend.append_logs([{"op_code": 10}])
-        backend.append_logs([{"op_code": 11}])
+        backend.append(10)
+        backend.append(11)
         monkeypatch.setattr(os, "fsync", refuse)
     monkeypatch.undo()
     assert journal.read_bytes() == whole
     with pytest.raises(RecordLost, match="Input/output error"):
-        backend.append_logs([{"op_code": 12}])
+        backend.append(12)

@@ -286,9 +286,9 @@ def test_a_record_of_another_version_is_read_and_not_continued(tmp_path: Path) -
 def test_a_record_of_another_version_that_can_not_be_read_says_so(tmp_path: Path) -> None:
     record = new_record(tmp_path, trials=1)
     record.report(0, 1, 0.5, {}, 1.0)
-    record.note("format", FORMAT_OF_ATTEMPTS + 1)
     journal = tmp_path / JOURNAL
-    journal.write_text(journal.read_text().replace('"seconds"', '"duration"'))
+    later = journal.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT_OF_ATTEMPTS + 1}')
+    journal.write_text(later.replace('"seconds"', '"duration"'))
     with pytest.raises(RecordUnreadable, match="another version of sweeps has made this sweep, and this one"):
         Record.read(tmp_path)
 

@@ -24,7 +24,7 @@ from sweeps.record.record import Record
 from sweeps.space.conditional import SAMPLES, check
 from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import InvalidPoint, Space
-from tests.conftest import propose
+from tests.conftest import optuna_trials, propose
 from tests.sweeps.space.layered import Params, checked, layered
 
 TAKING = [
@@ -337,7 +337,7 @@ def test_a_searcher_proposes_points_of_the_space_none_twice_and_goes_on_from_its
 def test_the_record_holds_what_a_trial_had_and_no_more(name: str, tmp_path: Path) -> None:
     record = new_record(tmp_path)
     play(searcher_of(name, record), record, 20)
-    for frozen in record._storage.get_all_trials(record._study_id):
+    for frozen in optuna_trials(tmp_path):
         assert frozen.params == frozen.user_attrs["params"]
         assert not frozen.user_attrs["fixed"].keys() & {"lr", "layers", "width_2", "width_3"}
     assert {len(trial.params) for trial in record.trials} == {2, 3, 4}
