@@ -17,7 +17,7 @@ def page_of(folder: Path) -> str:
 
 def without_program(page: str) -> str:
     scripts = re.findall(r"<script>.*?</script>", page, flags=re.S)
-    assert len(scripts) == 2, "plotly, and what draws"
+    assert len(scripts) == 3, "plotly, what draws, and what sorts"
     assert len(max(scripts, key=len)) > 2_000_000
     return page.replace(max(scripts, key=len), "")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sweeps.analysis.figures.best_trials import front, lineage, seeds
+from sweeps.analysis.figures.best_trials import front, seeds
 from sweeps.analysis.figures.costs import time_spent, timeline, utilization
 from sweeps.analysis.figures.hyperparameters import (
     contour,
@@ -18,7 +18,7 @@ from sweeps.analysis.figures.hyperparameters import (
     parallel_coordinates,
     slices,
 )
-from sweeps.analysis.figures.learning_curves import history, learning_curves, rung_survival
+from sweeps.analysis.figures.learning_curves import history, learning_curves, metrics
 from sweeps.analysis.figures.style import why_blank
 
 __all__ = [
@@ -29,9 +29,8 @@ __all__ = [
     "history",
     "importance",
     "learning_curves",
-    "lineage",
+    "metrics",
     "parallel_coordinates",
-    "rung_survival",
     "seeds",
     "slices",
     "time_spent",
@@ -43,9 +42,9 @@ __all__ = [
 FIGURES: Mapping[str, Callable[..., Any]] = {
     figure.__name__: figure
     for figure in (
-        *(front, learning_curves, rung_survival, history, seeds),
+        *(front, learning_curves, metrics, history, seeds),
         *(importance, slices, contour, parallel_coordinates),
-        *(time_spent, utilization, timeline, failures, lineage),
+        *(time_spent, utilization, timeline, failures),
     )
 }
-"""All of them by name. `report/page.py` says which section of the report shows which."""
+"""All of them by name. `report/sections.py` says which section of the report shows which."""

@@ -1,13 +1,10 @@
-"""The best trials: the front of several objectives, their spread over seeds, the sweeps that led to them."""
+"""The best trials: the front of several objectives, and their spread over seeds."""
 
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Sequence
-from html import escape
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -15,10 +12,7 @@ from plotly.subplots import make_subplots
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count
-from sweeps.record import status
-from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import ParentInfo
 from sweeps.record.trials import ENDED_WELL
 
 _Points = dict[int, tuple[float, ...]]
@@ -53,7 +47,7 @@ def front(sweep: Sweep) -> go.Figure:
     )
     if record.confirmed_with_score():
         caption += " The front is that of the means of the reruns."
-    return style.finish(figure, title, caption, height=110 + 290 * len(pairs))
+    return style.finish(figure, title, caption, height=110 + 290 * len(pairs), panels=len(pairs))
 
 
 def _around(on_front: _Points, every: Sequence[tuple[float, ...]], place: int) -> list[float] | None:
@@ -77,26 +71,28 @@ def _traces(record: Record, on_front: _Points, across: int, vertical: int, is_li
         found = {row.number: values for row in rows if (values := row.values(record.objectives)) is not None}
         if found:
             marker = {**style.MARKS[ended].points(7), "opacity": 0.6}
-            traces.append(_scatter(f"dominated, {ended}", found, across, vertical, marker=marker))
+            traces.append(_scatter(record, f"dominated, {ended}", found, across, vertical, marker=marker))
     in_order = dict(sorted(on_front.items(), key=lambda each: each[1][across]))
     line = {"mode": "lines+markers", "line": {"color": style.BLACK, "width": 2, "shape": "linear"}}
     look = {"color": style.BLACK, "symbol": "circle", "size": 9}
-    traces.append(_scatter("front", in_order, across, vertical, marker=look, **(line if is_line else {})))
-    knee = dict([next(iter(on_front.items()))])
-    star = {"color": style.VERMILLION, "symbol": "star", "size": 17}
-    words = {"mode": "markers+text", "textposition": "bottom left", "cliponaxis": False}
-    traces.append(_scatter("knee", knee, across, vertical, marker=star, **words))
+    traces.append(
+        _scatter(record, "front", in_order, across, vertical, marker=look, **(line if is_line else {}))
+    )
+    number, values = next(iter(on_front.items()))
+    knee = record.trials[number]
+    traces.append(style.star(record, knee, values[across], values[vertical], name=f"knee: trial {number}"))
     return traces
 
 
-def _scatter(name: str, points: _Points, across: int, vertical: int, **look: Any) -> go.Scatter:
+def _scatter(
+    record: Record, name: str, points: _Points, across: int, vertical: int, **look: Any
+) -> go.Scatter:
     values: Sequence[tuple[float, ...]] = list(points.values())
     return go.Scatter(
         x=[each[across] for each in values],
         y=[each[vertical] for each in values],
-        text=[f"trial {number}" for number in points],
         name=name,
-        **{"mode": "markers", **look},
+        **{"mode": "markers", **style.hover(record, [record.trials[number] for number in points]), **look},
     )
 
 
@@ -114,9 +110,9 @@ def seeds(sweep: Sweep) -> go.Figure:
     points = go.Scatter(
         x=[names[rerun.confirms] for rerun in reruns if rerun.confirms is not None],
         y=[rerun.best_score(record.objective) for rerun in reruns],
-        text=[f"trial {rerun.number}" for rerun in reruns],
         name="rerun",
         marker=ring,
+        **style.hover(record, reruns),
     )
     means = go.Scatter(
         x=list(names.values()),
@@ -130,6 +126,7 @@ def seeds(sweep: Sweep) -> go.Figure:
         y=[record.trials[number].best_score(record.objective) for number in names],
         name="in the search",
         marker={"color": style.ORANGE, "symbol": "star", "size": 11},
+        **style.hover(record, [record.trials[number] for number in names]),
     )
     figure = go.Figure([points, means, search]).update_traces(mode="markers")
     figure.update_xaxes(type="category")
@@ -139,53 +136,3 @@ def seeds(sweep: Sweep) -> go.Figure:
     if failures := sum(trial.failures for trial in found):
         caption += f" {count(failures, 'rerun')} failed or diverged."
     return style.finish(figure, title, caption)
-
-
-class Ancestor(NamedTuple):
-    """A sweep that this one was started from, or this one itself."""
-
-    name: str
-    child: str
-    """Which sweep was started from it; "" for this one."""
-    best: str
-    """Its best score with the name of its metric; "" where its folder is gone."""
-
-
-def ancestors(sweep: Sweep) -> list[Ancestor]:
-    """This sweep, its parents, their parents, as far as their folders are there."""
-    found = [Ancestor(sweep.record.name, "", status.best(sweep.record))]
-    seen = {sweep.folder.resolve()}
-    following = deque((parent, sweep.record) for parent in sweep.record.info.parents)
-    while following:
-        parent, child = following.popleft()
-        record = _read(parent, child.folder)
-        found.append(Ancestor(parent.name, child.name, "" if record is None else status.best(record)))
-        if record is not None and record.folder.resolve() not in seen:
-            seen.add(record.folder.resolve())
-            following += [(one, record) for one in record.info.parents]
-    return found
-
-
-def lineage(sweep: Sweep) -> go.Figure:
-    """Which sweeps this one was started from, with the best score of each: a table."""
-    title, found = "Parent sweeps", ancestors(sweep)
-    if len(found) == 1:
-        return style.blank(title, "This sweep was not started from another one.")
-    rows = [(one.name, one.child or "(this sweep)", one.best or "its folder is missing") for one in found]
-    cells = [[escape(cell) for cell in column] for column in zip(*rows, strict=True)]
-    table = go.Table(
-        header={"values": ["sweep", "refined by", "best score"], "align": "left"},
-        cells={"values": cells, "align": "left", "height": 30},
-        columnwidth=[2, 2, 3],
-    )
-    return style.finish(go.Figure(table), title, height=min(150 + 30 * len(found), 1000), min_width=480)
-
-
-def _read(parent: ParentInfo, child: Path) -> Record | None:
-    """The record of a parent: where it was then, or, where all were moved, beside its child."""
-    named = [Path(parent.folder)] if parent.folder else []
-    folder = next((folder for folder in [*named, child.parent / parent.name] if folder.is_dir()), None)
-    try:
-        return None if folder is None else Record.read(folder)
-    except (OSError, RecordUnreadable):
-        return None

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
@@ -100,36 +99,39 @@ def time_spent(sweep: Sweep) -> go.Figure:
 
 
 def utilization(sweep: Sweep) -> go.Figure:
-    """Per PC over time: how many trials trained, and how busy that kept its devices."""
+    """Per PC over time: how busy the trials kept its devices; where that was not measured, how many
+    trained."""
     title = "Utilization of the PCs"
     spans = [span for span in _spans(sweep) if span.end > span.begin]
     if not spans:
         return style.blank(title, style.NO_EPOCH)
-    on_gpu = any("gpu_util_pct" in span.costs for span in spans)
-    busy = "gpu_util_pct" if on_gpu else "cpu_busy_pct"
+    busy = next(
+        (each for each in ("gpu_util_pct", "cpu_busy_pct") if any(each in s.costs for s in spans)), ""
+    )
     first, last = min(span.begin for span in spans), max(span.end for span in spans)
     edges = np.linspace(first, max(last, first + 1e-3), BINS + 1)
     moments = [_moment(second) for second in (edges[:-1] + edges[1:]) / 2]
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.1)
+    figure = go.Figure()
     for place, pc in enumerate(sorted({span.pc for span in spans})):
-        of_pc = [span for span in spans if span.pc == pc]
-        training = _filled([(span.begin, span.end, 1.0) for span in of_pc], edges)
-        known = [(span.begin, span.end, span.costs[busy]) for span in of_pc if busy in span.costs]
-        held = _filled([(begin, end, 1.0) for begin, end, _ in known], edges)
-        shares = np.divide(_filled(known, edges), held, out=np.full(BINS, np.nan), where=held > 0.02)
+        of_pc = [span for span in spans if span.pc == pc and (not busy or busy in span.costs)]
+        held = _filled([(span.begin, span.end, 1.0) for span in of_pc], edges)
+        shown = held
+        if busy:
+            used = _filled([(span.begin, span.end, span.costs[busy]) for span in of_pc], edges)
+            shown = np.divide(used, held, out=np.full(BINS, np.nan), where=held > 0.02)
         line = {
             "color": style.PALETTE[place % len(style.PALETTE)],
             "dash": style.DASHES[place % len(style.DASHES)],
             "shape": "hvh",
         }
-        for row, values in enumerate([training, *([shares] if known else [])], start=1):
-            common = {"name": pc, "legendgroup": pc, "line": line, "mode": "lines"}
-            trace = go.Scatter(x=moments, y=values, showlegend=row == 1, **common)
-            figure.add_trace(trace, row=row, col=1)
-    figure.update_yaxes(title_text="trials training", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title_text=f"{'GPU' if on_gpu else 'CPU'} busy, %", range=[0, 105], row=2, col=1)
-    caption = "Top: trials that train at the same time. Bottom: mean utilization of the devices of a trial."
-    return style.finish(figure, title, caption, height=520, legend=True)
+        figure.add_trace(go.Scatter(x=moments, y=shown, name=pc, line=line, mode="lines"))
+    if not busy:
+        figure.update_yaxes(title_text="trials training", rangemode="tozero")
+        return style.finish(figure, title, "Trials that train at the same time.", legend=True)
+    device = "GPU" if busy == "gpu_util_pct" else "CPU"
+    figure.update_yaxes(title_text=f"{device} busy, %", range=[0, 105])
+    caption = f"How busy a trial kept its {device}s, the mean of those that trained at the time."
+    return style.finish(figure, title, caption, legend=True)
 
 
 def timeline(sweep: Sweep) -> go.Figure:
@@ -156,7 +158,7 @@ def timeline(sweep: Sweep) -> go.Figure:
                 text=[str(bar.trial.number) for bar in of_status],
                 textposition="inside",
                 insidetextanchor="middle",
-                hovertemplate="trial %{text}<extra></extra>",
+                **style.hover(sweep.record, [bar.trial for bar in of_status]),
                 marker={"color": mark.color, "pattern": mark.filling, "line": line},
             )
         )
@@ -168,7 +170,7 @@ def timeline(sweep: Sweep) -> go.Figure:
     )
     if left_out > 0:
         caption += f" The {left_out:,} shortest bars are left out."
-    return style.finish(figure, title, caption, height=min(150 + 34 * len(lanes), 900))
+    return style.finish(figure, title, caption, height=min(150 + 34 * len(lanes), 900), spans=True)
 
 
 def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:

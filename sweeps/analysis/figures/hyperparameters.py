@@ -6,9 +6,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
 
+import numpy as np
 import plotly.graph_objects as go
-from optuna.visualization import plot_parallel_coordinate
+from optuna.distributions import CategoricalDistribution
+from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.compared_trials import ComparedTrials, compared_trials, trainables
@@ -17,12 +21,13 @@ from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count, short
+from sweeps.record.record import Record
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
 MOST_LINES, MOST_POINTS = 300, 1000
 """Trials in parallel coordinates, and in a slice."""
-HEIGHT = 220
-"""Of a row of figures, in pixels: four rows and their words fit on a printed page."""
+MOST_AXES, MOST_LETTERS, BANDS = 12, 12, 9
+"""Of parallel coordinates: axes, the score among them, letters of a word beside one, colours by rank."""
 MOST_CELLS = 100
 """Trials of a contour, which has a cell for each two of them."""
 LEAST_POINTS = 30
@@ -30,25 +35,101 @@ LEAST_POINTS = 30
 
 
 def parallel_coordinates(sweep: Sweep) -> go.Figure:
-    """A line per trial through its score and its hyperparameters."""
+    """A line per trial through its score and its hyperparameters, the most important first.
+
+    Not by plotly's `parcoords`, which needs WebGL and `eval`, tells nothing of a line, and prints as pixels.
+    """
     title, found = "Parallel coordinates", _with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
-    figure = plot_parallel_coordinate(
-        found.study(found.sample(MOST_LINES)), target_name=sweep.record.objective.metric
-    )
-    for note in figure.layout.annotations:
-        note.update(font_size=11, bgcolor="rgba(255, 255, 255, 0.7)")
-    figure.update_layout(plot_bgcolor="#d6d6d6")  # the palest lines are nearly white
-    drawn = _shown(found, MOST_LINES, "lines")
-    caption = f"A line is a trial. Its color and the first axis show its score: {found.words}{drawn}."
-    width = 76 * (len(found.tried.ranges) + 1)  # twelve axes fit on a page
-    return style.finish(figure, title, caption, height=460, min_width=min(width, 1400))
+    record, every = sweep.record, _by_importance(found)
+    had = {name: sum(name in found.tried.params[number] for number in found.scores) for name in every}
+    names = [name for name in every if had[name] == len(found.scores)][: MOST_AXES - 1]
+    trials = found.sample(MOST_LINES)
+    scores = _Scale.of_numbers([found.scores[number] for number in trials], sign=found.objective.sign)
+    scales = [scores, *(_scale(found, name, trials) for name in names)]
+    heights = dict(zip(trials, zip(*(scale.heights for scale in scales), strict=True), strict=True))
+    figure = go.Figure()
+    bands = np.array_split(np.array(trials), min(BANDS, len(trials)))
+    colors = sample_colorscale(style.SCORES, np.linspace(0, 1, len(bands)).tolist())
+    for color, band in zip(colors, bands, strict=True):  # the best ones are the last, over the others
+        _add_lines(figure, record, found, heights, band.tolist(), {"color": color, "width": 1.3})
+    if (best := record.best()) is not None and best.number in heights:
+        _add_lines(figure, record, found, heights, [best.number], {"color": style.BLACK, "width": 3})
+        figure.add_trace(style.star(record, best, 0, heights[best.number][0], found.epoch))
+    for place, scale in enumerate(scales):
+        for height, text in scale.ticks:
+            words = {"text": text, "font_size": 11, "bgcolor": "white", "opacity": 0.85, "borderpad": 0}
+            figure.add_annotation(x=place, y=height, showarrow=False, xanchor="left", xshift=3, **words)
+    labels = [record.objective.metric, *map(_shortened, names)]
+    axes = {"tickvals": list(range(len(labels))), "ticktext": labels, "side": "top", "tickangle": 0}
+    figure.update_xaxes(range=[-0.1, len(names) + 0.6], gridcolor=style.GREY, showline=False, **axes)
+    figure.update_yaxes(visible=False, range=[-0.04, 1.04])
+    caption = f"A line is a trial, red the best ones: {found.words}{_shown(found, MOST_LINES, 'lines')}."
+    if left_out := len(every) - len(names):
+        caption += f" {count(left_out, 'hyperparameter')} left out."
+    width, spans = 84 * len(labels), len(names) > 5
+    return style.finish(figure, title, caption, min_width=width, spans=spans, legend=False)
+
+
+def _add_lines(
+    figure: go.Figure,
+    record: Record,
+    found: ComparedTrials,
+    heights: Mapping[int, Sequence[float]],
+    trials: Sequence[int],
+    line: Mapping[str, object],
+) -> None:
+    """Lines of one look through the axes, with gaps between trials."""
+    points = [
+        (record.trials[number], *point)
+        for number in trials
+        for point in [*enumerate(heights[number]), (None, None)]
+    ]
+    of, x, y = zip(*points, strict=True)
+    told = style.hover(record, of, found.epoch)
+    figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, **told))
+
+
+class _Scale(NamedTuple):
+    """An axis of parallel coordinates, from 0 at its bottom to 1."""
+
+    heights: Sequence[float]
+    """Of each trial."""
+    ticks: Sequence[tuple[float, str]]
+
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[float], sign: int = 1, is_log: bool = False) -> _Scale:
+        """Of the range of numbers; with -1 the smaller ones lie above."""
+        values = [sign * (math.log10(number) if is_log else number) for number in numbers]
+        low, high = min(values), max(values)
+        width = high - low or 1.0
+        at = [low, (low + high) / 2, high] if high > low else [low]
+        texts = (short(float(10 ** (sign * value) if is_log else sign * value)) for value in at)
+        ticks = [((value - low) / width, text) for value, text in zip(at, texts, strict=True)]
+        return cls([(value - low) / width for value in values], ticks)
+
+
+def _scale(found: ComparedTrials, name: str, trials: Sequence[int]) -> _Scale:
+    """That of a hyperparameter: choices at equal distances, a log range by its logarithms."""
+    values, drawn_from = style.values(found.tried, name, trials), found.tried.ranges[name]
+    if not isinstance(drawn_from, CategoricalDistribution):
+        return _Scale.of_numbers(values, is_log=getattr(drawn_from, "log", False))
+    choices = list(style.axis(found.tried, name)["categoryarray"])
+    steps = max(1, len(choices) - 1)
+    ticks = [(place / steps, _shortened(choice)) for place, choice in enumerate(choices)]
+    return _Scale([choices.index(value) / steps for value in values], ticks)
+
+
+def _shortened(name: str) -> str:
+    """Its end, behind the name of a group, where it is too long for an axis beside others."""
+    return escape(name if len(name) <= MOST_LETTERS else f"...{name[3 - MOST_LETTERS :]}")
 
 
 def slices(sweep: Sweep) -> go.Figure:
     """The score by each hyperparameter, the most important hyperparameters first."""
-    title, found = "Score by hyperparameter", _with_enough(sweep, trials=2, hyperparameters=1)
+    title = f"{sweep.record.objective.metric} by hyperparameter"
+    found = _with_enough(sweep, trials=2, hyperparameters=1)
     if isinstance(found, str):
         return style.blank(title, found)
     hyperparameters = _by_importance(found)[:8]
@@ -57,18 +138,20 @@ def slices(sweep: Sweep) -> go.Figure:
     for place, hyperparameter in enumerate(hyperparameters):
         at = {"row": place // 2 + 1, "col": place % 2 + 1}
         trials = _having(found, MOST_POINTS, hyperparameter)
-        figure.add_trace(_points(found, trials, hyperparameter), **at)
+        points = _points(sweep, found, trials, hyperparameter)
+        points.marker = {"color": style.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}}
+        figure.add_trace(points, **at)
+        _add_star(figure, sweep, found, at, hyperparameter)
         figure.update_xaxes(**style.axis(found.tried, hyperparameter), **at)
-    figure.update_traces(marker={"color": style.BLUE, "size": 7, "opacity": 0.55, "line": {"width": 0.5}})
-    figure.update_yaxes(title_text=sweep.record.objective.metric, col=1)
-    cut = style.cut(figure, found.scores.values())
+    cut = style.cut(figure, found.objective, found.scores.values(), found.scores.values())
     more = ""
     if left_out := len(found.tried.ranges) - len(hyperparameters):
         less = " of less importance" if found.importances and len(trainables(sweep.record)) == 1 else ""
         more = f"; {count(left_out, 'hyperparameter')}{less} left out"
-    caption = f"A point is a trial: {found.words}{_shown(found, MOST_POINTS, 'points')}{more}.{cut}"
-    width = 2 * (7 * max(map(len, hyperparameters)) + 30)  # their names, of 7 pixels a letter, side by side
-    return style.finish(figure, title, caption, height=110 + HEIGHT * rows, min_width=width, legend=False)
+    drawn = _shown(found, MOST_POINTS, "points")
+    caption = f"A point is a trial, the star the best one: {found.words}{drawn}{more}.{cut}"
+    height, panels = 110 + style.HEIGHT * rows, len(hyperparameters)
+    return style.finish(figure, title, caption, height, legend=False, panels=panels, spans=panels > 2)
 
 
 def contour(sweep: Sweep) -> go.Figure:
@@ -85,7 +168,7 @@ def contour(sweep: Sweep) -> go.Figure:
         return style.blank(title, "No two hyperparameters were tried together in 5 trials.")
     figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.3 / len(pairs))
     for row, pair in enumerate(pairs, start=1):
-        points = _points(found, trials[pair], *pair)
+        points = _points(sweep, found, trials[pair], *pair)
         scores = [found.scores[number] for number in trials[pair]]
         if len(set(zip(points.x, points.y, strict=True))) >= LEAST_POINTS:
             surface = go.Contour(x=points.x, y=points.y, z=scores, coloraxis="coloraxis", connectgaps=True)
@@ -96,10 +179,12 @@ def contour(sweep: Sweep) -> go.Figure:
             line = {"width": 1, "color": style.GREY}
             points.marker = {"color": scores, "coloraxis": "coloraxis", "size": 10, "line": line}
         figure.add_trace(points, row=row, col=1)
+        _add_star(figure, sweep, found, {"row": row, "col": 1}, *pair)
         figure.update_xaxes(**style.axis(found.tried, pair[0]), row=row, col=1)
         figure.update_yaxes(**style.axis(found.tried, pair[1]), row=row, col=1)
-    scale = {"colorscale": "Blues", "reversescale": found.objective.mode == "min"}
-    figure.update_layout(coloraxis={**scale, "colorbar": {"title": {"text": sweep.record.objective.metric}}})
+    scale = {"colorscale": style.SCORES, "reversescale": found.objective.mode == "min"}
+    bar = {"title": {"text": sweep.record.objective.metric}, "thickness": 14}
+    figure.update_layout(coloraxis={**scale, "colorbar": bar})
     which = count(len(hyperparameters), "hyperparameter")
     first = "" if found.importances else f"; the first {which} of the space"
     drawn = _shown(found, MOST_CELLS, "points")
@@ -108,7 +193,9 @@ def contour(sweep: Sweep) -> go.Figure:
         caption += " Between points, scores are interpolated."
     if surfaces < len(pairs):
         caption += f" Of fewer than {LEAST_POINTS} points no surface is drawn: their color is the score."
-    return style.finish(figure, title, caption, height=110 + (HEIGHT + 20) * len(pairs), legend=False)
+    height = 110 + (style.HEIGHT + 20) * len(pairs)
+    spans = len(pairs) > 1
+    return style.finish(figure, title, caption, height, legend=False, panels=len(pairs), spans=spans)
 
 
 def importance(sweep: Sweep) -> go.Figure:
@@ -168,7 +255,7 @@ def failures(sweep: Sweep) -> go.Figure:
             (cause.status, cause.trials, style.MARKS[cause.status]),
         )
         for label, trials, mark in rows:
-            figure.add_trace(_marks(label, trials, mark, name, space), row=row, col=1)
+            figure.add_trace(_marks(sweep, label, trials, mark, name, space), row=row, col=1)
         figure.update_xaxes(**style.axis(space, name), row=row, col=1)
         if region.side is not None:
             edge = {"color": style.BLACK, "dash": "dash", "width": 1.5}
@@ -207,16 +294,33 @@ def _having(found: ComparedTrials, most: int, *hyperparameters: str) -> list[int
     return [n for n in found.sample(most) if set(hyperparameters) <= found.tried.params[n].keys()]
 
 
-def _points(found: ComparedTrials, trials: Sequence[int], across: str, up: str | None = None) -> go.Scatter:
+def _points(
+    sweep: Sweep, found: ComparedTrials, trials: Sequence[int], across: str, up: str | None = None
+) -> go.Scatter:
     """A point for each trial by two hyperparameters, or by one and the score."""
     scores = [found.scores[number] for number in trials]
-    words = (f"trial {number}: {short(found.scores[number])}" for number in trials)
     return go.Scatter(
         x=style.values(found.tried, across, trials),
         y=scores if up is None else style.values(found.tried, up, trials),
-        text=list(words),
         mode="markers",
+        **style.hover(sweep.record, [sweep.record.trials[number] for number in trials], found.epoch),
     )
+
+
+def _add_star(
+    figure: go.Figure, sweep: Sweep, found: ComparedTrials, at: Mapping[str, int], *names: str
+) -> None:
+    """Mark the best trial of the sweep, where it is among these."""
+    best = sweep.record.best()
+    if (
+        best is None
+        or best.number not in found.scores
+        or not set(names) <= found.tried.params[best.number].keys()
+    ):
+        return
+    x, *up = (style.values(found.tried, name, [best.number])[0] for name in names)
+    y = up[0] if up else found.scores[best.number]
+    figure.add_trace(style.star(sweep.record, best, x, y, found.epoch), **at)
 
 
 def _shown(found: ComparedTrials, most: int, what: str) -> str:
@@ -241,13 +345,15 @@ def _with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> ComparedTri
     return found
 
 
-def _marks(label: str, trials: Sequence[TrialRow], mark: style.Mark, name: str, space: Tried) -> go.Box:
+def _marks(
+    sweep: Sweep, label: str, trials: Sequence[TrialRow], mark: style.Mark, name: str, space: Tried
+) -> go.Box:
     """A row of trials by their values of a hyperparameter: a box of which only its points show."""
     there = [trial for trial in trials if name in space.params[trial.number]]
     return go.Box(
         x=style.values(space, name, (trial.number for trial in there)),
         y=[f"{label} ({len(there)})"] * len(there),
-        text=[f"trial {trial.number}" for trial in there],
+        **style.hover(sweep.record, there),
         orientation="h",
         boxpoints="all",
         jitter=0.9,

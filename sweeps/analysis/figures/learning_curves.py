@@ -1,10 +1,11 @@
-"""Learning curves, how many trials each rung pruned, and the best score over time."""
+"""Learning curves of the score and of all other metrics, and the best score over time."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
@@ -13,10 +14,11 @@ from plotly.subplots import make_subplots
 from sweeps.analysis.compared_trials import is_bad, thinned
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
-from sweeps.common.objective import Objective
+from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 
 MOST_CURVES = 200
+MOST_METRICS, MOST_CURVES_OF_METRIC = 6, 20
 
 
 def rungs(sweep: Sweep) -> list[int]:
@@ -27,19 +29,21 @@ def rungs(sweep: Sweep) -> list[int]:
 
 def learning_curves(sweep: Sweep) -> go.Figure:
     """The score of each trial over its epochs, and where it ended; rungs as lines, the best one heavy."""
-    metric = sweep.record.objective.metric
+    record, metric = sweep.record, sweep.record.objective.metric
     title = f"Learning curves: {metric}"
-    trials = [trial for trial in sweep.record.searched if trial.epochs]
+    trials = [trial for trial in record.searched if trial.epochs]
     if not trials:
         return style.blank(title, style.NO_EPOCH)
-    places = {number: place for place, number in enumerate(sweep.record.leaders(MOST_CURVES))}
+    places = {number: place for place, number in enumerate(record.leaders(MOST_CURVES))}
     shown = thinned(sorted(trials, key=lambda trial: places.get(trial.number, math.inf)), MOST_CURVES)
     figure = go.Figure()
     for status in style.MARKS:
         if of_status := [trial for trial in shown if trial.status == status]:
-            _add_curves(figure, of_status)
-    if (best := sweep.record.best()) is not None:
-        _add_best(figure, best, sweep.record.objective)
+            _add_curves(figure, record, of_status)
+    if (best := record.best()) is not None:
+        figure.add_trace(_curves(record, [best], metric, _BEST))
+        epoch, score = best.best_epoch(record.objective), best.best_score(record.objective)
+        figure.add_trace(style.star(record, best, epoch, score))
     for epoch in rungs(sweep):
         figure.add_vline(epoch, line={"color": style.GREY, "dash": "dot", "width": 1})
         figure.add_annotation(
@@ -49,144 +53,130 @@ def learning_curves(sweep: Sweep) -> go.Figure:
     figure.update_xaxes(title_text="epoch", rangemode="tozero", dtick=1 if last <= 12 else None)
     figure.update_yaxes(title_text=metric)
     caption = "A curve is a trial. The mark at its end shows its status."
-    caption += style.cut(figure, (row.score for trial in shown for row in trial.epochs.values()))
+    every = (row.score for trial in shown for row in trial.epochs.values())
+    caption += style.cut(figure, record.objective, every, _best_scores(record))
     if len(shown) < len(trials):
         caption += (
             f" {len(shown)} of {len(trials):,} trials are drawn: the best, and an even sample of the others."
         )
-    return style.finish(figure, title, caption, height=520).update_layout(legend_y=1.05)
+    return style.finish(figure, title, caption, height=460).update_layout(legend_y=1.05)
 
 
-def rung_survival(sweep: Sweep) -> go.Figure:
-    """How many trials reached each rung, and what happened to them there."""
-    title, trials = "Trials per rung", sweep.record.searched
-    last = max((max(trial.epochs, default=0) for trial in trials), default=0)
-    if not last:
-        return style.blank(title, style.NO_EPOCH)
-    end = sweep.record.info.max_epochs or last
-    stages = sorted({0, *rungs(sweep), end})
-    if len(stages) < 3:
-        return style.blank(title, "No trial was pruned.")
-    names = ["started", *(f"epoch {epoch}" for epoch in stages[1:-1]), f"epoch {end} (the end)"]
-    reached = [{t.number: t for t in trials if max(t.epochs, default=0) >= epoch} for epoch in stages]
-    continued = [*(len(following) for following in reached[1:]), 0]
-    figure = go.Figure(_bar("continued", names, continued, style.CONTINUED))
-    for status, mark in style.MARKS.items():
-        ended = [
-            sum(trial.status == status for number, trial in here.items() if number not in following)
-            for here, following in zip(reached, [*reached[1:], {}], strict=True)
-        ]
-        if any(ended):
-            figure.add_trace(_bar(status, names, ended, mark))
-    figure.update_layout(barmode="stack")
-    figure.update_yaxes(title_text="trials that reached the rung")
-    caption = "A bar is all trials that reached the rung. Its parts show their status before the next rung."
-    return style.finish(figure, title, caption)
+def metrics(sweep: Sweep) -> go.Figure:
+    """The other metrics that the best trials logged, such as the losses, over their epochs."""
+    title, record = "Other metrics", sweep.record
+    trials = [record.trials[number] for number in record.leaders(MOST_CURVES_OF_METRIC)]
+    logged = dict.fromkeys(name for trial in trials for row in trial.epochs.values() for name in row.metrics)
+    names = [name for name in logged if name != record.objective.metric][:MOST_METRICS]
+    if not names:
+        why = "The trials logged no other metric." if record.has_epochs else style.NO_EPOCH
+        return style.blank(title, why)
+    rows = math.ceil(len(names) / 2)
+    figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
+    others = {"color": style.BLUE, "width": 1.2}
+    for place, name in enumerate(names):
+        at = {"row": place // 2 + 1, "col": place % 2 + 1}
+        faint = {"line": others, "opacity": 0.5, "name": "other trials"}
+        for which, look in ((trials[1:], faint), (trials[:1], _BEST)):
+            figure.add_trace(_curves(record, which, name, {**look, "showlegend": place == 0}), **at)
+        figure.update_xaxes(title_text="epoch", rangemode="tozero", **at)
+        figure.update_yaxes(title_text=name, **at)
+    drawn = f"The best {len(trials)} trials" if len(trials) > 1 else "The best trial"
+    caption = f"{drawn}; the heavy curve is trial {trials[0].number}, the best."
+    if left_out := len(logged.keys() - {record.objective.metric}) - len(names):
+        caption += f" {left_out} more metrics are in the epochs of the record."
+    height = 110 + style.HEIGHT * rows
+    return style.finish(figure, title, caption, height=height, panels=len(names), legend=False)
 
 
 def history(sweep: Sweep) -> go.Figure:
-    """The best score so far, by trials that ended and by epochs trained."""
-    metric, objective = sweep.record.objective.metric, sweep.record.objective
-    title = f"Best {metric} so far"
-    if not any(trial.best_score(objective) is not None for trial in sweep.record.searched):
+    """The best score of each trial in the order in which they ended, and the best so far."""
+    record, objective = sweep.record, sweep.record.objective
+    title = f"Best {objective.metric} so far"
+    if not any(trial.best_score(objective) is not None for trial in record.searched):
         return style.blank(title, style.NO_EPOCH)
-    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.2)
-    ended = sorted((t for t in sweep.record.searched if t.end is not None), key=lambda t: (t.end, t.number))
-    _add_ended(figure, objective, ended)
-    reports = sorted(
-        (row.time, math.nan if is_bad(trial) else row.score)
-        for trial in sweep.record.searched
-        for row in trial.epochs.values()
-    )
-    epochs = list(enumerate((score for _, score in reports), start=1))
-    figure.add_trace(_best_so_far("best so far, of all epochs", objective, epochs, "dash"), row=2, col=1)
-    figure.update_xaxes(title_text="trials ended", row=1, col=1)
-    figure.update_xaxes(title_text="epochs trained, sum of all trials", row=2, col=1)
-    figure.update_yaxes(title_text=metric)
-    caption = "Top: the score of the best epoch of each trial. Bottom: the best score by epochs trained."
-    caption += style.cut(figure, (point for trace in figure.data for point in trace.y))
-    return style.finish(figure, title, caption, height=640)
-
-
-def _bar(name: str, x: Sequence[str], y: Sequence[int], mark: style.Mark) -> go.Bar:
-    return go.Bar(
-        name=name,
-        x=x,
-        y=y,
-        text=[f"{number:,}" if number else "" for number in y],
-        textangle=0,
-        textposition="inside",
-        textfont={"color": "white", "shadow": "0 0 3px black, 0 0 3px black"},
-        marker={"color": mark.color, "pattern": mark.filling},
-    )
-
-
-def _add_curves(figure: go.Figure, trials: Sequence[TrialRow]) -> None:
-    """All of one status: as one line with gaps, and a mark where each ended, or was last finite."""
-    status, mark, curves = trials[0].status, style.MARKS[trials[0].status], [_curve(each) for each in trials]
-    points = [point for curve in curves for point in (*curve, (None, None, ""))]
-    ends = [next((point for point in reversed(curve) if point[1] is not None), None) for curve in curves]
-    looks = {
-        "line": {"color": mark.color, "dash": mark.dash, "width": 1.2},
-        "opacity": 0.6,
-        "showlegend": False,
-    }
-    name = f"{status} ({len(trials)})"
-    _add_points(figure, points, mode="lines", legendgroup=status, **looks)
-    _add_points(
-        figure,
-        [(epoch, score, f"{text}, {status}") for epoch, score, text in filter(None, ends)],
-        **{"mode": "markers", "legendgroup": status, "name": name, "marker": mark.points(9)},
-    )
-
-
-_Point = tuple[int | None, float | None, str]
-"""Epoch, finite score and the words of a point; a gap has none."""
-
-
-def _curve(trial: TrialRow) -> list[_Point]:
-    scores = {epoch: trial.epochs[epoch].score for epoch in sorted(trial.epochs)}
-    return [(e, s if math.isfinite(s) else None, f"trial {trial.number}") for e, s in scores.items()]
-
-
-def _add_points(figure: go.Figure, points: Sequence[_Point], **looks: Any) -> None:
-    x, y, text = zip(*points, strict=True) if points else ((), (), ())
-    figure.add_trace(go.Scatter(x=x, y=y, text=text, **looks))
-
-
-def _add_best(figure: go.Figure, best: TrialRow, objective: Objective) -> None:
-    points, top = _curve(best), best.best_epoch(objective)
-    marker = {
-        "symbol": ["star" if epoch == top else "circle" for epoch, *_ in points],
-        "size": [15 if epoch == top else 1 for epoch, *_ in points],
-    }
-    line = {"color": style.BLACK, "width": 3}
-    name = f"best: trial {best.number}"
-    _add_points(figure, points, mode="lines+markers", name=name, line=line, marker=marker)
-
-
-def _add_ended(figure: go.Figure, objective: Objective, ended: Sequence[TrialRow]) -> None:
-    scored = [(place, trial, trial.best_score(objective)) for place, trial in enumerate(ended, start=1)]
-    points = [(place, trial, score) for place, trial, score in scored if score is not None]
+    figure = go.Figure()
+    ended = sorted((t for t in record.searched if t.end is not None), key=lambda t: (t.end, t.number))
+    points = [
+        (place, trial, score)
+        for place, trial in enumerate(ended, start=1)
+        if (score := trial.best_score(objective)) is not None
+    ]
     for status, mark in style.MARKS.items():
         if of_status := [point for point in points if point[1].status == status]:
             places, trials, scores = zip(*of_status, strict=True)
-            hover = [f"trial {trial.number}" for trial in trials]
-            marks = {"mode": "markers", "name": status, "marker": mark.points(8)}
-            figure.add_trace(go.Scatter(x=places, y=scores, text=hover, **marks), row=1, col=1)
-    well = [(place, score) for place, trial, score in points if not is_bad(trial)]
-    figure.add_trace(_best_so_far("best so far", objective, well, "solid"), row=1, col=1)
-
-
-def _best_so_far(
-    name: str, objective: Objective, points: Sequence[tuple[int, float]], dash: str
-) -> go.Scatter:
-    """A line with a step wherever the score of a point is the best so far."""
+            looks = {"mode": "markers", "name": status, "marker": mark.points(8)}
+            figure.add_trace(go.Scatter(x=places, y=scores, **looks, **style.hover(record, trials)))
     steps: list[tuple[int, float]] = []
-    for x, score in points:
-        if objective.is_better(score, steps[-1][1] if steps else None):
-            steps.append((x, score))
+    for place, trial, score in points:
+        if not is_bad(trial) and objective.is_better(score, steps[-1][1] if steps else None):
+            steps.append((place, score))
     steps += [(points[-1][0], steps[-1][1])] if steps else []
-    line = {"shape": "hv", "color": style.BLACK, "width": 2.5, "dash": dash}
-    places, scores = [place for place, _ in steps], [score for _, score in steps]
-    return go.Scatter(x=places, y=scores, mode="lines", name=name, line=line)
+    line = {"shape": "hv", "color": style.BLACK, "width": 2.5}
+    x, y = [place for place, _ in steps], [score for _, score in steps]
+    figure.add_trace(go.Scatter(x=x, y=y, mode="lines", name="best so far", line=line, hoverinfo="skip"))
+    best = record.best()
+    for place, trial, score in points:
+        if trial is best:
+            figure.add_trace(style.star(record, trial, place, score))
+    figure.update_xaxes(title_text="trials ended")
+    figure.update_yaxes(title_text=objective.metric)
+    caption = "A mark is a trial, by the score of its best epoch, in the order in which they ended."
+    caption += style.cut(figure, objective, (score for *_, score in points), _best_scores(record))
+    return style.finish(figure, title, caption)
+
+
+_BEST = {"line": {"color": style.BLACK, "width": 3}, "showlegend": False}
+
+
+def _best_scores(record: Record) -> list[float]:
+    """That of each trial that did not fail."""
+    scores = (trial.best_score(record.objective) for trial in record.searched if not is_bad(trial))
+    return [score for score in scores if score is not None]
+
+
+def _add_curves(figure: go.Figure, record: Record, trials: Sequence[TrialRow]) -> None:
+    """All of one status: as one line with gaps, and a mark where each ended, or was last finite."""
+    status, mark = trials[0].status, style.MARKS[trials[0].status]
+    line = {"color": mark.color, "dash": mark.dash, "width": 1.2}
+    looks = {"line": line, "opacity": 0.6, "showlegend": False, "legendgroup": status}
+    figure.add_trace(_curves(record, trials, record.objective.metric, looks))
+    ends = [
+        (trial, *points[-1])
+        for trial in trials
+        if (points := _points(trial, record.objective.metric, record))
+    ]
+    if not ends:
+        return
+    ended, epochs, scores = zip(*ends, strict=True)
+    figure.add_trace(
+        go.Scatter(
+            x=epochs,
+            y=scores,
+            mode="markers",
+            name=f"{status} ({len(trials)})",
+            legendgroup=status,
+            marker=mark.points(9),
+            **style.hover(record, ended, score=_at(record.objective.metric)),
+        )
+    )
+
+
+def _points(trial: TrialRow, metric: str, record: Record) -> list[tuple[int, float]]:
+    """Epochs and finite values of a metric."""
+    is_score = metric == record.objective.metric
+    values = {
+        e: row.score if is_score else row.metrics.get(metric, math.nan) for e, row in trial.epochs.items()
+    }
+    return [(epoch, values[epoch]) for epoch in sorted(values) if math.isfinite(values[epoch])]
+
+
+def _curves(record: Record, trials: Sequence[TrialRow], metric: str, looks: Mapping[str, Any]) -> go.Scatter:
+    """A line with a gap between trials."""
+    found = [(trial, *point) for trial in trials for point in [*_points(trial, metric, record), (None, None)]]
+    of, x, y = zip(*found, strict=True) if found else ((), (), ())
+    return go.Scatter(x=x, y=y, mode="lines", **looks, **style.hover(record, of, score=_at(metric)))
+
+
+def _at(metric: str) -> str:
+    return f"epoch %{{x}}: {escape(metric)} %{{y:.4g}}"

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 from optuna.distributions import CategoricalDistribution
 
 from sweeps.analysis.tried_values import Tried
+from sweeps.common.formatting import cell, count, short
+from sweeps.common.objective import Objective
 from sweeps.common.param_types import shown
-from sweeps.record.trials import Status
+from sweeps.record import status
+from sweeps.record.record import Record
+from sweeps.record.trials import Status, TrialRow
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8A8A8A"
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, BLACK)
 """Colours for the colour-blind too: Okabe and Ito, 2008, https://jfly.uni-koeln.de/color/"""
+SCORES = [[0.0, "#aab4be"], [0.5, ORANGE], [1.0, VERMILLION]]
+"""Colours of scores, from the worst to the best: each is seen on a light and on a dark page."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+HEIGHT = 220
+"""Of a panel, in pixels."""
 LOG_TICKS = 3
 """At most, of an axis of a log scale that may be 100 pixels wide: more than that, and they overlap."""
+MOST_HYPERPARAMETERS = 12
+"""That a point tells of its trial."""
 NO_EPOCH = "No epoch has been reported."
 """Why most figures of a new sweep are blank."""
 
@@ -85,9 +96,11 @@ def finish(
     figure: go.Figure,
     title: str,
     caption: str = "",
-    height: int = 420,
+    height: int = 360,
     min_width: int = 0,
     legend: bool | None = None,
+    panels: int = 0,
+    spans: bool = False,
 ) -> go.Figure:
     """Give a figure the common look, and return it.
 
@@ -98,6 +111,8 @@ def finish(
         height: pixels.
         min_width: pixels below which it can't be read: a narrow page scrolls it.
         legend: whether it has one; None where it has one for several traces.
+        panels: how many it has that a page may lay out anew, as many side by side as it has room for.
+        spans: whether it is as wide as a page.
     """
     subtitle = {"text": caption, "font": {"size": 12, "color": "#444"}}
     figure.update_layout(
@@ -108,7 +123,7 @@ def finish(
         autosize=True,
         margin_t=110 if legend or (legend is None and len(figure.data) > 1) else 70,
         showlegend=legend,
-        meta={"min_width": min_width},
+        meta={"min_width": min_width, "panels": panels, "spans": spans},
     )
     return figure
 
@@ -157,18 +172,70 @@ def log_ticks(values: Sequence[Any]) -> dict[str, object]:
     return {"dtick": math.ceil((last - first + 1) / LOG_TICKS), "tick0": first}
 
 
-def cut(figure: go.Figure, scores: Iterable[float]) -> str:
-    """Let the axes of scores leave out outliers; a sentence that says so, "" where there are none."""
-    values = np.array([score for score in scores if math.isfinite(score)])
-    if not len(values):
+def hover(
+    record: Record, trials: Sequence[TrialRow], epoch: int | None = None, score: str = "%{customdata[1]}"
+) -> dict[str, Any]:
+    """What points say: trial and status, epoch and score, hyperparameters.
+
+    Args:
+        record: of the trials.
+        trials: that of each point.
+        epoch: the one whose score each point shows; None for the best one of its trial.
+        score: how a point tells these, where each is of another epoch.
+    """
+    said = {trial.number: _said(record, trial, epoch) for trial in trials}
+    template = f"<b>%{{customdata[0]}}</b><br>{score}<br>%{{customdata[2]}}<extra></extra>"
+    return {"customdata": [said[trial.number] for trial in trials], "hovertemplate": template}
+
+
+def _said(record: Record, trial: TrialRow, epoch: int | None) -> tuple[str, str, str]:
+    of = f"rerun of trial {trial.confirms}, " if trial.confirms is not None else ""
+    if epoch is None and (epoch := trial.best_epoch(record.objective)) is not None:
+        scores = status.in_words(record, trial.values(record.objectives))
+    else:
+        scores = f"{record.objective.metric} {short(trial.epochs[epoch].score)}" if epoch else ""
+    params = record.varied(trial)
+    lines = [f"{name} {cell(params, name)}" for name in [*params][:MOST_HYPERPARAMETERS]]
+    if (more := len(params) - len(lines)) > 0:
+        lines.append(f"and {count(more, 'hyperparameter')} more")
+    where = f"epoch {epoch}: {scores}" if epoch else "no score"
+    head = f"trial {trial.number}, {of}{trial.status}"
+    return escape(head), escape(where), "<br>".join(map(escape, lines))
+
+
+def star(record: Record, best: TrialRow, x: Any, y: Any, epoch: int | None = None, **more: Any) -> go.Scatter:
+    """The mark of the best trial, over those of the others."""
+    return go.Scatter(
+        x=[x],
+        y=[y],
+        mode="markers",
+        marker={"symbol": "star", "size": 15, "color": BLACK, "line": {"width": 1, "color": "white"}},
+        **{"name": f"best: trial {best.number}", **hover(record, [best], epoch), **more},
+    )
+
+
+def cut(figure: go.Figure, objective: Objective, shown: Iterable[float], best: Iterable[float]) -> str:
+    """Let the axes of scores end where the trials that matter do; a sentence that says so, "" where all are
+    shown: from the best one they reach four times as far as the median trial, which leaves the better half a
+    quarter of the figure.
+
+    Args:
+        figure: is changed.
+        objective: of the scores.
+        shown: all scores.
+        best: the best score of each trial that did not fail.
+    """
+    sign = objective.sign
+    every = [sign * score for score in shown if math.isfinite(score)]
+    scores = sorted(sign * score for score in best if math.isfinite(score))
+    if len(scores) < 3 or scores[0] == scores[-1]:
         return ""
-    first, third = np.percentile(values, [25, 75])
-    # Ten times the size of what is usual: a score of 1e6 would leave no room for the others.
-    reach = 10 * max(third - first, abs(first), abs(third))
-    shown = values[(values >= first - reach) & (values <= third + reach)]
-    if reach == 0 or len(shown) == len(values):
+    top, tied = scores[-1], bool(scores[-1] == statistics.median(scores))
+    end = top - 4 * (top - (scores[0] if tied else statistics.median(scores)))
+    worst, margin = min(every), 0.06 * (top - end)
+    if top - worst < 1.5 * (top - end):
         return ""
-    bottom, top = float(shown.min()), float(shown.max())
-    margin = 0.05 * (top - bottom)
-    figure.update_yaxes(range=[bottom - margin, top + margin])
-    return f" Outliers, beyond {bottom:.3g} to {top:.3g}, are not shown."
+    figure.update_yaxes(range=sorted([sign * end, sign * (top + margin)]))
+    beyond = sum(score < end for score in scores)
+    which = f", with {beyond:,} of {count(len(scores), 'trial')} beyond it" if beyond else ""
+    return f" The axis ends at {short(sign * end)}{which}; a double click shows all."

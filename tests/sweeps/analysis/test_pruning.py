@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.analysis.pruning import at_rungs, later_first_rung
-from sweeps.analysis.report import page, text
+from sweeps.analysis.report import report_tables, sections
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
 from sweeps.record.trials import Pause
@@ -42,7 +42,7 @@ def test_a_trial_that_waited_is_told_from_one_that_went_on_at_once(tmp_path: Pat
     train(record, {3: 0.7, 9: 0.8}, wait_s=20.0)
     train(record, {3: 0.1}, status="pruned")
     train(record, {3: 0.2}, wait_s=30.0, status="pruned")
-    table = text.at_rungs(Sweep(record))
+    table = report_tables.at_rungs(Sweep(record))
     columns, rows = table.columns, table.rows
     assert dict(zip(columns, rows[0], strict=True)) == {
         "epoch": "3",
@@ -76,7 +76,7 @@ def test_without_pruning_there_is_no_rung(tmp_path: Path) -> None:
     record = record_of(tmp_path, scheduler="none")
     train(record, {9: 0.5})
     assert at_rungs(record) == []
-    (section,) = [each for each in page.sections(Sweep(record)) if each.title == "Learning and pruning"]
+    (section,) = [each for each in sections.sections(Sweep(record)) if each.title == "Learning and pruning"]
     assert not any(table.rows for table in section.tables)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sweeps.analysis import advice, comparison
-from sweeps.analysis.report.text import ranking, result, settings, space
+from sweeps.analysis.report.report_tables import ranking, space
+from sweeps.analysis.report.sentences import result, settings
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.common.formatting import short
 from sweeps.config import cli
@@ -205,6 +206,6 @@ def test_the_defaults_are_told_beside_the_others_at_their_own_epoch(tmp_path: Pa
     rank = sorted(at.values(), reverse=True).index(at[0]) + 1
     assert reached == f"val_acc {short(at[0])} in epoch {epoch}, rank {rank} of the {len(at)} trials there"
     assert f"Your defaults (trial 0): {reached}." in result(Sweep(record))
-    assert "0 (your defaults)" in [row[0] for row in ranking(Sweep(record), 20).rows]
+    assert "0 (your defaults)" in [row[0] for row in ranking(Sweep(record)).rows]
     best = with_defaults(tmp_path / "on", 0.05)
     assert status.baselines(best)[0][1].endswith(", and no other trial is better")

@@ -26,11 +26,14 @@ def test_between_too_few_points_no_surface_is_guessed(tmp_path: Path) -> None:
     for number in range(29):
         add(record, drawn(number), 3)
     figure = analysis_figures.contour(analysis_sweep.load(tmp_path))
-    assert [trace.type for trace in figure.data] == ["scatter"] * 3
+    assert [trace.type for trace in figure.data] == ["scatter"] * 6, "points and a star of each pair"
     by_lr = {trial.params["lr"]: trial.last_score for trial in record.trials}
-    (of_lr,) = [trace for trace in figure.data if trace.xaxis == "x"]
+    of_lr, star = [trace for trace in figure.data if trace.xaxis == "x"]
+    best = record.best()
+    assert best is not None
+    assert list(star.x) == [best.params["lr"]]
     assert dict(zip(of_lr.x, of_lr.marker.color, strict=True)) == by_lr
-    assert {trace.marker.coloraxis for trace in figure.data} == {"coloraxis"}, "of all pairs"
+    assert {trace.marker.coloraxis for trace in figure.data[::2]} == {"coloraxis"}, "of all pairs"
     assert "Of fewer than 30 points no surface is drawn" in figure.layout.title.subtitle.text
     add(record, drawn(29), 3)
     figure = analysis_figures.contour(analysis_sweep.load(tmp_path))

@@ -31,16 +31,15 @@ def test_each_figure_of_each_kind_of_sweep_shows_something_or_says_why_not(
 
 OF_ONE_OBJECTIVE = set(analysis_figures.FIGURES) - {"front"}
 DRAWN = {
-    "weighed": set(analysis_figures.FIGURES) - {"seeds", "failures", "lineage"},
-    "pruned": OF_ONE_OBJECTIVE - {"seeds", "failures", "lineage"},
+    "weighed": set(analysis_figures.FIGURES) - {"seeds", "failures"},
+    "pruned": OF_ONE_OBJECTIVE - {"seeds", "failures", "metrics"},
     "single": {"learning_curves", "history", "time_spent", "utilization", "timeline"},
     "failed_only": set(),
     "empty": set(),
-    "troubled": OF_ONE_OBJECTIVE - {"seeds", "lineage", "rung_survival"},
-    "several": OF_ONE_OBJECTIVE - {"seeds", "lineage", "failures", "rung_survival"},
-    "conditional": OF_ONE_OBJECTIVE - {"seeds", "lineage", "failures", "rung_survival"},
-    "one_hyperparameter": OF_ONE_OBJECTIVE
-    - {"seeds", "lineage", "failures", "rung_survival", "importance", "contour"},
+    "troubled": OF_ONE_OBJECTIVE - {"seeds", "metrics"},
+    "several": OF_ONE_OBJECTIVE - {"seeds", "failures", "metrics"},
+    "conditional": OF_ONE_OBJECTIVE - {"seeds", "failures", "metrics"},
+    "one_hyperparameter": OF_ONE_OBJECTIVE - {"seeds", "failures", "metrics", "importance", "contour"},
 }
 """Kind to the figures that show something."""
 

@@ -18,11 +18,12 @@ def test_the_front_is_a_line_and_the_others_are_points_by_status(tmp_path: Path)
     record.end(4, "pruned")
     figure = front(analysis_sweep.load(tmp_path))
     traces = {trace.name: trace for trace in figure.data}
-    assert list(traces) == ["dominated, finished", "dominated, pruned", "front", "knee"]
+    assert list(traces) == ["dominated, finished", "dominated, pruned", "front", "knee: trial 1"]
     assert list(traces["front"].x) == [1.0, 2.0, 5.0]
     assert list(traces["front"].y) == [0.60, 0.85, 0.90]
     assert traces["front"].mode == "lines+markers"
-    assert (list(traces["knee"].x), list(traces["knee"].text)) == ([2.0], ["trial 1"])
+    assert list(traces["knee: trial 1"].x) == [2.0]
+    assert "acc 0.85, size_m 2" in traces["knee: trial 1"].customdata[0][1]
     assert figure.layout.xaxis.title.text == "size_m (min)"
 
 

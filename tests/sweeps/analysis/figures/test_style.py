@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import plotly.graph_objects as go
+import pytest
 
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
+from sweeps.common.objective import Objective
 
 
 def test_a_log_axis_has_ticks_at_powers_of_ten_alone(sweeps: dict[str, Sweep]) -> None:
@@ -23,9 +25,18 @@ def test_statuses_differ_by_more_than_their_colour() -> None:
         assert len({getattr(mark, of) for mark in style.MARKS.values()}) == len(style.MARKS)
 
 
-def test_an_axis_ends_before_what_lies_far_out() -> None:
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_an_axis_ends_behind_the_trials_that_matter(mode: str) -> None:
+    objective = Objective("m", mode)
+    good = [0.9 * objective.sign + 0.01 * place for place in range(-2, 3)]
     figure = go.Figure()
-    assert style.cut(figure, [0.9, 0.91, 0.92, 0.1, 0.93, 5.0]) == ""
+    assert style.cut(figure, objective, good, good) == ""
     assert figure.layout.yaxis.range is None
-    assert "0.9 to 0.93" in style.cut(figure, [0.9, 0.91, 0.92, 1e9, 0.93, math.nan])
-    assert figure.layout.yaxis.range[1] < 1
+    bad = -100 * objective.sign
+    told = style.cut(figure, objective, [*good, bad, math.nan], [*good, bad])
+    low, high = figure.layout.yaxis.range
+    assert all(low < score < high for score in good)
+    assert not low < bad < high
+    assert "with 1 of 6 trials beyond it" in told
+    assert style.cut(go.Figure(), objective, [0.5] * 9, [0.5] * 9) == "", "all alike"
+    assert style.cut(go.Figure(), objective, [0.5] * 9 + [bad], [0.5] * 9 + [bad]) == "", "most alike"

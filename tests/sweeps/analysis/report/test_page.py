@@ -13,6 +13,8 @@ import pytest
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.report import page as report_page
+from sweeps.analysis.report import sections as report_sections
+from sweeps.analysis.report.report_tables import Link
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
@@ -64,8 +66,8 @@ def test_each_figure_is_in_a_section(folders: dict[str, Path], tmp_path: Path) -
     add(record, drawn(0), 9)
     rerun(record, 0, 0.5)
     pages = [analysis_sweep.load(folder) for folder in (folders["troubled"], folders["weighed"], tmp_path)]
-    sections = [section for sweep in pages for section in report_page.sections(sweep)]
-    shown = {figure.name for section in sections for figure in section.figures}
+    sections = [section for sweep in pages for section in report_sections.sections(sweep)]
+    shown = {name for section in sections for name in section.figures}
     assert shown == set(analysis_figures.FIGURES)
 
 
@@ -132,11 +134,10 @@ def test_logs_are_linked(tmp_path: Path) -> None:
         propose(record, {"lr": 0.1})
         record.report(number, 1, 0.5, {}, 1.0)
         record.end(number, status, "", f"logs/trial_{number:04d}.log" if number < 2 else None)
-    sections = {section.title: section for section in report_page.sections(Sweep(record))}
-    assert sorted(trial.number for trial in sections["Best trials"].logs) == [0, 1]
-    assert [trial.log for trial in sections["Failures"].logs] == ["logs/trial_0001.log"]
+    sections = {section.title: section for section in report_sections.sections(Sweep(record))}
+    (table,) = sections["Trials"].tables
+    cells = {cell for row in table.rows for cell in row if isinstance(cell, Link)}
+    assert cells == {Link("0", "logs/trial_0000.log"), Link("1", "logs/trial_0001.log")}
     whole = report_page.page(Sweep(record))
-    assert (
-        '<p>Logs of trials: <a href="logs/trial_0000.log">0</a>, <a href="logs/trial_0001.log">1</a></p>'
-        in whole
-    )
+    assert '<a href="logs/trial_0000.log">0</a>' in whole
+    assert '<a href="logs/trial_0001.log">trial 1</a>' in whole, "of the failure"

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
-from sweeps.analysis import pruning as pruning_analysis
 from sweeps.analysis.compared_trials import is_bad
 from sweeps.analysis.failure_regions import causes
 from sweeps.analysis.figures import costs
 from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import Sweep
-from sweeps.common.formatting import cell, count, duration, moment, short
+from sweeps.common.formatting import count, duration, moment, short
 from sweeps.common.param_types import shown_range
 from sweeps.kinds.registry import shown_name
 from sweeps.record import status as record_status
 from sweeps.record.record import Record
-from sweeps.record.trials import DEFAULTS, TrialRow
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text; one without a row is not shown."""
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+from sweeps.record.trials import TrialRow
 
 
 def result(sweep: Sweep) -> str:
@@ -95,22 +82,6 @@ def _front(record: Record) -> str:
         f"{record_status.in_words(record, of_knee)}. What it lacks to the best value of each objective on "
         "the front, in units of the range there, is least in sum."
     )
-
-
-def front(sweep: Sweep) -> Table:
-    """The trials of the front; no rows with one objective."""
-    record = sweep.record
-    values, confirmed = record.front_values(), record.confirmed_with_score()
-    names = list(dict.fromkeys(name for number in values for name in record.varied(record.trials[number])))
-    reruns = ["reruns"] if confirmed else []
-    columns = ["trial", *record.objectives.metrics, "in epoch", *reruns, *names]
-    rows = []
-    for number, found in values.items() if record.objectives.are_several else ():
-        trial = record.trials[number]
-        cells: list[Any] = [number, *found, trial.best_epoch(record.objective)]
-        cells += [len(confirmed[number].scores)] if confirmed else []
-        rows.append([*map(short, cells), *(cell(record.varied(trial), name) for name in names)])
-    return Table("The front, the knee first", columns, rows)
 
 
 def _on_test(record: Record, best: TrialRow) -> str:
@@ -179,21 +150,6 @@ def _range_changes(record: Record) -> Iterator[str]:
         yield f"New ranges {moment(changed)}: {given} ({trials})."
 
 
-def space(sweep: Sweep) -> Table:
-    """Each hyperparameter and its range in words."""
-    info = sweep.record.info
-    words = dict(info.identity["space"])
-    for name, sampled in info.sampled_space.items():
-        of = f" of {name}" if info.is_of_several else ""
-        words |= {f"{hyperparameter}{of}": range_ for hyperparameter, range_ in sampled.items()}
-    return pairs("Search space", "range", words)
-
-
-def pairs(caption: str, column: str, values: Mapping[str, object]) -> Table:
-    """A row for each hyperparameter."""
-    return Table(caption, ["hyperparameter", column], [[name, cell(values, name)] for name in values])
-
-
 def _functions(record: Record) -> Iterator[str]:
     """The file of each space that no table can show whole."""
     for name in record.info.trainables:
@@ -231,16 +187,6 @@ def pruning(sweep: Sweep) -> str:
     return f"{len(pruned):,} of {count(len(trials), 'trial')} were pruned: {where}."
 
 
-def at_rungs(sweep: Sweep) -> Table:
-    """What happened at each rung."""
-    caption = (
-        "The trials at each rung. Leaders missed: how many of those stopped would have had the best score at "
-        "the next rung, estimated by those that reached it"
-    )
-    columns = ["epoch", "reached", "continued at once", "waited, then continued", "stopped", "leaders missed"]
-    return Table(caption, columns, pruning_analysis.at_rungs(sweep.record))
-
-
 def cost(sweep: Sweep) -> str:
     """Time and device time, and what pruning saved."""
     took = costs.spent(sweep)
@@ -248,11 +194,11 @@ def cost(sweep: Sweep) -> str:
         return "No epoch was trained."
     lines = [
         f"The sweep trained {count(took.epochs, 'epoch')} in {duration(sweep.record.elapsed_s)}. "
-        f"Training took {_device_time(took.device_hours, took.devices)}."
+        f"Training took {device_time(took.device_hours, took.devices)}."
     ]
     if took.saved_epochs:
         whole = took.device_hours + took.saved_hours
-        percent, of = f"{100 * took.saved_hours / whole:.0f} %", _device_time(whole, took.devices)
+        percent, of = f"{100 * took.saved_hours / whole:.0f} %", device_time(whole, took.devices)
         lines.append(
             f"Pruning saved {count(took.saved_epochs, 'epoch')}: {percent} of the {of} that training all "
             "trials to the end would take."
@@ -266,63 +212,6 @@ def cost(sweep: Sweep) -> str:
     return " ".join(lines)
 
 
-def failures(sweep: Sweep) -> list[str]:
-    """A line per cause of failures, with the region where they happen."""
-    return [
-        f"{count(len(cause.trials), 'trial')} {cause.status}: {cause.reason or 'no reason was recorded'}"
-        + (f". {cause.where}." if cause.where else "")
-        for cause in causes(sweep.record)
-    ]
-
-
-def attempts(sweep: Sweep) -> Table:
-    """How trials ended before they were trained again."""
-    columns = ["trial", "attempt", "status", "reason", "epochs", "trained", "log"]
-    rows = [
-        [trial.number, nth, row.status, why, len(row.epochs), duration(row.seconds), row.log or ""]
-        for trial in sweep.record.trials
-        for nth, (row, after) in enumerate(itertools.pairwise([*trial.attempts, trial]), start=1)
-        for why in [after.opened_for if row.status == "unfinished" else row.reason]
-    ]
-    caption = "Earlier attempts of trials that were trained again"
-    return Table(caption, columns, [[*map(str, row)] for row in rows])
-
-
-def ranked(sweep: Sweep) -> list[TrialRow]:
-    """The trials of the search, the best one or the front first; those that did not end well, or have no
-    score, come last."""
-    record = sweep.record
-    order = dict.fromkeys([*record.front(), *record.leaders(len(record.searched))])
-    others = [trial for trial in record.searched if trial.number not in order]
-    return [*(record.trials[number] for number in order), *others]
-
-
-def ranking(sweep: Sweep, most: int) -> Table:
-    """The best trials."""
-    record, trials = sweep.record, ranked(sweep)
-    which = f"The best {most} of {len(trials):,} trials" if len(trials) > most else "All trials"
-    order = "by the score of their best epoch"
-    if record.objectives.are_several:
-        order = "the front first, then those that it dominates"
-    objective, several = record.objective, record.info.is_of_several
-    hyperparameters = list(dict.fromkeys(name for trial in trials for name in record.varied(trial)))
-    trainable = ["trainable"] if several else []
-    columns = ["trial", *trainable, "status", *record.objectives.metrics, "in epoch", "epochs"]
-    is_split = any(trial.micro_batches for trial in trials)
-    codes = record.codes()
-    columns += [*(["micro-batch"] if is_split else []), *(["code"] if codes else []), *hyperparameters]
-    rows = []
-    for trial in trials[:most]:
-        number = f"{trial.number} ({DEFAULTS})" if trial.origin == DEFAULTS else trial.number
-        cells: list[Any] = [number, *([trial.trainable] if several else []), trial.status]
-        cells += trial.values(record.objectives) or [None] * len(record.objectives.every)
-        cells += [trial.best_epoch(objective), len(trial.epochs)]
-        cells += [trial.micro_batch or ""] if is_split else []
-        cells += [codes[trial.number]] if codes else []
-        rows.append([*map(short, cells), *(cell(record.varied(trial), name) for name in hyperparameters)])
-    return Table(f"{which}, {order}", columns, rows)
-
-
-def _device_time(hours: float, devices: str) -> str:
+def device_time(hours: float, devices: str) -> str:
     """`3.2 GPU-hours`; what is short as `42 s of GPU time`."""
     return f"{hours:,.1f} {devices}-hours" if hours >= 1 else f"{duration(3600 * hours)} of {devices} time"

@@ -1,4 +1,4 @@
-"""Sweeps and those that they refine."""
+"""The spread over seeds."""
 
 from __future__ import annotations
 
@@ -10,34 +10,7 @@ import pytest
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.compared_trials import compared_trials
-from sweeps.analysis.figures.best_trials import ancestors
-from tests.support import kinds
 from tests.support.kinds import add, begun, drawn, rerun
-
-
-def test_lineage_follows_sweeps_to_their_parents(tmp_path: Path) -> None:
-    kinds.write("pruned", tmp_path / "first")
-    add(begun(tmp_path / "second", parents=[{"name": "first", "folder": "gone/first"}]), drawn(0), 9)
-    parents = [{"name": name, "folder": str(tmp_path / name)} for name in ("second", "lost")]
-    kinds_of = begun(tmp_path / "third", parents=parents)
-    add(kinds_of, drawn(1), 9)
-    sweep = analysis_sweep.load(tmp_path / "third")
-    found = [(one.name, one.child, bool(one.best)) for one in ancestors(sweep)]
-    assert found == [
-        ("third", "", True),
-        ("second", "third", True),
-        ("lost", "third", False),
-        ("first", "second", True),
-    ]
-    (table,) = analysis_figures.lineage(sweep).data
-    assert list(table.cells["values"][0]) == ["third", "second", "lost", "first"]
-    assert table.cells["values"][2][2] == "its folder is missing"
-
-
-def test_a_sweep_that_is_its_own_ancestor_ends(tmp_path: Path) -> None:
-    begun(tmp_path / "a", parents=[{"name": "b", "folder": str(tmp_path / "b")}])
-    begun(tmp_path / "b", parents=[{"name": "a", "folder": str(tmp_path / "a")}])
-    assert len(ancestors(analysis_sweep.load(tmp_path / "a"))) == 3
 
 
 def test_reruns_show_their_spread_and_stay_out_of_the_search(tmp_path: Path) -> None:

@@ -1,0 +1,114 @@
+"use strict";
+/* Draws each <figure> from its content: JSON beside it in #ID-content, or fetched from its data-address.
+   Drawn anew by Plotly.react, it keeps what the reader has zoomed into. `figures.draw()` draws all;
+   `figures.refresh()` fetches those anew whose address has changed. */
+const figures = (() => {
+  const BUTTONS = {displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]]};
+  const PANEL = {width: 290, height: 220};  // pixels that one of several panels takes
+  const root = document.documentElement;
+  const contents = new Map();  // of each figure, as text
+  const color = name => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  const places = () => Array.from(document.querySelectorAll("figure[id^=figure-]"));
+
+  /* The figure in the colours of the page: what is black or white in it is text or ground. */
+  function themed(content) {
+    const inked = content.replaceAll('"#000000"', JSON.stringify(color("text")))
+      .replaceAll('"white"', JSON.stringify(color("panel")));
+    const figure = JSON.parse(inked), template = figure.layout.template.layout;
+    template.font.color = color("text");
+    template.paper_bgcolor = template.plot_bgcolor = "rgba(0, 0, 0, 0)";
+    for (const axis of [template.xaxis, template.yaxis]) {
+      axis.gridcolor = color("line");
+      axis.linecolor = color("faint");
+    }
+    template.hoverlabel = {bgcolor: color("panel"), bordercolor: color("line"), font: {color: color("text")}};
+    for (const trace of figure.data)  // what points say stands once in a table
+      if (trace.customdata) trace.customdata = trace.customdata.map(row => figure.words[row]);
+    return figure;
+  }
+
+  /* Panels side by side as many as there is room for. */
+  function arrange(layout, panels, width) {
+    const columns = Math.max(1, Math.min(panels, Math.floor(width / PANEL.width)));
+    const rows = Math.ceil(panels / columns);
+    layout.grid = {rows, columns, pattern: "independent", xgap: 0.22, ygap: 0.36};
+    for (const [name, axis] of Object.entries(layout)) if (/^[xy]axis/.test(name)) delete axis.domain;
+    layout.height = layout.margin.t + 50 + PANEL.height * rows;
+  }
+
+  function prepared(place) {
+    const figure = themed(contents.get(place)), {layout} = figure;
+    const {min_width = 0, panels = 0} = layout.meta || {};
+    const room = place.parentElement.clientWidth;
+    layout.width = root.classList.contains("paper") ? room : Math.max(room, min_width);
+    if (panels > 1) arrange(layout, panels, layout.width);
+    layout.uirevision = place.id;
+    place.style.minWidth = `${layout.width}px`;
+    place.style.minHeight = `${layout.height}px`;
+    return [place, figure];
+  }
+
+  function tell(place, {title, caption, why_blank}) {
+    const card = place.closest(".drawn");
+    card.querySelector("h3").textContent = title;
+    card.querySelector(".faint").textContent = why_blank || caption;
+    card.classList.toggle("blank", Boolean(why_blank));
+    place.setAttribute("aria-label", title);
+  }
+
+  /* All heights are known before one is measured: figures of a row are as high as the highest. */
+  function draw(which = places()) {
+    const ready = which.filter(place => place.isConnected && contents.get(place));
+    for (const place of ready) place.style.minWidth = "";
+    for (const [place, {data, layout}] of ready.map(prepared)) {
+      layout.height = Math.max(layout.height, place.clientHeight);
+      Plotly.react(place, data, layout, BUTTONS);
+    }
+    document.body.dataset.drawn = ready.length;
+  }
+
+  async function fetched(place) {
+    const address = place.dataset.address;
+    if (place.shown === address) return;
+    place.shown = address;
+    const answer = await fetch(address);
+    if (!answer.ok) return;
+    const text = await answer.text(), figure = JSON.parse(text);
+    tell(place, figure);
+    contents.set(place, figure.why_blank ? "" : text);
+    draw([place]);
+  }
+
+  const seen = new IntersectionObserver(
+    all => all.filter(one => one.isIntersecting).forEach(one => fetched(one.target)), {rootMargin: "400px"});
+
+  function refresh() {
+    for (const place of places()) {
+      const beside = document.getElementById(`${place.id}-content`);
+      if (beside) contents.set(place, beside.textContent);
+      else if (place.dataset.address) {
+        seen.unobserve(place);
+        seen.observe(place);
+      }
+    }
+  }
+
+  function paper(isPaper) {
+    root.classList.toggle("paper", isPaper);
+    draw();
+  }
+
+  refresh();
+  draw();
+  let waiting = 0, width = innerWidth;
+  addEventListener("resize", () => {
+    if (innerWidth === width || root.classList.contains("paper")) return;
+    width = innerWidth;
+    cancelAnimationFrame(waiting);
+    waiting = requestAnimationFrame(() => draw());
+  });
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
+  return {draw, refresh};
+})();
