@@ -204,7 +204,11 @@ class SweepConfig(Settings):
     loggers: str | list[str] | None = None
     """Further loggers of epochs: tensorboard, mlflow, wandb, a dotted path, or several (default: none)."""
     notify_command: str | None = setting(None, metavar="COMMAND")
-    """Shell command to run at every end of the sweep; $SWEEP_TEXT describes the end (default: none)."""
+    """Shell command to run at every end of the sweep, or as --notify-on says; $SWEEP_TEXT says what has
+    happened (default: none)."""
+    notify_on: str | list[str] = setting("end", metavar="EVENT,EVENT")
+    """With --notify-command: when it runs. best: a new best score; failed: a trial has failed; half: half of
+    the trials or of the time is through; end: the sweep has ended."""
     dry_run: bool = False
     """Print the plan and stop."""
 
@@ -266,6 +270,11 @@ class SweepConfig(Settings):
     def logger_names(self) -> list[str]:
         """The loggers as a list."""
         return listed(self.loggers)
+
+    @property
+    def notify_events(self) -> list[str]:
+        """The events at which --notify-command runs."""
+        return [event for words in listed(self.notify_on) for event in words.split(",") if event]
 
     @property
     def retried(self) -> list[str]:

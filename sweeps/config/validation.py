@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from sweeps.common.errors import UserError, collecting
@@ -27,6 +27,7 @@ NEEDED_SETTINGS = {
     "priority": "queue",
     "data": "address",
     "hydra_overrides": "hydra",
+    "notify_on": "notify_command",
 }
 """Settings that have an effect with another one alone."""
 NEVER_CHANGED = (
@@ -34,6 +35,8 @@ NEVER_CHANGED = (
     *("grace_epochs", "reduction_factor", "workers_per_trial"),
 )
 """The scores, rungs and checkpoints of a record depend on these: not even --force changes them."""
+NOTIFY_EVENTS = ("best", "failed", "half", "end")
+"""Words of --notify-on."""
 WAYS = ("command", "lightning_cli", "hydra", "trainable")
 """Settings that say what is trained; one of them is given."""
 EXAMPLE_OF_OBJECTIVES = "--metric val_acc:max params_m:min"
@@ -54,6 +57,7 @@ def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
         *_faults_of_names(config),
         *_faults_of_objectives(config, typed),
         *_faults_of_constraints(config),
+        *_faults_of_notify_on(config.notify_events),
     ]
 
 
@@ -227,3 +231,12 @@ def _faults_of_constraints(config: SweepConfig) -> Iterator[str]:
         is_a_value = low.bound == high.bound and low.relation + high.relation == ">=<="
         if are_a_range and low.bound >= high.bound and not is_a_value:
             yield f"--constraint {low} {high}: no value meets both"
+
+
+def _faults_of_notify_on(events: Sequence[str]) -> Iterator[str]:
+    for event in events:
+        if event not in NOTIFY_EVENTS:
+            near = nearest(event, NOTIFY_EVENTS)
+            yield f"--notify-on {event}: no such event.{near} Choices: {', '.join(NOTIFY_EVENTS)}"
+    if not events:
+        yield f"--notify-on: give at least one of {', '.join(NOTIFY_EVENTS)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -46,6 +46,7 @@ from sweeps.record.trials import (
     EpochRow,
     Pause,
     Status,
+    TrialEvent,
     TrialRow,
 )
 from sweeps.space.point import OptunaPoint, Point
@@ -76,6 +77,8 @@ class Record(ReplayedTrials):
         """Whether no trial may begin or continue now."""
         self.is_ours = False
         """Whether this process has opened it to continue the sweep."""
+        self.listeners: list[Callable[[TrialEvent, TrialRow], None]] = []
+        """Told of each change of a trial that this process has written."""
         self.cut_bytes = 0
         """Bytes of an incomplete line that `reopen` has cut off."""
 
@@ -232,6 +235,7 @@ class Record(ReplayedTrials):
             **({"origin": origin} if origin else {}),
         }
         self._write(Operation.CREATE_TRIAL, **trial_fields(optuna_point, attributes))
+        self._tell("begun", len(self.trials) - 1)
         return self.trials[-1]
 
     def open_again(
@@ -290,6 +294,7 @@ class Record(ReplayedTrials):
             self._write(Operation.CREATE_TRIAL, **begun)
             if before.status == "unfinished":  # for Optuna's dashboard
                 self._write(Operation.TRIAL_STATE, trial_id=cut, **end_fields(TrialState.FAIL))
+        self._tell("begun", number)
         return self.trials[number]
 
     def place(self, number: int, place: Mapping[str, Any]) -> None:
@@ -320,6 +325,7 @@ class Record(ReplayedTrials):
             # Dashboards plot the value, and do not show system attributes.
             shown = {"step": epoch, "intermediate_value": score}
             self._write(Operation.TRIAL_INTERMEDIATE_VALUE, trial_id=self._ids[number], **shown)
+        self._tell("report", number)
 
     def note_pause(self, number: int) -> None:
         """Write that a trial waits after its last epoch."""
@@ -336,10 +342,12 @@ class Record(ReplayedTrials):
     def _write_pause(self, trial: TrialRow, pause: Pause) -> None:
         times = [pause.began, pause.ended]
         self._attribute_of_system(trial.number, f"{PAUSE}{pause.after_epoch}", times)
+        self._tell("paused" if pause.ended is None else "continued", trial.number)
 
     def notice(self, number: int, text: str) -> None:
         """Write a note for the user about a trial."""
         self._attribute(number, "notices", [*self.trials[number].notices, text])
+        self._tell("notice", number)
 
     def note_trial(self, number: int, **fields: Any) -> None:
         """Write fields of a trial, by their names in TrialRow, where their values are new."""
@@ -366,6 +374,7 @@ class Record(ReplayedTrials):
             self.note_trial(number, reason=reason, log=log, static_metrics=dict(static_metrics), end=end)
             ended = end_fields(*state_and_values(trial, status, self.objectives))
             self._write(Operation.TRIAL_STATE, trial_id=self._ids[number], **ended)
+        self._tell("ended", number)
 
     def give_up_reruns(self) -> list[int]:
         """End the reruns that are no longer asked for, as other trials lead after more search; their
@@ -424,3 +433,7 @@ class Record(ReplayedTrials):
 
     def _write(self, operation: Operation, **fields: Any) -> None:
         self.take(self._journal.append(operation, **fields))
+
+    def _tell(self, event: TrialEvent, number: int) -> None:
+        for listener in self.listeners:
+            listener(event, self.trials[number])

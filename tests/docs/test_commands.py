@@ -28,7 +28,7 @@ from tests.docs.pages import BY_NAME, COMMANDS, PAGES, Page, arguments_of, of
 from tests.support.searched import peak, searched
 
 OF_THE_SYSTEM = {
-    *("source", "cd", "apt-get", "sudo", "test", "for", "ssh", "ssh-copy-id", "done", "rsync"),
+    *("source", "cd", "export", "apt-get", "sudo", "test", "for", "ssh", "ssh-copy-id", "done", "rsync"),
     *("squeue", "tail", "pip", ".venv/bin/jupyter", ".venv/bin/python"),
 }
 """Programs of others in the docs. (The lines of cluster.md are run by tests/deploy/test_ray_cluster.py.)"""
@@ -46,7 +46,7 @@ FLAGS_OF_OTHERS = {
         "--object-manager-port",
     ),
     *("--object-store-memory", "--memory", "--me", "--nodes", "--signal", "--time", "--nproc-per-node"),
-    *("--logdir", "--backend-store-uri", "--by-tune", "--stop-timeout", "--user"),
+    *("--form-string", "--logdir", "--backend-store-uri", "--by-tune", "--stop-timeout", "--user"),
     *(
         "--part",
         "--limit-s",

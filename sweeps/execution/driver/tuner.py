@@ -29,7 +29,7 @@ from sweeps.execution.driver.user_commands import StoppedTrials, UserCommands
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.faults.hung_trials import HungTrials
-from sweeps.execution.output import status_lines
+from sweeps.execution.output import notify, status_lines
 from sweeps.execution.output.console import SweepReporter
 from sweeps.execution.output.table_files import write_last
 from sweeps.execution.preflight import Preflight
@@ -250,6 +250,7 @@ def _run(
         sharing = Sharing(context, processes, places)
     away_pcs = AwayPCs(context, processes)
     tune_callback = TuneCallback(context, searcher, scheduler, processes, away_pcs, full_gpus, sharing)
+    alerts = notify.Alerts(context)
     callbacks: list[Callback] = [
         SilentProgress(),
         processes,
@@ -260,6 +261,7 @@ def _run(
         full_gpus,
         StoppedTrials(commands, context, searcher, processes),
         HungTrials(context, processes),
+        alerts,
         *([sharing] if sharing else []),
     ]
     tuner = _tuner(
@@ -268,7 +270,11 @@ def _run(
     # Trials that Tune may start at a time, in place of one: the searcher bounds them by its slots.
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = "10000"
     try:
-        with contextlib.closing(tune_callback), project.behind():  # Tune imports more of Ray, and W&B
+        with (
+            contextlib.closing(alerts),
+            contextlib.closing(tune_callback),
+            project.behind(),
+        ):  # Tune imports more of Ray, and W&B
             places.wait_for_place()
             if not context.is_due:
                 tuner.fit()

@@ -79,6 +79,7 @@ CHANGED = SweepConfig.from_settings(
     ray_dashboard=False,
     loggers=["tensorboard", "mlflow"],
     notify_command='mail -s "$SWEEP_TEXT: ended" me',
+    notify_on=["best", "failed"],
     dry_run=True,
     submit=True,
     queue=True,

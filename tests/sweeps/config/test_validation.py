@@ -148,3 +148,23 @@ def test_objectives_are_two_or_three_metrics_each_with_its_mode(
 def test_a_constraint_is_a_metric_a_relation_and_a_number(given: Any, fault: str | None) -> None:
     found = check(SweepConfig().changed(constraint=given))
     assert [one[: len(fault or "")] for one in found] == ([] if fault is None else [fault])
+
+
+@pytest.mark.parametrize(
+    ("notify_on", "faults"),
+    [
+        ("best,failed", []),
+        (["best", "failed,half", "end"], []),
+        ("bst", ["--notify-on bst: no such event. Did you mean 'best'? Choices: best, failed, half, end"]),
+        ("best,never", ["--notify-on never: no such event. Choices: best, failed, half, end"]),
+        ([], ["--notify-on: give at least one of best, failed, half, end"]),
+        ("", ["--notify-on: give at least one of best, failed, half, end"]),
+    ],
+)
+def test_notices_are_of_events_that_there_are(notify_on: str | list[str], faults: list[str]) -> None:
+    config = SweepConfig.from_settings(notify_on=notify_on, notify_command="true")
+    assert check(config) == faults
+
+
+def test_events_of_notices_need_a_command() -> None:
+    assert check(SweepConfig.from_settings(notify_on="best")) == ["--notify-on needs --notify-command"]

@@ -1,4 +1,5 @@
-"""The notice at the end: sent once, whatever the outcome, and whatever becomes of it.
+"""The notices: at the end, sent once, whatever the outcome, and whatever becomes of it; and those of a sweep
+that runs.
 
 That real sweeps send it, by outcome: tests/end_to_end/test_failing_trials.py.
 """
@@ -6,18 +7,23 @@ That real sweeps send it, by outcome: tests/end_to_end/test_failing_trials.py.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweeps.common.errors import UserError
 from sweeps.execution.output import notify
-from sweeps.execution.run_context import RunEnd
+from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.record.journal import RecordLost
 from sweeps.record.sweep_info import Outcome
+from sweeps.record.trials import Status
+from sweeps.space.point import OptunaPoint, Point
 from tests.conftest import told
+from tests.support.contexts import context_of, said
 from tests.sweeps.plan.test_resume import Sweep
 
 RUNNING = "Running --notify-command ...\n"
@@ -39,6 +45,7 @@ def test_the_command_is_told_how_the_run_ended(tmp_path: Path) -> None:
     with notify.at_the_end(of.plan, of.record, end):
         pass
     assert told(tmp_path) == {
+        "SWEEP_EVENT": "end",
         "SWEEP_NAME": "s",
         "SWEEP_OUTCOME": "out of time",
         "SWEEP_STATUS": "0",
@@ -47,6 +54,7 @@ def test_the_command_is_told_how_the_run_ended(tmp_path: Path) -> None:
         "SWEEP_TRIAL": "1",
         "SWEEP_FOLDER": str(tmp_path / "s"),
         "SWEEP_TEXT": "s: out of time; best score 5 (trial 1, epoch 2)",
+        "SWEEP_TEXT_JSON": '"s: out of time; best score 5 (trial 1, epoch 2)"',
     }
 
 
@@ -130,10 +138,15 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(
     command = f"sleep 1000 & echo $! > {tmp_path / 'pid'}; wait"
     notify.send(command, {}, timeout_s=1.0)
     assert capfd.readouterr().out == f"{RUNNING}--notify-command failed: timed out after 1 s\n"
-    child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
-    for _ in range(100):  # it has been sent SIGKILL; nobody may have reaped it yet
+    assert_ends(tmp_path / "pid")
+
+
+def assert_ends(file: Path) -> None:
+    """That a process ends, whose id is in a file. It has been sent SIGKILL; nobody may have reaped it yet."""
+    stat = Path("/proc", file.read_text().strip(), "stat")
+    for _ in range(100):
         with contextlib.suppress(FileNotFoundError):
-            if child.read_text().rpartition(")")[2].split()[0] != "Z":
+            if stat.read_text().rpartition(")")[2].split()[0] != "Z":
                 time.sleep(0.1)
                 continue
         return
@@ -147,3 +160,119 @@ def test_what_a_command_leaves_in_the_background_is_not_waited_for(
     left = int((tmp_path / "pid").read_text())
     os.kill(left, 9)  # raises when it is gone: it was left alone
     assert capfd.readouterr().out == RUNNING
+
+
+def alerted(tmp_path: Path, notify_on: str, **settings: Any) -> tuple[RunContext, Path]:
+    """The context of a sweep of four trials, whose command writes a line for each notice."""
+    lines = tmp_path / "lines"
+    command = f'echo "$SWEEP_EVENT|$SWEEP_OUTCOME|$SWEEP_STATUS|$SWEEP_TRIAL|$SWEEP_TEXT" >> {lines}'
+    settings = {"notify_command": command, **settings}
+    made = Sweep(tmp_path, notify_on=notify_on, num_trials=4, **settings)
+    return context_of(made.plan.folder, made.record, made.plan.config), lines
+
+
+def report(context: RunContext, *scores: float, ended: Status | None = None, reason: str = "") -> None:
+    """Begin a trial, report its epochs, and end it."""
+    number = context.record.begin(Point("m", {"x": 1.0}), OptunaPoint(), 0).number
+    for epoch, score in enumerate(scores, 1):
+        context.record.report(number, epoch, score, {"score": score}, 0.0)
+    if ended:
+        context.record.end(number, ended, reason)
+
+
+def test_a_sweep_that_runs_tells_what_it_is_asked_for(tmp_path: Path) -> None:
+    context, lines = alerted(tmp_path, "best,failed,half", max_concurrent=1)
+    alerts = notify.Alerts(context, every_s=0.0)
+    for scores, ended, reason in (
+        ((3.0,), "pruned", ""),
+        ((1.0,), "finished", ""),
+        ((), "failed", "no disk"),
+    ):
+        report(context, *scores, ended=ended, reason=reason)  # type: ignore[arg-type]
+        alerts.on_step_end(0, [])
+    alerts.close()
+    assert sorted(lines.read_text().splitlines()) == [
+        "best|running||0|s: new best; best score 3 (trial 0, epoch 1)",
+        "failed|running||0|s: trial 2 failed: no disk; best score 3 (trial 0, epoch 1)",
+        "half|running||0|s: half of the trials is through, 2 of 4; best score 3 (trial 0, epoch 1)",
+    ]
+    report(context, ended="failed")
+    assert len(lines.read_text().splitlines()) == 3, "it is closed"
+
+
+def test_within_a_minute_the_newest_is_told_and_failures_are_counted(tmp_path: Path) -> None:
+    context, lines = alerted(tmp_path, "best,failed")
+    alerts = notify.Alerts(context, every_s=3600.0)
+    report(context, 1.0)
+    report(context, ended="failed", reason="first")
+    alerts.on_step_end(0, [])
+    while len(lines.read_text().splitlines() if lines.exists() else ()) < 2:
+        time.sleep(0.01)
+    for score in (2.0, 3.0):
+        report(context, score)
+        alerts.on_step_end(0, [])
+        report(context, ended="failed", reason=f"of {score:g}")
+    assert len(lines.read_text().splitlines()) == 2, "the hour is not over"
+    alerts.close()  # at the end nothing is kept back
+    assert sorted(lines.read_text().splitlines()[2:]) == [
+        "best|running||4|s: new best; best score 3 (trial 4, epoch 1, unfinished)",
+        "failed|running||4|s: 2 trials failed, the last one trial 5: of 3; "
+        "best score 3 (trial 4, epoch 1, unfinished)",
+    ]
+
+
+def test_what_has_happened_before_is_no_news(tmp_path: Path) -> None:
+    context, lines = alerted(tmp_path, "best,failed,half")
+    report(context, 1.0, ended="finished")
+    report(context, 1.0, ended="failed")
+    alerts = notify.Alerts(context, every_s=0.0)
+    report(context, 0.5, ended="finished")
+    alerts.on_step_end(0, [])
+    alerts.close()
+    assert not lines.exists()
+
+
+def test_half_of_the_time_is_told(tmp_path: Path) -> None:
+    context, lines = alerted(tmp_path, "half", time_budget_hours=1.0)
+    alerts = notify.Alerts(context, every_s=0.0)
+    alerts.on_step_end(0, [])
+    context.plan = dataclasses.replace(context.plan, config=context.config.changed(time_budget_hours=1e-9))
+    context.record.start_clock()
+    time.sleep(0.001)
+    alerts.on_step_end(0, [])
+    alerts.on_step_end(0, [])
+    alerts.close()
+    assert (
+        lines.read_text() == "half|running|||s: half of --time-budget-hours is through; no trial ended well\n"
+    )
+
+
+def test_a_command_that_fails_again_and_again_costs_one_line(tmp_path: Path) -> None:
+    context, _ = alerted(tmp_path, "failed", notify_command="echo refused >&2; exit 22")
+    alerts = notify.Alerts(context, every_s=0.0)
+    for _ in range(3):
+        report(context, ended="failed")
+    alerts.close()
+    assert said(context) == ["--notify-command failed at 'failed': exit status 22: refused"]
+
+
+def test_a_command_that_hangs_does_not_hold_the_sweep_and_is_not_left(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    context, _ = alerted(tmp_path, "best", notify_command=f"sleep 1000 & echo $! > {pid}; wait")
+    sender = notify._Sender(str(context.config.notify_command), context.say, 0.0)
+    sender.start()
+    sender.put("best", {"SWEEP_EVENT": "best"})
+    while not pid.exists() or not pid.read_text().strip():
+        time.sleep(0.01)
+    sender.put("best", {"SWEEP_EVENT": "best"})
+    sender.close(last_s=0.1)
+    assert not sender.is_alive()
+    assert_ends(pid)
+
+
+@pytest.mark.parametrize("notify_on", ["end", "best"])
+def test_the_end_is_told_where_it_is_asked_for(notify_on: str, tmp_path: Path) -> None:
+    of = Sweep(tmp_path, notify_command=f"env > {tmp_path / 'told'}", notify_on=notify_on)
+    with notify.at_the_end(of.plan, of.record, RunEnd(Outcome.FINISHED, has_begun=True)):
+        pass
+    assert (tmp_path / "told").exists() == (notify_on == "end")
