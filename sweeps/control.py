@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
@@ -85,10 +86,12 @@ def _control(typed: str, words: Sequence[str], address: str | None) -> int:
         answer = steering.steer(folder, words)
     except KeyboardInterrupt as interrupt:
         print(f"\n{interrupt}", file=sys.stderr)
+        json_output.answer(error=str(interrupt))
         return 130
     if answer.is_refused:
         raise UserError(answer.text)
     print(answer.text)
+    json_output.answer(folder=str(folder), answer=answer.text)
     return 0
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
@@ -100,7 +101,10 @@ def dashboard(asked: Asked) -> int:
             print(f"Port {asked.port} is taken: port {port} is used instead")
         url = server.url_of(listening, asked.host)
         path = "/" if asked.opened is None else f"/sweep/{quote(asked.opened.name)}"
-        print(f"{url}{path}?token={page.access.token}")
+        shown = f"{url}{path}?token={page.access.token}"
+        print(shown)
+        json_output.write("serving", url=shown, folders=[str(folder) for folder in asked.folders])
+        json_output.answer(url=shown)
         print(f"shows {', '.join(map(shown_path, asked.folders))}; press Ctrl-C to end it", flush=True)
         if asked.opens_browser and _has_browser():
             webbrowser.open(f"{url}{path}?token={page.access.one_time_code()}")

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Sequence
 
 from sweeps.common import imports, tested_versions
+from sweeps.common.cli import json_output
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import folded
 from sweeps.kinds.trainable import Trainable
@@ -23,6 +24,8 @@ from sweeps.training.single_run.run_settings import SingleRun
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
     launch.enter_folder_of_first()
+    if not launch.is_first():
+        json_output.leave_lines_to_first()
     try:
         status = status_of(lambda: _fit(*run_settings.parse(arguments)))
     except Exception as error:  # of any kind: it is only printed sooner, and shorter, than by the interpreter

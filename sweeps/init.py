@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
@@ -51,6 +52,7 @@ def init(folder: Path) -> int:
     files = write(folder)
     print(f"Created    {shown_path(folder.resolve())}: {', '.join(files)}")
     print(f"Next       {_next(folder)}")
+    json_output.answer(folder=str(folder.resolve()), files=files, next=_next(folder))
     return 0
 
 

@@ -10,7 +10,9 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from sweeps.common.cli import json_output
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import refuse
 from sweeps.common.formatting import command, shown_path
@@ -19,6 +21,9 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds.command import Command
 from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import FIT_SETTINGS, MAX_BAD_PCT
+
+if TYPE_CHECKING:
+    from sweeps.training.data.dataset import DataSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +66,36 @@ def prepare(asked: PrepareConfig) -> int:
     data_set = dataset.find_data_set(asked.trainable, asked.hyperparameters)
     if not asked.check:
         preparation.ensure_prepared(data_set, asked.max_bad_pct, asked.address, has_to_say=True)
+        _answer(data_set)
         return 0
     try:
         damaged = shards.checksum_faults(data_set.folder, shards.Manifest.read(data_set.folder))
     except shards.NotPrepared as error:  # a preparation finds this by itself
         print(f"error: {error}\nRemedy     {data_set.command()}", file=sys.stderr)
+        json_output.answer(error=str(error), remedy=data_set.command())
         return 1
     for fault in damaged.values():
         print(f"error: {fault}", file=sys.stderr)
     if damaged:
         removed = shlex.join(["rm", *(shown_path(path) for path in damaged)])
-        print(f"Remedy     {removed} && {data_set.command()}", file=sys.stderr)
+        remedy = f"{removed} && {data_set.command()}"
+        print(f"Remedy     {remedy}", file=sys.stderr)
+        json_output.answer(error="\n".join(map(str, damaged.values())), remedy=remedy)
         return 1
     print(f"intact: {data_set.in_a_line()}")
+    _answer(data_set)
     return 0
+
+
+def _answer(data_set: DataSet) -> None:
+    manifest = data_set.manifest()
+    assert manifest is not None, "it has just been prepared or checked"
+    json_output.answer(
+        folder=str(data_set.folder),
+        rows={split: manifest.rows(split) for split in manifest.splits},
+        size_bytes=sum(shard.size_bytes for shard in manifest.shards),
+        skipped=manifest.about["skipped"],
+    )
 
 
 def parse(arguments: Sequence[str] | None = None) -> PrepareConfig:

@@ -5,12 +5,12 @@ Exit status: 0, also where no sweep runs; 2, a mistake in the command, or no clu
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.formatting import count, rough
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The whole program; the exit status."""
-    return status_of(lambda: _show(*parse(arguments)))
+    return status_of(lambda: _show(parse(arguments)))
 
 
-def parse(arguments: Sequence[str] | None = None) -> tuple[str | None, bool]:
-    """The address of a cluster, or None for this PC, and whether to answer in JSON.
+def parse(arguments: Sequence[str] | None = None) -> str | None:
+    """The address of a cluster, or None for this PC.
 
     Raises:
         UserError: there is no such flag.
@@ -35,19 +35,18 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[str | None, bool]:
     """
     parser = cli_parser.Parser(
         prog="sweeps queue",
-        usage="%(prog)s [--address HOST:6379] [--json]",
+        usage="%(prog)s [--address HOST:6379]",
         description="Show the sweeps that run on this PC or on a cluster, and those that wait there (sweeps "
         "run --queue): on which PCs, since when, and about how long they still take.",
         examples=["", "--address auto", "--json"],
     )
     help_ = "Ray cluster, as HOST:6379 or auto (default: the sweeps of this PC)."
     cli_parser.add(parser, "address", str | None, help_, None, metavar="HOST:6379")
-    parser.add_argument("--json", action="store_true", help="Print a JSON list, with more columns.")
-    values = parser.values_of(arguments)
-    return values.address, bool(values.json)
+    address: str | None = parser.values_of(arguments).address
+    return address
 
 
-def _show(address: str | None, as_json: bool) -> int:
+def _show(address: str | None) -> int:
     where = "on this PC" if address is None else f"on the cluster at {address}"
     if address is None:
         ray_auth.turn_on()  # as a sweep does, whose Ray this is
@@ -56,9 +55,8 @@ def _show(address: str | None, as_json: bool) -> int:
     else:
         addresses = [address]
     found = [each for there in addresses for each in _listed(there)]
-    if as_json:
-        print(json.dumps([vars(each) for each in found], indent=2))
-    elif not found:
+    json_output.answer(sweeps=found)
+    if not found:
         print(f"No sweep runs {where}.")
     else:
         from sweeps.common.cli import terminal

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.config.sweep_folder import NEWEST_HELP, REPORT_FILE, newest_sweep, sweep_named
@@ -55,6 +56,7 @@ def _report(folder: Path, output: Path | None) -> int:
 
         where = page.write_of_folder(folder, output)
     terminal.say(f"Report     {where}")
+    json_output.answer(report=str(output or folder / REPORT_FILE))
     return 0
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
@@ -50,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status_of(lambda: _show(*parse(arguments)))
 
 
-def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool, str | None]:
-    """The folders to look into, whether to answer in JSON, and the file for the tables of one.
+def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], str | None]:
+    """The folders to look into, and the file for the tables of one.
 
     Raises:
         UserError: there is no such flag, or no folder.
@@ -59,22 +60,21 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool, str
     """
     parser = cli_parser.Parser(
         prog="sweeps results",
-        usage="%(prog)s [NAME ...] [--json | --csv FILE]",
+        usage="%(prog)s [NAME ...] [--csv FILE]",
         description="Compare sweeps, newest last: name, date, trainable, status, trials, best score, hours "
         "(of the sweep, by the clock), parent (the sweeps that it refines).",
         examples=["", "first second", "--json", "first --csv first.csv"],
     )
     help_ = f"A sweep by its name in {RESULTS}/, or the folder of one or of several (default: {RESULTS}/*)."
     parser.add_argument("folders", nargs="*", metavar="NAME", help=help_)
-    parser.add_argument("--json", action="store_true", help="Print a JSON list, with more columns.")
     words = (
         "Write a row for each trial of one sweep into FILE, and a row for each epoch into a file beside it, "
     )
     words += "with -epochs in its name. `-` prints the trials."
     parser.add_argument("--csv", metavar="FILE", help=words)
     asked = parser.values_of(arguments)
-    if asked.csv is not None and asked.json:
-        raise UserError("--csv can't be combined with --json")
+    if asked.csv == "-" and json_output.is_on():
+        raise UserError("--csv - can't be combined with --json: both are the standard output")
     given = [sweep_named(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*/"))
     found = [each for folder in given for each in _sweeps_of(folder)]
     # Those that are no sweep by intention: `results/*` names them, too.
@@ -85,7 +85,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], bool, str
         names = ", ".join(folder.name for folder in folders)
         example = command("results", "NAME", "--csv", "FILE")
         raise UserError(f"--csv: it takes one sweep, as in {example}. Sweeps: {names}")
-    return folders, bool(asked.json), asked.csv
+    return folders, asked.csv
 
 
 def _sweeps_of(folder: Path) -> list[Path]:
@@ -94,14 +94,14 @@ def _sweeps_of(folder: Path) -> list[Path]:
     return [folder] if is_sweep else [Path(path) for path in sweeps_in(folder)] or [folder]
 
 
-def _show(folders: Sequence[Path], as_json: bool, table_file: str | None) -> int:
+def _show(folders: Sequence[Path], table_file: str | None) -> int:
     from sweeps.analysis import comparison, tables
 
     if table_file is not None:
         for line in tables.write_csv(folders[0], table_file):
             print(line)
         return 0
-    return comparison.show(folders, as_json)
+    return comparison.show(folders)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from sweeps.common.errors import RayLost
 from sweeps.common.formatting import command
 from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
-from sweeps.execution.output import dashboard_server, notify, summary, winner
+from sweeps.execution.output import dashboard_server, event_lines, notify, summary, winner
 from sweeps.execution.output.table_files import write_last
 from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.kinds import source_files
@@ -38,7 +38,7 @@ def run(plan: Plan, here: SharedRay | None, cell: Cell | None = None) -> int:
     sources = [source for model in plan.models for source in model.trainable.sources()]
     code = source_files.to_send(sources) if config.address else []
     if config.resume is None:
-        say(describe.describe(plan))
+        _tell_plan(plan)
         if config.dry_run:
             _tell_queue(plan)
             return 0
@@ -46,16 +46,24 @@ def run(plan: Plan, here: SharedRay | None, cell: Cell | None = None) -> int:
         storage_and_data.check_storage_here(plan)
         if config.resume is not None:
             plan = more_epochs.with_noted(plan, record)
-            say(describe.describe(plan))
+            _tell_plan(plan)
             state = run_start.check_resume(plan, record)
             say(state.text)
             if state.is_finished and not config.dry_run:
                 _complete(plan, record)
+            if state.is_finished:
+                summary.answer_end(record, Outcome.FINISHED)
             if state.is_finished or config.dry_run:
                 if not state.is_finished:
                     _tell_queue(plan)
                 return 0
+        event_lines.follow(record)
         return _run_trials(plan, record, code, here, cell)
+
+
+def _tell_plan(plan: Plan) -> None:
+    say(describe.describe(plan))
+    event_lines.write_plan(plan)
 
 
 def _tell_queue(plan: Plan) -> None:

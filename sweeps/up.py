@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.common import local_dirs
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.formatting import command
@@ -71,6 +72,9 @@ def up(stays_here: bool, dashboard: bool) -> int:
     how = "was up already" if was_up else "was started by a sweep, and stays now"
     how = "has started" if here.is_started else how
     print(f"Ray on this PC {how}{page}. Sweeps join it by themselves.")
+    about = {"address": state.address, "dashboard_url": state.dashboard_url or None}
+    json_output.write("ray_up", is_started=here.is_started, was_up=was_up, **about)
+    json_output.answer(**about)
     print(f"To end it: {command('down')}", flush=True)
     started = _start_interrupted()
     return _wait(here.ray_folder, started) if stays_here else 0

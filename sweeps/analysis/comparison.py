@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import shutil
 import sys
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
-from sweeps.common.cli import terminal
+from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, short, shown_path
 from sweeps.config.sweep_folder import no_sweep
@@ -54,7 +53,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def show(folders: Sequence[Path], as_json: bool) -> int:
+def show(folders: Sequence[Path]) -> int:
     """Print all sweeps, oldest first, and a line for each folder that is none; the exit status.
 
     Raises:
@@ -66,7 +65,8 @@ def show(folders: Sequence[Path], as_json: bool) -> int:
         raise UserError(f"no sweep in {named}: give folders of sweeps, as in {command('results')} results/*")
     rows = rows.take(pc.sort_indices(rows["date"]))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(json.dumps(rows.to_pylist(), default=str, indent=1) if as_json else printed(rows, width))
+    print(printed(rows, width))
+    json_output.answer(sweeps=rows.to_pylist())
     return 0
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from sweeps.common import atomic_io
+from sweeps.common.cli import json_output
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, shown_path
 from sweeps.config.sweep_folder import EPOCHS_SUFFIX, no_sweep
@@ -73,6 +74,7 @@ def write_csv(folder: Path, name: str) -> list[str]:
         except OSError as error:
             raise UserError(f"--csv {name}: {error.strerror or error}") from None
         lines.append(f"{shown_path(file)}: {count(table.num_rows, 'row')}")
+    json_output.answer(files=[str(path), str(beside)])
     return lines
 
 

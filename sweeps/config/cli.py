@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common import local_dirs, plugins, project
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import command, shown_path
@@ -33,7 +34,7 @@ from sweeps.kinds.projects.lightning_cli import FIT
 
 MOST_USED = (
     *("trainables", "-c", "--ranges", "--num-trials", "--max-concurrent", "--max-epochs"),
-    *("--time-budget-hours", "--name", "--resume", "--refine", "--dry-run"),
+    *("--time-budget-hours", "--name", "--resume", "--refine", "--dry-run", "--json"),
 )
 """The words of the short help, in its order."""
 EXAMPLES = (
@@ -66,6 +67,7 @@ def parse(arguments: Sequence[str] | None = None) -> SweepConfig:
     config = checked(flags, values.config, values.trainables, values.wandb_sweep)
     use_gpus(values.gpus, config)
     if values.print_config:
+        json_output.answer(settings=config.flat())
         print(to_yaml(config), end="")
         raise SystemExit(0)
     return config

@@ -10,7 +10,7 @@ from functools import cached_property
 from ray.tune import Callback, PlacementGroupFactory
 from rich.console import Console
 
-from sweeps.common.cli import terminal
+from sweeps.common.cli import json_output, terminal
 from sweeps.common.formatting import fitted
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
@@ -114,8 +114,13 @@ class RunContext:
         return not self.end.is_running or self.left_s == 0
 
     def say(self, text: str) -> None:
-        """Print a line that stays, above the table. Neither a closed pipe or terminal ends the sweep, nor a
-        Ctrl-C amid the write of another line, whose buffer is in use: the next one then prints both."""
+        """Print a line that stays, above the table; with --json it is an event, too."""
+        json_output.write("notice", id=None, text=text.strip())
+        self.show(text)
+
+    def show(self, text: str) -> None:
+        """Print a line that no event of its own is to tell. Neither a closed pipe or terminal ends the sweep,
+        nor a Ctrl-C amid the write of another line, whose buffer is in use: the next one then prints both."""
         with contextlib.suppress(OSError, RuntimeError):
             shown = fitted(text, self.console.width if self.console.is_terminal else None)
             self.console.print(shown, markup=False, emoji=False, highlight=False, soft_wrap=True)

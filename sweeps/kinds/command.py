@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common import local_dirs, param_types, project
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import command
@@ -79,6 +80,7 @@ class Command:
             SystemExit: after `--help` (status 0).
         """
         tokens = list(sys.argv[1:] if arguments is None else arguments)
+        json_output.turn_on_where_asked(tokens)  # the trainable is looked for before the flags are parsed
         first = next((n for n in range(0, len(tokens), 2) if tokens[n] != "-c"), len(tokens))
         is_typed = first < len(tokens) and not tokens[first].startswith("-")
         typed_name = tokens.pop(first) if is_typed else None

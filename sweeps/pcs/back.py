@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from sweeps.common.cli import json_output
+
 MARK = Path("/dev/shm/sweeps-away")
 """While it exists, the head starts no Ray here (`worker_start_ray_commands` of ray_cluster.yaml). It is in
 memory, so a reboot removes it."""
@@ -16,9 +18,12 @@ def run() -> int:
     """The command; its exit status."""
     was_away = MARK.exists()
     remove_mark()
+    json_output.answer(was_away=was_away)
     if _systemctl("is-enabled", "--quiet", UNIT):
         if not _systemctl("restart", UNIT):
-            print(f"This command failed: systemctl --user restart {UNIT}")
+            why = f"This command failed: systemctl --user restart {UNIT}"
+            print(why)
+            json_output.answer(error=why)
             return 1
         print("This PC joins now.")
     elif was_away:

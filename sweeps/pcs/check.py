@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.common.cli import terminal
+from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count, size
 from sweeps.pcs import ssh
@@ -71,6 +71,17 @@ def run(file: ClusterFile, storage: str | None) -> int:
             pc.faults.append(Fault("ports", f"no answer from {', '.join(silent)}", OPEN))
     terminal.console().print(
         _table(file, [*checked], [part for part in PARTS if storage or part != "storage"])
+    )
+    json_output.answer(
+        pcs=[
+            {
+                "address": pc.address,
+                "is_head": pc.address == file.head,
+                "parts": pc.cells,
+                "faults": [fault._asdict() for fault in pc.faults],
+            }
+            for pc in checked
+        ]
     )
     found = [(pc.address, fault) for pc in checked for fault in pc.faults]
     for address, fault in found:

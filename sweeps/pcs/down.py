@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sweeps.common.cli import json_output
 from sweeps.common.formatting import count
 from sweeps.pcs import ssh
 from sweeps.pcs.cluster_file import PYTHON, ClusterFile
@@ -24,6 +25,7 @@ def run(file: ClusterFile) -> int:
     launcher = Path(sys.executable).with_name("ray")
     subprocess.run([str(launcher), "down", "-y", str(file.path)], check=False, capture_output=True)
     faults = [line for line in ssh.on_each(file.pcs, lambda address: _stop(file, address)).values() if line]
+    json_output.answer(pcs=file.pcs, faults=faults)
     print("\n".join(faults) or f"Ray has stopped on {count(len(file.pcs), 'PC')}.")
     return 1 if faults else 0
 

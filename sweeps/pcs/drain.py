@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from sweeps.common.cli import json_output
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration
 from sweeps.common.yaml_values import nearest
@@ -33,6 +34,7 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     with joined(address) as gcs:
         here = broadcast.here()
         node = choose(nodes.living(), pc, here)
+        json_output.answer(pc=node.hostname, address=node.address, has_left=False)
         _begin(gcs, node, timeout_s)
     is_here = node.id == here
     began = time.monotonic()
@@ -47,6 +49,7 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     if is_here:
         _wait_for_processes()
         back.stop_unit()
+    json_output.answer(has_left=True, seconds=time.monotonic() - began)
     print(f"{node.hostname} has left, after {_since(began)}.")
     print(f"To bring it back{'' if is_here else f', on {node.hostname}'}: {command('pcs', 'back')}")
     return 0

@@ -18,7 +18,7 @@ from ray.util.state.exception import RayStateApiException
 from rich.table import Table
 from rich.text import Text
 
-from sweeps.common.cli import terminal
+from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
 from sweeps.ray_cluster import nodes
@@ -81,10 +81,17 @@ def run(address: str | None, folder: Path | None) -> int:
 
 def _show(address: str, trials: Mapping[tuple[str, int], str]) -> None:
     pcs, lost, waiting = look(address)
+    reasons = Counter(why_waiting(bundles, pcs) for bundles in waiting)
+    json_output.write(
+        "ray",
+        address=address,
+        pcs=[_about(pc, trials) for pc in pcs],
+        lost=lost,
+        waiting=[{"trials": many, "for": reason} for reason, many in sorted(reasons.items())],
+    )
     terminal.console().print(_table(pcs, trials))
     for pc in lost:
         print(f"{pc} is lost: it is off or unplugged, or Ray has stopped there")
-    reasons = Counter(why_waiting(bundles, pcs) for bundles in waiting)
     for reason, many in sorted(reasons.items()):
         print(f"{count(many, 'trial')} {'waits' if many == 1 else 'wait'} for {reason}")
 
@@ -161,6 +168,21 @@ def look(address: str) -> tuple[list[Use], list[str], list[Sequence[Resources]]]
 def _name_of(actor: Any) -> str:
     """What an actor says of itself, as those of a sweep do; else its class."""
     return str(actor.repr_name or actor.class_name.rpartition(".")[2])
+
+
+def _about(pc: Use, trials: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+    """A PC for programs."""
+    return {
+        "address": pc.node.address,
+        "hostname": pc.node.hostname,
+        "is_head": pc.node.is_head,
+        "has": {name: pc.node.has.get(name, 0.0) for name in SHOWN},
+        "in_use": {name: pc.taken.get(name, 0.0) for name in SHOWN},
+        "runs": [
+            {"process": name, "pid": pid, "trial": trials.get((pc.node.hostname, pid))}
+            for name, pid in pc.processes
+        ],
+    }
 
 
 def _table(pcs: Sequence[Use], trials: Mapping[tuple[str, int], str]) -> Table:

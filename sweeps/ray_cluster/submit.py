@@ -23,6 +23,7 @@ from typing import Any
 from ray.job_submission import JobSubmissionClient
 
 from sweeps.common import local_dirs
+from sweeps.common.cli import json_output
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.formatting import command
 from sweeps.config import plugins
@@ -80,6 +81,7 @@ def submit(config: SweepConfig) -> int:
                 metadata={"job_name": name},
             )
     print(_instructions(config, name, job, client.get_address()), flush=True)
+    json_output.write("submitted", name=name, job=job, address=client.get_address())
     return _follow(client, job)
 
 
@@ -97,7 +99,7 @@ def control(address: str, folder: str, words: Sequence[str]) -> int:
     """
     flag, job = f"--address {address}", f"control-{secrets.token_hex(3)}"
     client = _client(address, flag)
-    typed = f"{_on_the_head(folder)} {shlex.join(words)}"
+    typed = f"{_on_the_head(folder)} {shlex.join([*words, *_json_flag()])}"
     try:
         with tempfile.TemporaryDirectory() as code, ray_connection.quietly():
             _copy(source_files.to_send([]), Path(code))
@@ -113,7 +115,9 @@ def control(address: str, folder: str, words: Sequence[str]) -> int:
             status, said = _exit_status(client, job), _printed(client, job)
         except (RuntimeError, OSError) as error:
             return _not_answered(error)
-        print(said, file=sys.stderr if status else sys.stdout)
+        for line in said.splitlines():
+            if not json_output.relay(line):
+                print(line, file=sys.stderr if status else sys.stdout)
     except KeyboardInterrupt:
         return _withdraw(client, job)
     return status
@@ -210,9 +214,15 @@ def _entrypoint(config: SweepConfig) -> str:
             left_out.add_argument(name)
         words += left_out.parse_known_args(sys.argv[1:])[1]
         folders["--resume"] = config.resume
+        words = [word for word in words if word != json_output.FLAG]
+    words += _json_flag()
     where = " ".join(f"{name} {_on_the_head(folder)}" for name, folder in folders.items())
     # The driver sends the code on to the workers, as from any PC; Ray would else refuse a second copy.
     return f"{IMPORTS_RAY}; RAY_OVERRIDE_JOB_RUNTIME_ENV=1 exec {shlex.join(words)} {where}"
+
+
+def _json_flag() -> list[str]:
+    return [json_output.FLAG] if json_output.is_on() else []
 
 
 def _on_the_head(path: str) -> str:
@@ -273,7 +283,9 @@ def _follow(client: JobSubmissionClient, job: str) -> int:
         asyncio.run(_show(client, job))
         return _exit_status(client, job)
     except KeyboardInterrupt:
-        print("\nNo longer followed; the sweep continues on the head.", file=sys.stderr)
+        why = "No longer followed; the sweep continues on the head."
+        print(f"\n{why}", file=sys.stderr)
+        json_output.answer(error=why)
         return 130
     except (RuntimeError, OSError) as error:
         return _not_answered(error)
@@ -291,10 +303,19 @@ def _exit_status(client: JobSubmissionClient, job: str) -> int:
 
 
 def _not_answered(error: Exception) -> int:
-    print(f"\nThe cluster does not answer any more ({first_line(error)}).", file=sys.stderr)
+    why = f"The cluster does not answer any more ({first_line(error)})."
+    print(f"\n{why}", file=sys.stderr)
+    json_output.answer(error=why)
     return 1
 
 
 async def _show(client: JobSubmissionClient, job: str) -> None:
+    rest = ""
     async for text in client.tail_job_logs(job):
-        print(text, end="", flush=True)
+        if not json_output.is_on():
+            print(text, end="", flush=True)
+            continue
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            if not json_output.relay(line):
+                print(line, flush=True)

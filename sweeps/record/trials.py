@@ -29,7 +29,7 @@ ENDED_WELL: tuple[Status, ...] = ("finished", "pruned", "stopped")
 """The scores of these trials count."""
 BAD: tuple[Status, ...] = ("failed", "diverged", "infeasible")
 """Statuses of trials that did not end well."""
-TrialEvent = Literal["begun", "report", "pause", "continued", "ended", "notice"]
+TrialEvent = Literal["begun", "report", "paused", "continued", "ended", "notice"]
 """What happens to a trial, as its record tells those that listen."""
 DEFAULTS = "your defaults"
 """Origin of a baseline."""

@@ -50,7 +50,7 @@ class Queue:
         done = subprocess.run(
             words, cwd=ROOT, env=self.environment, capture_output=True, text=True, timeout=MOST_S, check=True
         )
-        found: list[dict[str, Any]] = json.loads(done.stdout)
+        found: list[dict[str, Any]] = json.loads(done.stdout)["sweeps"]
         return found
 
     def order(self) -> list[tuple[str, str]]:

@@ -96,7 +96,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     make(tmp_path / "a", [[0.1]])
     reader, writer = os.pipe()
     os.close(reader)
-    typed = [sys.executable, "-m", "sweeps.results", str(tmp_path / "a"), "--json"]
+    typed = [sys.executable, "-m", "sweeps.results", str(tmp_path / "a")]
     done = subprocess.run(typed, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
@@ -105,7 +105,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
 def test_the_command_answers_in_json_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(tmp_path / "a", [[0.5, 0.6]])
     assert results.main([str(tmp_path / "a"), "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)
+    end = json.loads(capsys.readouterr().out)
+    assert (end["event"], end["exit_status"]) == ("end", 0)
+    (row,) = end["sweeps"]
     assert (row["name"], row["best_score"], row["epochs"]) == ("a", 0.6, 2)
     assert datetime.fromisoformat(row["date"]).tzinfo is not None
 

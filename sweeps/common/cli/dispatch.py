@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from sweeps.common import project
+from sweeps.common.cli import json_output
 from sweeps.common.cli.parser import listed
 from sweeps.common.errors import CannotContinue, CannotTrain, UserError
 from sweeps.common.formatting import command, fitted
@@ -22,20 +23,26 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
         program: returns its exit status, or raises.
         interrupted: the message for Ctrl-C.
     """
+    with json_output.last_line() as end:
+        end["exit_status"] = _status_of(program, interrupted)
+    return end["exit_status"]
+
+
+def _status_of(program: Callable[[], int], interrupted: str) -> int:
     try:
         status = program()
         sys.stdout.flush()
         return status
     except (UserError, CannotTrain) as error:
-        _complain(f"error: {error}")
+        _complain(error)
         return 2
     except CannotContinue as error:
-        _complain(f"error: {error}")
+        _complain(error)
         return 1
     except (ImportError, AttributeError) as error:
         if not (why := project.hides(error)):
             raise
-        _complain(f"error: {type(error).__name__}: {error}{why}")
+        _complain(f"{type(error).__name__}: {error}{why}")
         return 2
     except BrokenPipeError:
         if not is_output_closed():
@@ -45,10 +52,13 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
         return 1
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
+        json_output.answer(error=interrupted.strip())
         return 130
 
 
-def _complain(text: str) -> None:
+def _complain(error: object) -> None:
+    json_output.answer(error=str(error))
+    text = f"error: {error}"
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
     print(fitted(text, width), file=sys.stderr, flush=True)
 
@@ -81,6 +91,7 @@ def dispatch(
 def _run(
     program: str, subcommands: Mapping[str, str], call: Callable[[str, list[str]], int], tokens: list[str]
 ) -> int:
+    json_output.turn_on_where_asked(tokens)
     chosen = tokens[0] if tokens else ""
     if chosen in ("-h", "--help"):
         print(f"usage: {program} COMMAND [flags]", "", listed(subcommands), "", sep="\n")

@@ -16,6 +16,7 @@ import textwrap
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, get_origin
 
+from sweeps.common.cli import json_output
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import command
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE, GPUS, PREPARED_DIR_VARIABLE
@@ -65,6 +66,9 @@ class Parser(argparse.ArgumentParser):
         self.faults: list[str] = []
         """Of the values that are read."""
         self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
+        self.add_argument(
+            json_output.FLAG, action="store_true", default=argparse.SUPPRESS, help=json_output.HELP
+        )
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message)
@@ -101,6 +105,7 @@ class Parser(argparse.ArgumentParser):
             SystemExit: after `--help` (status 0).
         """
         tokens = sys.argv[1:] if arguments is None else arguments
+        json_output.turn_on_where_asked(tokens)
         known = self._option_string_actions
         names = [token.partition("=")[0] for token in tokens if token.startswith("--")]
         if faults := [_no_flag(name, known) for name in names if name not in known]:

@@ -130,7 +130,7 @@ class TuneCallback(DriverCallback):
         for notice in message.notices:
             # Of the model, every trial says the same.
             if not any(notice in each.notices for each in self._record.trials):
-                self._context.say(f"Trial {number}: {notice}")
+                self._context.show(f"Trial {number}: {notice}")
             self._record.notice(number, notice)
         if report is not None:
             epoch, seconds, costs = report.epoch, report.seconds, report.costs

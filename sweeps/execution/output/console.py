@@ -151,10 +151,10 @@ class SweepReporter(KeptHere, CLIReporter):
             self._told.add(trial.number)
             how_far = f"{len(self._told)}/{self._planned} ended"
             line = f"{status_lines.ended(self._record, trial)}; {how_far}{left}"
-            self._context.say(line)
+            self._context.show(line)
         if done or self._begin() or self._clock() >= self._status_next:
             self._status_next = self._clock() + STATUS_EVERY_S
-            self._context.say(self._status(done, time_left))
+            self._context.show(self._status(done, time_left))
             if done:
                 self.console.print(self._table(True, MOST_AT_END), soft_wrap=True)
 

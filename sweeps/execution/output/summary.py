@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sweeps.analysis.sweep import Sweep
 from sweeps.common import local_dirs
+from sweeps.common.cli import json_output
 from sweeps.common.cli.terminal import say, step
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, pairs, short, shown_path
-from sweeps.config.sweep_folder import BEST_FOLDER, repeat_command, resume_command
-from sweeps.execution.output import winner
+from sweeps.config.sweep_folder import BEST_FOLDER, REPORT_FILE, repeat_command, resume_command
+from sweeps.execution.output import event_lines, winner
 from sweeps.execution.run_context import RunContext
 from sweeps.kinds.params_file import files_of_weights
 from sweeps.plan import run_start
@@ -68,6 +69,10 @@ def print_next_step(context: RunContext) -> int:
     repeat = repeat_command(context.plan.folder, str(context.config.name))
     resume = resume_command(record.folder, *status.flags_of_resume(record))
     _print(_next(context.plan, record, (repeat, resume)))
+    answer_end(record, outcome)
+    json_output.answer(repeat=repeat)
+    if (best := record.best()) is not None:
+        json_output.answer(retrain=_retrain(context.plan, best))
     if outcome is Outcome.FINISHED:
         _print([("Repeat", repeat)])
     else:
@@ -77,6 +82,19 @@ def print_next_step(context: RunContext) -> int:
     if outcome is Outcome.INTERRUPTED:
         return 130
     return 0 if outcome is not Outcome.LOST and record.best() else 1
+
+
+def answer_end(record: Record, outcome: Outcome) -> None:
+    """Say in the last line of JSON how the sweep has ended."""
+    report, weights = record.folder / REPORT_FILE, record.folder / BEST_FOLDER
+    json_output.answer(
+        outcome=outcome,
+        best=event_lines.best_of(record),
+        trials=len(record.searched),
+        elapsed_s=record.elapsed_s,
+        report=str(report) if report.is_file() else None,
+        best_folder=str(weights) if weights.is_dir() else None,
+    )
 
 
 def _next(plan: Plan, record: Record, told: Sequence[str]) -> Iterator[Line]:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from sweeps.common import atomic_io
+from sweeps.common.cli import json_output
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shown_path
 from sweeps.common.imports import missing
@@ -77,12 +78,15 @@ def climb(config: LadderConfig) -> int:
         config.folder.mkdir(parents=True)
     except OSError as error:
         raise UserError(f"{config.folder}: {error.strerror}") from None
+    json_output.answer(trainable=trainable.name, folder=str(config.folder))
     for result in _results(config, has):
         results.append(result)
         print(table_line(result), flush=True)
+        json_output.write("rung", **dataclasses.asdict(result))
         write_results(config, results)
         if results[0].speed is None:
             return 1
+    json_output.answer(doubt=doubt(results))
     print(f"\n{summary(results)}\n")
     for path in sorted(config.folder.iterdir()):
         print(f"           {shown_path(path)}")

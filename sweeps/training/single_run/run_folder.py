@@ -19,6 +19,7 @@ from types import TracebackType
 from tqdm import tqdm
 
 from sweeps.common import atomic_io, local_dirs
+from sweeps.common.cli import json_output
 from sweeps.common.errors import CannotTrain, DiskIsFull, UserError, causes
 from sweeps.common.formatting import command, duration, short, shown_path, size
 from sweeps.common.param_types import readable
@@ -89,6 +90,7 @@ class RunFolder:
             error.__context__, KeyboardInterrupt
         ):
             say(f"\nStopped    {self._resumes_after}\nResume     {self._resume_command}")
+            json_output.answer(resume=self._resume_command)
             raise KeyboardInterrupt from None
 
     def begin(self, training: RunHere, kept_files: Mapping[str, bytes] = {}) -> None:
@@ -105,6 +107,10 @@ class RunFolder:
             *([("strategy", training.strategy_in_words)] if training.strategy_in_words else []),
         ]
         say("\n".join(f"{name:<10} {text}" for name, text in lines) + "\n")
+        json_output.answer(
+            folder=str(self._run.folder), metric=config.metric, mode=config.mode, best_score=None,
+            best_epoch=None, best_folder=None, test={}, resume=None,
+        )  # fmt: skip
         if is_first() and self._run.resume is None:
             try:
                 self._run.folder.mkdir(parents=True)
@@ -149,6 +155,10 @@ class RunFolder:
         with self._room_for(f"the line of epoch {epoch.epoch} ({size(len(text))})"):
             atomic_io.append(self._epochs, text)
         metrics = ", ".join(f"{name} {short(value)}" for name, value in sorted(epoch.metrics.items()))
+        json_output.write(
+            "report", epoch=epoch.epoch, score=epoch.score, metrics=epoch.metrics, seconds=epoch.seconds,
+            costs=epoch.costs,
+        )  # fmt: skip
         mark = " *" if self._best[1] == epoch.epoch else ""
         # Above a progress bar, if there is one.
         tqdm.write(
@@ -185,6 +195,9 @@ class RunFolder:
             is_prepared: whether it trained on prepared data.
         """
         (score, epoch), costs = self._best, mean_costs(self._costs)
+        json_output.answer(test=test if isinstance(test, Mapping) else {})
+        if epoch:
+            json_output.answer(best_score=score, best_epoch=epoch, best_folder=str(self.best))
         if not epoch:
             say(f"\nNo epoch had a finite {self._config.metric}.")
             return 1

@@ -13,6 +13,7 @@ from typing import ClassVar
 import yaml
 
 from sweeps.common import atomic_io, local_dirs, param_types, project
+from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.imports import missing
@@ -116,6 +117,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, Trainable]
         SystemExit: after `--help` (status 0).
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
+    json_output.turn_on_where_asked(tokens)
     if "--resume" in {token.partition("=")[0] for token in tokens}:
         return _resumed(tokens)
     asked = COMMAND.read(tokens)

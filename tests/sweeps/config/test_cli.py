@@ -265,7 +265,7 @@ def test_the_short_help_begins_with_examples(capsys: pytest.CaptureFixture[str])
     assert lines.index(first) < 6
     flags = [line.split()[0].rstrip(",") for line in lines if line.startswith("  -")]
     expected = ["-c", "--ranges", "-n", "-j", "--max-epochs", "--time-budget-hours", "--name"]
-    assert flags == [*expected, "--resume", "--refine", "--dry-run"]
+    assert flags == ["--json", *expected, "--resume", "--refine", "--dry-run"]
     assert lines[-1].endswith("run --help-all")
 
 

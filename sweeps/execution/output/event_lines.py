@@ -1,0 +1,114 @@
+"""What `sweeps run --json` prints while a sweep runs: a line for its plan, and one for each event of a trial,
+as the record holds it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sweeps.common.cli import json_output
+from sweeps.config.sweep_folder import resume_command
+from sweeps.plan.fingerprint import data_and_space
+from sweeps.plan.plan import Plan
+from sweeps.record import status
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialEvent, TrialRow
+
+BEGUN = ("trainable", "params", "fixed", "seed", "origin", "confirms", "attempt", "opened_for")
+"""Fields of a trial that begins."""
+
+
+def write_plan(plan: Plan) -> None:
+    """Write what will be done."""
+    if not json_output.is_on():
+        return
+    config = plan.config
+    json_output.answer(name=config.name, folder=str(plan.folder))
+    json_output.write(
+        "plan",
+        name=config.name,
+        folder=str(plan.folder),
+        trainables=config.trainables,
+        objectives=[f"{each.metric}:{each.mode}" for each in config.objectives.every],
+        searcher=config.searcher,
+        scheduler=config.scheduler,
+        num_trials=config.num_trials,
+        max_epochs=config.max_epochs,
+        space=data_and_space(plan)["space"],
+        settings=config.flat(),
+        is_dry_run=config.dry_run,
+    )
+
+
+def follow(record: Record) -> None:
+    """Write a line for each event of a trial from now on."""
+    if json_output.is_on():
+        json_output.answer(resume=resume_command(record.folder, *status.flags_of_resume(record)))
+        record.listeners.append(_EventLines(record))
+
+
+def best_of(record: Record) -> dict[str, Any] | None:
+    """The best trial, with the value of each objective; None where no trial has a score."""
+    if (best := record.best()) is None:
+        return None
+    confirmed = record.confirmed_with_score().get(best.number)
+    return {
+        "id": best.number,
+        "status": best.status,
+        "epoch": best.best_epoch(record.objective),
+        "values": _values(record, best.values(record.objectives)),
+        "confirmed_values": None if confirmed is None else _values(record, confirmed.means),
+        "params": {**best.fixed, **best.params},
+    }
+
+
+def _values(record: Record, values: Any) -> dict[str, float]:
+    return dict(zip(record.objectives.metrics, values or (), strict=False))
+
+
+class _EventLines:
+    """Listens to a record."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._best: dict[str, Any] | None = None
+
+    def __call__(self, event: TrialEvent, trial: TrialRow) -> None:
+        match event:
+            case "begun":
+                about = (
+                    "trainable",
+                    "params",
+                    "fixed",
+                    "seed",
+                    "origin",
+                    "confirms",
+                    "attempt",
+                    "opened_for",
+                )
+                fields = {name: getattr(trial, name) for name in about}
+                json_output.write("trial_begun", id=trial.number, **fields)
+            case "report":
+                epoch = max(trial.epochs)
+                json_output.write("report", id=trial.number, epoch=epoch, **vars(trial.epochs[epoch]))
+            case "paused" | "continued":
+                json_output.write(f"trial_{event}", id=trial.number, after_epoch=len(trial.epochs))
+            case "notice":
+                json_output.write("notice", id=trial.number, text=trial.notices[-1])
+            case "ended":
+                json_output.write(
+                    "trial_ended",
+                    id=trial.number,
+                    status=trial.status,
+                    reason=trial.reason,
+                    log=trial.log,
+                    epochs=len(trial.epochs),
+                    best_epoch=trial.best_epoch(self._record.objective),
+                    best_score=trial.best_score(self._record.objective),
+                    seconds=trial.seconds,
+                )
+        if event in ("report", "ended") and (best := best_of(self._record)) is not None:
+            is_news = self._best is None or any(self._best[key] != best[key] for key in ("id", "values"))
+            if is_news:
+                json_output.write("best", **best)
+            self._best = best
