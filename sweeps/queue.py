@@ -5,20 +5,17 @@ Exit status: 0, also where no sweep runs; 2, a mistake in the command, or no clu
 
 from __future__ import annotations
 
+import platform
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.formatting import count, rough
-from sweeps.ray_start import ray_auth
+from sweeps.ray_cluster.places.shared_sweeps import SharedSweep, in_order, noted, this_user
 from sweeps.ray_start.ray_folder import ray_folders
-
-if TYPE_CHECKING:
-    from sweeps.ray_cluster.places.shared_sweeps import SharedSweep
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,49 +45,54 @@ def parse(arguments: Sequence[str] | None = None) -> str | None:
 
 def _show(address: str | None) -> int:
     where = "on this PC" if address is None else f"on the cluster at {address}"
-    if address is None:
-        ray_auth.turn_on()  # as a sweep does, whose Ray this is
-        states = [each.state() for each in ray_folders()]
-        addresses = [state.address for state in states if state is not None and state.address]
-    else:
-        addresses = [address]
-    found = [each for there in addresses for each in _listed(there)]
+    found = _of_this_pc() if address is None else _of_cluster(address)
     json_output.answer(sweeps=found)
     if not found:
         print(f"No sweep runs {where}.")
     else:
         from sweeps.common.cli import terminal
 
-        table = terminal.plain_table("sweep", "does", "trials", "since", "left", "share", "priority")
+        table = terminal.plain_table("sweep", "does", "trials", "since", "left", "share", "priority", "for")
         for each in found:
             table.add_row(*_row(each))
         terminal.console().print(table)
     return 0
 
 
-def _listed(address: str) -> list[SharedSweep]:
+def _of_this_pc() -> list[SharedSweep]:
+    """By what they have noted, without Ray, whose import and connection take seconds."""
+    found = []
+    for folder in ray_folders():
+        if folder.state() is not None:
+            answers = noted(folder.users(), time.monotonic())
+            pcs = {node: platform.node() for answer in answers for node in answer.claim.held}
+            found += in_order(answers, pcs, time.time())
+    return found
+
+
+def _of_cluster(address: str) -> list[SharedSweep]:
     """The sweeps of a Ray, which is joined for a moment."""
     from sweeps.ray_cluster import ray_environment
 
     ray_environment.prepare_to_look()
     from sweeps.ray_cluster.onlooker import joined
-    from sweeps.ray_cluster.places import shared_sweeps
+    from sweeps.ray_cluster.places import place_divider
 
     with joined(address):
-        return shared_sweeps.listed()
+        return place_divider.listed()
 
 
 def _row(sweep: SharedSweep) -> list[str]:
-    from sweeps.ray_cluster.places.place_claims import this_user
-
     whose = "" if sweep.user == this_user() else f" of {sweep.user}"
-    does = "runs" if sweep.place is None else f"waits, {_ordinal(sweep.place)} in the queue"
+    does = "runs" if sweep.waits_since is None else "waits"
+    does += "" if sweep.place is None else f", {_ordinal(sweep.place)} in the queue"
     trials = ", ".join(f"{number:g} on {pc}" for pc, number in sweep.trials.items()) or "none"
     if sweep.gpus:
         trials += f" ({count(sweep.gpus, 'GPU')})"
-    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(sweep.since))
+    since = time.strftime("%Y-%m-%d %H:%M", time.localtime(sweep.waits_since or sweep.since))
     left = "" if sweep.left_s is None else f"about {rough(sweep.left_s)}"
-    return [f"{sweep.name}{whose}", does, trials, since, left, f"{sweep.share:g}", f"{sweep.priority}"]
+    what = ", ".join(filter(None, (*sweep.waits_for, sweep.waits_on)))
+    return [f"{sweep.name}{whose}", does, trials, since, left, f"{sweep.share:g}", f"{sweep.priority}", what]
 
 
 def _ordinal(number: int) -> str:

@@ -20,8 +20,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or cause.__context__
 
 
-_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
-"""Words of PyTorch's CPU allocator, of torch.OutOfMemoryError, and of cuBLAS and cuDNN."""
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "RESOURCE_EXHAUSTED")
+"""Words of PyTorch's CPU allocator, of torch.OutOfMemoryError, of cuBLAS and cuDNN, and of JAX."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -29,9 +29,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(
         isinstance(cause, MemoryError)
         or type(cause).__name__ == "OutOfMemoryError"  # PyTorch's, which is not imported for this
-        or (isinstance(cause, RuntimeError) and any(words in str(cause) for words in _OUT_OF_MEMORY))
+        or (isinstance(cause, RuntimeError) and says_out_of_memory(str(cause)))
         for cause in causes(error)
     )
+
+
+def says_out_of_memory(text: str) -> bool:
+    """Whether the text of an error is that memory ran out."""
+    return any(words in text for words in _OUT_OF_MEMORY)
 
 
 def oom_kills() -> int:

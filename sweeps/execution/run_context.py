@@ -139,9 +139,13 @@ class RunContext:
         """The claims to places, which other sweeps share."""
         return PlaceClaims(self.plan.folder, is_on_this_pc=self.cluster.is_alone, here=self.cluster.here)
 
-    def announce(self) -> None:
-        """Tell the sweeps of the queue, before data is delivered, that this one is there."""
-        self.places.announce(self.config, placement.worker_resources(self.config, self.gpus_per_trial))
+    def announced(self) -> contextlib.AbstractContextManager[None]:
+        """Tell the sweeps of the queue of a cluster that this one is there, for a block in which it prepares;
+        on one PC they see it."""
+        if self.cluster.is_alone:
+            return contextlib.nullcontext()
+        worker = placement.worker_resources(self.config, self.gpus_per_trial)
+        return self.places.announced(self.config, worker)
 
     @cached_property
     def gpus_per_trial(self) -> float:

@@ -29,7 +29,8 @@ class Cluster:
         left_out: address of each PC that can't train, and why.
         leaving: ids of the PCs that are being drained, and when each must be gone.
         clock: seconds.
-        check: why a PC that joins can't train, "" where it can, None while that is not known.
+        check: why a PC that joins can't train, beside GPUs with so much free memory; "" where it can, None
+            while that is not known.
         card_bytes: memory that is free on each GPU, at least; 0 where no PC was asked.
         watch: of the Ray on this PC alone.
         how: words about how that was joined.
@@ -45,7 +46,7 @@ class Cluster:
         left_out: Mapping[str, str] | None = None,
         leaving: Callable[[], dict[str, float]] = ray_internals.draining_nodes,
         clock: Callable[[], float] = time.monotonic,
-        check: Callable[[Node], str | None] = lambda node: "",
+        check: Callable[[Node, float], str | None] = lambda node, card_bytes: "",
         *,
         card_bytes: float = 0,
         watch: RayWatch | None = None,
@@ -55,6 +56,7 @@ class Cluster:
         code: Sequence[str] = (),
     ) -> None:
         self._living, self._leaving, self._clock, self._check = living, leaving, clock, check
+        self.card_bytes, self.watch, self.here = card_bytes, watch or RayWatch(), here
         self._there = {node.id: node for node in there}
         self._admitted = {node.address for node in self._there.values()}
         self._unchecked: frozenset[str] = frozenset()
@@ -63,10 +65,11 @@ class Cluster:
         self.deadlines: dict[str, float] = {}
         """Ray's id of each PC that leaves, and when it must be gone, as `time.time` has it; 0: any time."""
         self.left_out: dict[str, str] = dict(left_out or {})
+        self._used: frozenset[str] = frozenset()
+        """Addresses of PCs that are left out for the sake of others on their GPUs."""
         self.away: frozenset[str] = frozenset()
         """Ray's ids of the PCs on which nothing may run: those that leave, and those that are left out."""
         self.is_alone = living is None
-        self.card_bytes, self.watch, self.here = card_bytes, watch or RayWatch(), here
         self._how, self._dashboard_url, self._code = how, dashboard_url, code
         self.pcs_at_start = tuple(self.staying())
         """Resources of the PCs that trained at first."""
@@ -149,6 +152,26 @@ class Cluster:
         self._update_away()
         return f"{pc.name} gets no more trials in this run: {reason}"
 
+    def take_back_used(self) -> None:
+        """Count the PCs again on whose GPUs others were, as long as nothing trains."""
+        for address in self._used:
+            self.left_out.pop(address, None)
+        self._used = frozenset()
+        self._update_away()
+
+    def leave_out_used(self, used: Mapping[Node, str], card_bytes: float) -> None:
+        """Begin to train on the PCs that are there now, but for those on whose GPUs others are.
+
+        Args:
+            used: these, and why they get no trials.
+            card_bytes: memory that is free on each GPU of the others, at least.
+        """
+        self._used = frozenset(node.address for node in used)
+        self.left_out |= {node.address: why for node, why in used.items()}
+        self.card_bytes = card_bytes
+        self._update_away()
+        self.pcs_at_start = tuple(self.staying())
+
     def is_left_out(self, node: str) -> bool:
         """Whether the PC of this id is left out already."""
         return node in self._there and self._there[node].address in self.left_out
@@ -175,7 +198,9 @@ class Cluster:
             if id_ in there and id_ not in self._unchecked:
                 continue
             is_known = node.address in self._admitted
-            fault = self.left_out.get(node.address) or ("" if is_known else self._check(node))
+            fault: str | None = self.left_out.get(node.address, "")
+            if not fault and not is_known:
+                fault = self._check(node, self.card_bytes)
             if fault is None:
                 waiting.add(id_)
                 continue

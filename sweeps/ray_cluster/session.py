@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import ray
@@ -18,7 +17,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import gpus as cluster_gpus
 from sweeps.ray_cluster import neighbours, nodes, placement, ray_watch
 from sweeps.ray_cluster.cluster import Cluster
-from sweeps.ray_cluster.nodes import PC
+from sweeps.ray_cluster.nodes import PC, Node
 from sweeps.ray_cluster.ray_environment import ENVIRONMENT
 from sweeps.ray_start import ray_connection
 from sweeps.ray_start.ray_folder import GCS, RAYLET
@@ -70,19 +69,22 @@ def _joined(
     there = [node for node in there if node in found] if needed else there
     small = cluster_gpus.too_small(needed, found)
     is_alone = config.address is None
-    used = neighbours.of_every_pc(there) if gpus and not is_alone and not config.beside else {}
-    out = {**{pc: f"{who}; --beside trains there, too" for pc, who in used.items()}, **small}
+    used = {} if config.queue else _used_by_others(config, there, gpus)  # which waits for them
+    out = {**used, **small}
     if used and len(out) == len(there):
         raise UserError("\n".join(f"{pc.name}: {why}" for pc, why in out.items()))
     card_bytes = cluster_gpus.least_free_bytes(found, out)
     placement.slots(config, [node.offer for node in there if node not in out])
-    if config.trials_per_gpu == "auto":  # a share is measured on the GPUs that are there now
-        needed = max(needed, card_bytes)
+    is_measured = config.trials_per_gpu == "auto"  # a share, on the GPUs that are there now
+
+    def fault_of_joining(node: Node, card_bytes: float) -> str | None:
+        return cluster_gpus.fault_of_joining(max(needed, card_bytes) if is_measured else needed, node)
+
     return Cluster(
         there,
         None if is_alone else nodes.living,
         {node.address: why for node, why in out.items()},
-        check=functools.partial(cluster_gpus.fault_of_joining, needed),
+        check=fault_of_joining,
         card_bytes=card_bytes,
         watch=None if here is None else ray_watch.RayWatch({n: here.joined().pids[n] for n in (RAYLET, GCS)}),
         how="" if here is None else here.how(),
@@ -90,6 +92,43 @@ def _joined(
         dashboard_url=dashboard_url,
         code=[] if is_alone else [path.name for path in code],
     )
+
+
+def _used_by_others(config: SweepConfig, there: Sequence[Node], gpus: float) -> dict[Node, str]:
+    """The PCs of a cluster that get no trials for the sake of others on their GPUs, and why."""
+    if not gpus or config.address is None or config.beside:
+        return {}
+    used = neighbours.of_every_pc(there)
+    return {pc: f"{who}; --beside trains there, too" for pc, who in used.items()}
+
+
+def measure_again(
+    config: SweepConfig, cluster: Cluster, gpus: float, say: Callable[[str], None]
+) -> list[str]:
+    """Measure the GPUs for a sweep of the queue whose turn has come: their free memory, and on which PCs of a
+    cluster others are, which are then left out.
+
+    Args:
+        config: of the sweep.
+        cluster: of it, which is renewed.
+        gpus: that a trial takes.
+        say: prints a line.
+
+    Returns:
+        Who is where, a line for each PC, where the others have no room for a trial; else [].
+    """
+    cluster.take_back_used()
+    there = cluster.nodes()
+    used = _used_by_others(config, there, gpus)
+    if used and not placement.most(config, [node.offer for node in there if node not in used], gpus):
+        return [f"{node.name}: {why}" for node, why in used.items()]
+    own = set() if cluster.here is None else cluster.here.ray_folder.process_ids()
+    needed = cluster_gpus.needed_bytes(config, gpus)
+    found = cluster_gpus.list_gpus_of_every_pc(there, own) if needed else {}
+    cluster.leave_out_used(used, cluster_gpus.least_free_bytes(found, used))
+    for node, why in used.items():
+        say(f"{node.name} gets no trials in this run: {why}")
+    return []
 
 
 def this_pc() -> PC:

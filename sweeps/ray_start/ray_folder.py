@@ -34,6 +34,8 @@ from sweeps.ray_start import ray_auth, ray_connection
 
 OF_ONE = "ray-"
 """Beginning of the name of its folder."""
+READS = 3
+"""Of the file of a user, which writes it once a second, and may be at it."""
 HOLDER, RAYLET, GCS = "holder", "raylet", "gcs_server"
 """Its processes; without one of them it can't be."""
 OF_GPUS = (gpus.VISIBLE, gpus.ORDER, "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
@@ -82,6 +84,8 @@ class User:
     """By the clock that counts from the start of the PC."""
     has_claimed: bool = False
     """Whether it has claimed places, so that others know it; before, it is still about to start."""
+    claim: str = ""
+    """What it claims and has, as `ray_cluster/places/shared_sweeps.py` reads it; "" for nothing."""
 
     @property
     def words(self) -> str:
@@ -149,7 +153,7 @@ class RayFolder:
             try:
                 with path.open("rb") as file:
                     if _is_locked(file):
-                        found.append(_user(file.read(), path))
+                        found.append(_user(file, path))
                     else:
                         path.unlink()
             except FileNotFoundError:  # it has just ended
@@ -306,14 +310,15 @@ def _state(content: Mapping[str, Any]) -> State:
     return State(**rest, boot=str(content["boot"]), processes=processes, versions=of_it)
 
 
-def _user(content: bytes, path: Path) -> User:
+def _user(file: BinaryIO, path: Path) -> User:
     pid, begun = map(int, path.name.split("-"))
-    try:
-        words = json.loads(content)
-        known = {each.name: words[each.name] for each in fields(User) if each.name in words}
-        return User(**{**known, "pid": pid, "begun": begun})
-    except (ValueError, TypeError):  # it writes at this moment
-        return User(pid=pid, name="a sweep", begun=begun)
+    for _ in range(READS):
+        file.seek(0)
+        with contextlib.suppress(ValueError, TypeError):  # it writes at this moment
+            words = json.loads(file.read())
+            known = {each.name: words[each.name] for each in fields(User) if each.name in words}
+            return User(**{**known, "pid": pid, "begun": begun})
+    return User(pid=pid, name="a sweep", begun=begun)
 
 
 def _is_locked(file: BinaryIO) -> bool:

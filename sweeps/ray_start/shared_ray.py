@@ -105,10 +105,10 @@ class SharedRay:
         """When this process began to use it, by its monotonic clock."""
         return self._about.begun / 1e9
 
-    def note_claimed(self) -> None:
-        """Say that the sweep has claimed places, so that none has to wait for that any more."""
-        if not self._about.has_claimed:
-            self._note(replace(self._about, has_claimed=True))
+    def note_claim(self, claim: str) -> None:
+        """Say what places the sweep claims and has; "": none any more."""
+        if claim != self._about.claim or not self._about.has_claimed:
+            self._note(replace(self._about, has_claimed=True, claim=claim))
 
     def _note(self, about: User) -> None:
         self._about = about

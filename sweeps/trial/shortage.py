@@ -11,14 +11,17 @@ from dataclasses import replace
 import torch
 
 from sweeps.common import gpus
-from sweeps.common.errors import causes
+from sweeps.common.errors import ProgramFailed, causes
 from sweeps.common.formatting import GB
+from sweeps.common.gpus import CONTEXT_GB
 from sweeps.ray_cluster import broadcast
 from sweeps.trial.messages import Failure, OutOfMemory, Shortage, WorkerFailed
 
-_ASKED = re.compile(r"Tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
+_AMOUNT = r"([\d.]+) ?(bytes|KiB|MiB|GiB)"
+_ASKED = re.compile(f"[Tt]r(?:ied|ying) to allocate {_AMOUNT}")
+_HAD = re.compile(f"this process has {_AMOUNT} memory in use")
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_OF_GPU = ("CUDA", "CUBLAS", "CUDNN")
+_OF_GPU = ("CUDA", "CUBLAS", "CUDNN", "RESOURCE_EXHAUSTED")
 UNKNOWN_ASKED_BYTES = GB // 2
 """Asked for by a library that does not say how much: the workspaces of cuBLAS and cuDNN, and CUDA's own
 memory of a process."""
@@ -40,6 +43,10 @@ def measured(failure: Failure, error: BaseException) -> Failure:
         return failure
     card = cards[0]  # Ray shows a worker its GPU alone
     own = torch.cuda.memory_reserved()  # 0 where this process uses none
+    if isinstance(error, ProgramFailed):  # it has ended, and its memory is free again
+        had = _bytes_in(_HAD, texts) or 0
+        own = max(0, had - int(CONTEXT_GB * GB))
+        card = replace(card, used_bytes=card.used_bytes + had)
     found = Shortage(
         card=card,
         pc=platform.node(),
@@ -52,8 +59,12 @@ def measured(failure: Failure, error: BaseException) -> Failure:
 
 
 def asked_bytes(texts: Iterable[str]) -> int:
-    """What PyTorch was asked for, as its errors say."""
+    """What PyTorch or JAX was asked for, as its errors say."""
+    return _bytes_in(_ASKED, texts) or UNKNOWN_ASKED_BYTES
+
+
+def _bytes_in(amount: re.Pattern[str], texts: Iterable[str]) -> int | None:
     for text in texts:
-        if found := _ASKED.search(text):
+        if found := amount.search(text):
             return int(float(found[1]) * _UNITS[found[2]])
-    return UNKNOWN_ASKED_BYTES
+    return None

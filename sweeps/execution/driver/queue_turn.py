@@ -16,14 +16,17 @@ from sweeps.common.formatting import duration
 from sweeps.config.sweep_config import flag
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
-from sweeps.ray_cluster import neighbours, placement
+from sweeps.ray_cluster import neighbours, placement, session
 from sweeps.ray_cluster.places import place_divider, shared_sweeps
+from sweeps.ray_cluster.places.place_division import Allotment
 from sweeps.ray_cluster.places.shared_sweeps import Ahead
 from sweeps.ray_start import queued_sweeps
 from sweeps.ray_start.ray_folder import User
 from sweeps.record.sweep_info import Outcome
 
 LOOK_EVERY_S = 1.0
+MEASURE_EVERY_S = 5.0
+"""Between two looks at the GPUs of a cluster, whose PCs are asked by a task each."""
 OTHERS_CLAIM_S = 5.0
 """Seconds in which the sweeps that run claim their places, where the divider of places knows none of them."""
 
@@ -125,6 +128,7 @@ class QueueClaims:
         self._context, self._others, self._clock = context, others, clock
         self._ahead: Ahead | None = None
         self._claims_from_s = clock()
+        """Before, the last answer holds."""
 
     def ahead(self) -> Ahead | None:
         """Claim; for whom this sweep waits, None where its turn has come."""
@@ -134,20 +138,32 @@ class QueueClaims:
         if place_divider.found() is None and others:
             place_divider.started(is_on_this_pc=self._context.cluster.is_alone)
             return self._let_claim()
-        context, of_trial = self._context, self._context.gpus_per_trial
-        worker, closed = placement.worker_resources(context.config, of_trial), context.cluster.closed
-        came_ns = context.places.came_s * 1e9
+        came_ns = self._context.places.came_s * 1e9
         starting = [f"{u.name} (process {u.pid})" for u in others if not u.has_claimed and u.begun < came_ns]
-        is_for_neighbours = self._ahead is not None and bool(self._ahead.neighbours)  # other sweeps train
-        wanted = 0 if starting or is_for_neighbours else context.slots(of_trial)
-        answer = context.places.claim_turn(context.config, worker, wanted, closed)
+        before = Ahead() if self._ahead is None else self._ahead
+        answer = self._claim(Ahead(neighbours=before.neighbours, starting=starting))
         if answer is None:
             return self._let_claim()
         if answer.waits_for or starting:
-            self._ahead = shared_sweeps.ahead(answer.waits_for, shared_sweeps.answered(), starting)
+            self._ahead = shared_sweeps.ahead(answer.waits_for, place_divider.answered(), starting)
+        elif lines := self._neighbours():
+            self._ahead = Ahead(neighbours=lines)
+            if not before.neighbours:
+                self._claim(self._ahead)  # what it was just given goes to other sweeps
+            if not self._context.cluster.is_alone:
+                self._claims_from_s = self._clock() + MEASURE_EVERY_S
         else:
-            self._ahead = self._neighbours()
+            self._context.places.note_wait("")
+            self._ahead = None
         return self._ahead
+
+    def _claim(self, ahead: Ahead) -> Allotment | None:
+        """Claim: no places where it waits on more than the sweeps that the divider of places knows."""
+        context, of_trial = self._context, self._context.gpus_per_trial
+        worker, closed = placement.worker_resources(context.config, of_trial), context.cluster.closed
+        context.places.note_wait("; ".join(ahead.beside_sweeps))
+        wanted = 0 if ahead.beside_sweeps else context.slots(of_trial)
+        return context.places.claim_turn(context.config, worker, wanted, closed)
 
     def _let_claim(self) -> Ahead:
         """Let the sweeps that run claim first, where the divider of places knows none of them."""
@@ -155,13 +171,15 @@ class QueueClaims:
         self._ahead = self._ahead or Ahead()
         return self._ahead
 
-    def _neighbours(self) -> Ahead | None:
-        """Others on the GPUs of this PC, for which a sweep waits whose turn has come."""
-        config, here = self._context.config, self._context.cluster.here
-        if here is None or config.beside:
-            return None
-        lines = gpus.lines(neighbours.those_of(config), here.ray_folder.process_ids())
-        return Ahead(neighbours=lines) if lines else None
+    def _neighbours(self) -> Sequence[str]:
+        """Others on the GPUs, for whom a sweep waits whose turn has come; [] where trials may begin. Then the
+        free memory of the GPUs is as of now."""
+        context, here = self._context, self._context.cluster.here
+        if here is not None and not context.config.beside:
+            own = here.ray_folder.process_ids()
+            if lines := gpus.lines(neighbours.those_of(context.config), own):
+                return lines
+        return session.measure_again(context.config, context.cluster, context.gpus_per_trial, context.say)
 
 
 def turn_of(context: RunContext) -> QueueTurn | None:

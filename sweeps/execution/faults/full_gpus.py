@@ -142,19 +142,23 @@ class FullGpus(DriverCallback):
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Look whether there is room."""
         self.look()
+        if self._processes.training():
+            self._context.places.note_wait("")
 
     def wait(self) -> bool:
         """Look while Tune waits for its searcher, and tell why nothing trains; whether that is for memory."""
         self.look()
         is_closed = bool(self._closed) and not self._searcher.slots and not self._context.places.waits
         if not (self._waiting or is_closed) or self._processes.training():
+            self._context.places.note_wait("")
             return False
+        waits = self._waiting or {wait.number: wait for wait in self._closed.values()}
+        why = "; ".join(dict.fromkeys(wait.told for wait in waits.values()))
+        self._context.places.note_wait(f"memory of a GPU: {why}")
         if self._tell_next == 0.0 or (
             self._clock() >= self._tell_next and not self._context.console.is_terminal
         ):
-            waits = self._waiting or {wait.number: wait for wait in self._closed.values()}
             numbers = ", ".join(map(str, sorted(self._waiting)))
-            why = "; ".join(dict.fromkeys(wait.told for wait in waits.values()))
             who = f"trials {numbers} wait" if len(self._waiting) > 1 else f"trial {numbers} waits"
             who = who if self._waiting else "the sweep waits"
             self._context.say(f"Nothing trains: {who} for memory of a GPU. {why}")

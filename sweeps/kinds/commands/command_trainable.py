@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from sweeps.common import project
-from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, ProgramFailed, refuse
+from sweeps.common.errors import (
+    CannotTrain,
+    MetricNotLogged,
+    PCUnfit,
+    ProgramFailed,
+    refuse,
+    says_out_of_memory,
+)
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import nearest
 from sweeps.kinds.commands.command_words import (
@@ -64,7 +71,8 @@ MISUSES = ("exit status 2", "exit status 126", "exit status 127")
 """Of a program that does not take its arguments, and of a shell that can't run a program."""
 LAST_LINES = 20
 """Of a program that has failed, in which its error is looked for."""
-_ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*")
+_ERROR = re.compile(r"(?:\[rank\d+\]: ?)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
+"""As Python prints it, maybe in one of several processes that `torchrun` has started."""
 BEST_FILE = "command.sh"
 """In best/: the command with the values of the best trial."""
 
@@ -248,8 +256,11 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _error_in(lines: Sequence[str]) -> str:
-    """The line of a program's output that says why it has failed."""
-    said = next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1] if lines else "")
+    """The line of a program's output that says why it has failed: that memory ran out, also where a launcher
+    of several processes has told its own error behind it."""
+    errors = [found[1] for line in reversed(lines) if (found := _ERROR.match(line))]
+    first = [error for error in errors if says_out_of_memory(error)]
+    said = next(iter([*first, *errors, *[*lines][-1:]]), "")
     return f": {said.strip()}" if said else ""
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import platform
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ import ray
 
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.ray_cluster.places import place_divider
-from sweeps.ray_cluster.places.place_division import Allotment, Claim, Resources
+from sweeps.ray_cluster.places import place_divider, shared_sweeps
+from sweeps.ray_cluster.places.place_division import Allotment, AnsweredClaim, Claim, Resources
+from sweeps.ray_cluster.places.shared_sweeps import this_user
 from sweeps.ray_start.ray_folder import versions
 from sweeps.ray_start.shared_ray import SharedRay
 
@@ -25,6 +26,8 @@ FIRST_ANSWER_S = 10.0
 """For the answer to the first claim, where others may train. Without one the sweep takes what is free."""
 START_AFTER_S = 5.0
 """On a PC where no other sweep has claimed, the first trial starts before the actor does."""
+RENEW_EVERY_S = 10.0
+"""A sweep that prepares, and has nothing to learn from the answers, claims so often."""
 ALONE = Allotment(None)
 """As long as nothing is answered."""
 NO_OTHER = "No other sweep trains on the PCs any more."
@@ -56,6 +59,8 @@ class PlaceClaims:
         self._divider: Any = None
         self._answer: Any = None
         """A Ray reference to the answer that is to come."""
+        self._claim: Claim | None = None
+        """The one that is to be answered."""
         self._claimed_s: float | None = None
         self._started_from_s = 0.0
         self.allotment = ALONE
@@ -63,6 +68,13 @@ class PlaceClaims:
         self._told_others: tuple[str, ...] = ()
         self.left_s: float | None = None
         """Seconds that the sweep still takes, by its own estimate; None while that is not known."""
+        self._waits_on, self._waits_from_s = "", 0.0
+
+    def note_wait(self, on: str) -> None:
+        """Note what the sweep waits for that the divider does not know, in words; "": for nothing."""
+        if on and not self._waits_on:
+            self._waits_from_s = self._clock()
+        self._waits_on = on
 
     def is_due(self) -> bool:
         """Take the answer that has come; whether to claim again."""
@@ -79,8 +91,6 @@ class PlaceClaims:
         wanted: int,
         held: Mapping[str, int],
         closed: frozenset[str],
-        *,
-        waits: bool = False,
     ) -> None:
         """Claim places, and wait for the answer where it is the first one and other sweeps may train.
 
@@ -90,7 +100,6 @@ class PlaceClaims:
             wanted: trials that it could run at a time.
             held: workers by Ray's id of a PC.
             closed: PCs on which it may place nothing.
-            waits: for what the divider of places does not know.
         """
         is_first, self._claimed_s = self._claimed_s is None, self._clock()
         if self._divider is None:
@@ -102,7 +111,7 @@ class PlaceClaims:
             if self._clock() < self._started_from_s:
                 return
             self._divider = place_divider.started(is_on_this_pc=self._is_on_this_pc)
-        claim = Claim(
+        self._claim = Claim(
             sweep=self._id,
             name=str(config.name),
             folder=str(self._folder),
@@ -114,7 +123,8 @@ class PlaceClaims:
             share=config.share,
             priority=config.priority,
             is_queued=config.queue,
-            waits=waits,
+            waits_on=self._waits_on,
+            waits_s=self._clock() - self._waits_from_s if self._waits_on else 0.0,
             age_s=self._clock() - self.came_s,
             left_s=self.left_s,
             trial=(worker,) * config.workers_per_trial,
@@ -122,7 +132,7 @@ class PlaceClaims:
             held=held,
             closed=closed,
         )
-        self._answer = self._divider.claim.remote(claim)
+        self._answer = self._divider.claim.remote(self._claim)
         if has_others:
             self._take_answer(FIRST_ANSWER_S)
 
@@ -147,10 +157,29 @@ class PlaceClaims:
                 )
             ray.kill(divider)
 
-    def announce(self, config: SweepConfig, worker: Resources) -> None:
-        """Claim none yet, so that sweeps of the queue that come later wait for this one."""
+    @contextlib.contextmanager
+    def announced(self, config: SweepConfig, worker: Resources) -> Iterator[None]:
+        """Claim none yet, again and again for a block in which the sweep prepares: sweeps of the queue that
+        come later wait for this one."""
+        ended = threading.Event()
+
+        def renew() -> None:
+            while not ended.wait(RENEW_EVERY_S):
+                with contextlib.suppress(ray.exceptions.RayError):
+                    if self.is_due():
+                        self.claim(config, worker, 0, {}, frozenset())
+
+        renewer = threading.Thread(target=renew, daemon=True)
+        self.note_wait("it prepares its data" if config.queue else "")
         self.claim_turn(config, worker, 0, frozenset())
-        self._answer, self._claimed_s, self.allotment = None, None, ALONE
+        renewer.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            renewer.join(FIRST_ANSWER_S)
+            self.note_wait("")
+            self._answer, self._claimed_s, self.allotment = None, None, ALONE
 
     def claim_turn(
         self, config: SweepConfig, worker: Resources, wanted: int, closed: frozenset[str]
@@ -158,7 +187,7 @@ class PlaceClaims:
         """Claim places for a sweep that trains nothing yet, and wait for the answer; None: there is none."""
         if self._divider is None:
             self._divider = place_divider.started(is_on_this_pc=self._is_on_this_pc)
-        self.claim(config, worker, wanted, {}, closed, waits=not wanted and config.queue)
+        self.claim(config, worker, wanted, {}, closed)
         self._take_answer(FIRST_ANSWER_S)
         return None if self._divider is None or self._answer is not None else self.allotment
 
@@ -187,7 +216,7 @@ class PlaceClaims:
         self._answer, self._claimed_s, self.allotment = None, None, ALONE
         self.came_s = self._clock()  # after a pause it is behind the others
         if self._here is not None:
-            self._here.note_claimed()
+            self._here.note_claim("")
 
     def _take_answer(self, timeout_s: float) -> None:
         if self._answer is None or not ray.wait([self._answer], timeout=timeout_s)[0]:
@@ -195,8 +224,9 @@ class PlaceClaims:
         answer, self._answer = self._answer, None
         try:
             self.allotment = ray.get(answer)
-            if self._here is not None:
-                self._here.note_claimed()
+            if self._here is not None and self._claim is not None:
+                known = AnsweredClaim(self._claim, self.allotment, self._claim.age_s)
+                self._here.note_claim(shared_sweeps.note_of(known, self._claimed_s or 0.0))
         except ray.exceptions.RayError:  # it is lost: the next claim starts another one
             self._divider = None
 
@@ -205,11 +235,3 @@ def names_of(sweeps: Sequence[str]) -> str:
     """`sweep a`, or `sweeps a, b and c`."""
     *before, last = sweeps
     return f"sweeps {', '.join(before)} and {last}" if before else f"sweep {last}"
-
-
-def this_user() -> str:
-    """The name of this user, or its number."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may not know its user
-        return str(os.getuid())

@@ -22,11 +22,14 @@ from sweeps.ray_cluster.places.place_division import (
     PlaceDivision,
     Resources,
 )
+from sweeps.ray_cluster.places.shared_sweeps import SharedSweep, in_order
 from sweeps.ray_start.ray_folder import versions
 
 NAME, NAMESPACE = "place_divider", "sweeps"
 CLAIM_EVERY_S = 1.0
 """A driver claims so often, and the places are divided so often."""
+ANSWERS_S = 20.0
+"""Seconds in which the divider answers, even where Ray has to start it."""
 SILENT_AFTER_S = 60.0
 """A sweep that has not claimed for so long has no places any more. Its job may be there, and hang."""
 
@@ -112,6 +115,24 @@ def found() -> Any:
         return ray.get_actor(NAME, namespace=NAMESPACE)
     except ValueError:
         return None
+
+
+def answered() -> list[AnsweredClaim]:
+    """The claims of all sweeps of the connected Ray, the oldest first; [] where none has claimed."""
+    divider = found()
+    if divider is None:
+        return []
+    try:
+        claims: list[AnsweredClaim] = ray.get(divider.claims.remote(), timeout=ANSWERS_S)
+    except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):  # the sweeps start it anew
+        return []
+    return claims
+
+
+def listed() -> list[SharedSweep]:
+    """The sweeps of the connected Ray: those that run, then those that wait, in their order."""
+    pcs = {node.id: node.hostname for node in nodes.listed()}
+    return in_order(answered(), pcs, time.time())
 
 
 def started(*, is_on_this_pc: bool) -> Any:

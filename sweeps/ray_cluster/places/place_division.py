@@ -50,8 +50,10 @@ class Claim:
     priority: int = 0
     is_queued: bool = False
     """Whether it waits until no other sweep runs before it."""
-    waits: bool = False
-    """Whether it waits for what its driver alone knows: a sweep that starts and has not claimed yet."""
+    waits_on: str = ""
+    """For what it waits that its driver alone knows, in words: memory of a GPU, say; "" for nothing."""
+    waits_s: float = 0.0
+    """For how long it has waited on that."""
     age_s: float = 0.0
     """Since it came, by the clock of its own PC."""
     since_s: float = 0.0

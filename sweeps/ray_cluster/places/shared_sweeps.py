@@ -1,22 +1,21 @@
-"""The sweeps that share a Ray, as its divider of places knows them: who runs, who waits for whom."""
+"""The sweeps that share a Ray: who runs, who waits for whom.
+
+The divider of places knows them (`place_divider.py`). On the Ray of this PC each sweep also notes its claim
+and the answer in the file by which it uses that Ray (`ray_start/ray_folder.py`), for who asks without Ray.
+"""
 
 from __future__ import annotations
 
-import time
+import getpass
+import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-
-import ray
+from dataclasses import dataclass, field, replace
 
 from sweeps.common.formatting import rough
-from sweeps.ray_cluster import nodes
-from sweeps.ray_cluster.places import place_divider
-from sweeps.ray_cluster.places.place_claims import this_user
-from sweeps.ray_cluster.places.place_division import AnsweredClaim, Claim
-
-ANSWERS_S = 20.0
-"""Seconds in which the divider answers, even where Ray has to start it."""
+from sweeps.ray_cluster.places.place_division import Allotment, AnsweredClaim, Claim
+from sweeps.ray_start.ray_folder import User
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +31,13 @@ class SharedSweep:
     status: str
     """running or waiting."""
     place: int | None
-    """Of one that waits: its place in the queue, 1 for the next one."""
+    """Of one that waits for others: its place in the queue, 1 for the next one."""
     waits_for: Sequence[str]
     """Names of the sweeps before it, and their folders where two have one name."""
+    waits_on: str
+    """What else it waits for, in words."""
+    waits_since: float | None
+    """In seconds since 1970; None where it runs."""
     priority: int
     share: float
     since: float
@@ -48,22 +51,36 @@ class SharedSweep:
     gpus: float
 
 
-def answered() -> list[AnsweredClaim]:
-    """The claims of all sweeps of the connected Ray, the oldest first; [] where none has claimed."""
-    divider = place_divider.found()
-    if divider is None:
-        return []
+def note_of(answer: AnsweredClaim, now_s: float) -> str:
+    """A claim and its answer as text; `now_s` by the monotonic clock of this PC."""
+
+    def plain(part: object) -> object:
+        """A part that is a dataclass or a set. (`dataclasses.asdict` makes nonsense of a Counter.)"""
+        return sorted(part) if isinstance(part, frozenset) else vars(part)
+
+    return json.dumps({**vars(answer), "noted_s": now_s}, default=plain)
+
+
+def noted(users: Sequence[User], now_s: float) -> list[AnsweredClaim]:
+    """The claims that the users of the Ray of this PC have noted, the oldest first; `now_s` by its monotonic
+    clock."""
+    found = []
+    for user in users:
+        if user.claim:
+            content = json.loads(user.claim)
+            passed_s = now_s - content["noted_s"]
+            claim = Claim(**content["claim"])
+            claim = replace(claim, waits_s=claim.waits_s + passed_s)
+            found.append(AnsweredClaim(claim, Allotment(**content["allotment"]), content["age_s"] + passed_s))
+    return sorted(found, key=lambda answer: -answer.age_s)
+
+
+def this_user() -> str:
+    """The name of this user, or its number."""
     try:
-        found: list[AnsweredClaim] = ray.get(divider.claims.remote(), timeout=ANSWERS_S)
-    except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):  # the sweeps start it anew
-        return []
-    return found
-
-
-def listed() -> list[SharedSweep]:
-    """The sweeps of the connected Ray: those that run, then those that wait, in their order."""
-    pcs = {node.id: node.hostname for node in nodes.listed()}
-    return in_order(answered(), pcs, time.time())
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may not know its user
+        return str(os.getuid())
 
 
 def in_order(answers: Sequence[AnsweredClaim], pcs: Mapping[str, str], now: float) -> list[SharedSweep]:
@@ -76,8 +93,9 @@ def in_order(answers: Sequence[AnsweredClaim], pcs: Mapping[str, str], now: floa
     """
     running = [each for each in answers if not _waits(each)]
     waiting = [each for each in answers if _waits(each)]
-    waiting.sort(key=lambda each: (-each.claim.priority, -each.age_s))
-    places = {each.claim.sweep: place for place, each in enumerate(waiting, 1)}
+    waiting.sort(key=lambda each: (bool(each.allotment.waits_for), -each.claim.priority, -each.age_s))
+    queued = [each.claim.sweep for each in waiting if each.allotment.waits_for]
+    places = {sweep: place for place, sweep in enumerate(queued, 1)}
     names = _told_apart(answers)
 
     def shown(answer: AnsweredClaim) -> SharedSweep:
@@ -88,7 +106,7 @@ def in_order(answers: Sequence[AnsweredClaim], pcs: Mapping[str, str], now: floa
 
 
 def _waits(answer: AnsweredClaim) -> bool:
-    return answer.claim.waits or bool(answer.allotment.waits_for)
+    return bool(answer.claim.waits_on or answer.allotment.waits_for)
 
 
 def _told_apart(answers: Sequence[AnsweredClaim]) -> dict[str, str]:
@@ -103,7 +121,8 @@ def _told_apart(answers: Sequence[AnsweredClaim]) -> dict[str, str]:
 def _shown(
     answer: AnsweredClaim, place: int | None, before: Sequence[str], pcs: Mapping[str, str], now: float
 ) -> SharedSweep:
-    claim, trials = answer.claim, Counter[str]()
+    claim, trials, since = answer.claim, Counter[str](), now - answer.age_s
+    waits_since = since if answer.allotment.waits_for else now - answer.claim.waits_s
     for node, held_there in claim.held.items():
         trials[pcs.get(node, node)] += held_there
     workers = sum(trials.values())
@@ -117,12 +136,14 @@ def _shown(
         user=claim.user,
         pc=claim.pc,
         pid=claim.pid,
-        status="running" if place is None else "waiting",
+        status="waiting" if _waits(answer) else "running",
         place=place,
         waits_for=before,
+        waits_on=claim.waits_on,
+        waits_since=waits_since if _waits(answer) else None,
         priority=claim.priority,
         share=claim.share,
-        since=now - answer.age_s,
+        since=since,
         left_s=claim.left_s,
         trials={pc: count / len(claim.trial) for pc, count in trials.items() if count},
         cpus=held("CPU"),
@@ -156,10 +177,16 @@ class Ahead:
         if self.waiting:
             verb = "waits" if len(self.waiting) == 1 else "wait"
             words.append(f"{' and '.join(self.waiting)} {verb} before it")
+        return "; ".join([*words, *self.beside_sweeps]) or "the other sweeps are asked for their places"
+
+    @property
+    def beside_sweeps(self) -> list[str]:
+        """For what else it waits, which the divider of places does not know, in words."""
+        words = list(self.neighbours)
         if self.starting:
             verb = "prepares" if len(self.starting) == 1 else "prepare"
             words.append(f"{' and '.join(self.starting)}, started before it, still {verb}")
-        return "; ".join([*words, *self.neighbours]) or "the other sweeps are asked for their places"
+        return words
 
 
 def ahead(sweeps: Sequence[str], answers: Sequence[AnsweredClaim], starting: Sequence[str] = ()) -> Ahead:

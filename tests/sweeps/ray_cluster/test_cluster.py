@@ -21,7 +21,7 @@ class Answers:
             None,
             lambda: self.leaving,
             lambda: self.now,
-            lambda node: self.faults.get(node.id, ""),
+            lambda node, card_bytes: self.faults.get(node.id, ""),
         )
 
     def look(self) -> list[str]:
@@ -109,9 +109,21 @@ def test_a_pc_that_was_let_in_is_not_asked_again_when_it_starts_anew() -> None:
     assert not ray.cluster.away
 
 
+def test_pcs_that_others_use_when_a_turn_comes_are_left_out_until_the_next_one() -> None:
+    ray = Answers()
+    used = ray.cluster.there[1]
+    ray.cluster.leave_out_used({used: "GPU 0 is used by a game"}, 8e9)
+    assert (ray.cluster.card_bytes, len(ray.cluster.pcs), len(ray.cluster.pcs_at_start)) == (8e9, 2, 2)
+    assert ray.cluster.is_left_out(used.id)
+    ray.cluster.take_back_used()
+    assert len(ray.cluster.pcs) == 3
+    ray.cluster.leave_out_used({}, 24e9)
+    assert (ray.cluster.card_bytes, len(ray.cluster.pcs_at_start)) == (24e9, 3)
+
+
 def test_a_pc_that_joins_while_the_others_are_asked_is_checked_too() -> None:
     there = [node(0, is_head=True)]
-    cluster = Cluster(there, lambda: [*there, node(1)], leaving=dict, check=lambda _: "too small")
+    cluster = Cluster(there, lambda: [*there, node(1)], leaving=dict, check=lambda *_: "too small")
     assert cluster.away == {"id1"}
     assert cluster.news() == ["pc1 (10.0.0.1) has joined, and gets no trials in this run: too small"]
 

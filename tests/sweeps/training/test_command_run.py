@@ -33,6 +33,12 @@ while epoch < epochs:
     state.write_text(json.dumps(epoch))
     print(f"epoch={epoch} acc={lr * epoch}")
 """
+RAN_OUT = (
+    "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB. GPU 0 has a total "
+    "capacity of 23.00 GiB of which 4.00 GiB is free. Process 4711 has 9.00 GiB memory in use. Including "
+    "non-PyTorch memory, this process has 10.00 GiB memory in use. Of the allocated memory 9.00 GiB is "
+    "allocated by PyTorch, and 512.00 MiB is reserved by PyTorch but unallocated."
+)
 SAVES = f"{sys.executable} train.py {{lr}} {{max_epochs}} {{checkpoint_dir}}"
 MakeRun = Callable[..., FunctionRun]
 
@@ -284,6 +290,16 @@ sys.stdin.read()
         ("print('acc=1'); raise SystemExit(2)", ProgramFailed, "exit status 2: acc=1$"),
         ("import os; print(os.getcwd()); raise SystemExit(1)", ProgramFailed, "exit status 1: /work$"),
         ("import os; os.kill(os.getpid(), 9)", ProgramFailed, "killed by signal 9$"),
+        (
+            f"print({RAN_OUT!r}); print('torch.distributed.ChildFailedError:'); raise SystemExit(1)",
+            ProgramFailed,
+            "exit status 1: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB",
+        ),
+        (
+            "print('no more out of memory'); raise ValueError('lr is bad')",
+            ProgramFailed,
+            "exit status 1: ValueError: lr is bad$",
+        ),
         ("import os; print('x'); os.abort()", ProgramFailed, "killed by signal 6: x$"),
         (
             "import os, time\nif not os.fork(): time.sleep(1000)\n",

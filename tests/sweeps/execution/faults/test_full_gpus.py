@@ -7,12 +7,16 @@ There is no GPU here: NVIDIA's library is `tests/faulty/nvml/pynvml.py`, and mem
 from __future__ import annotations
 
 import dataclasses
+import getpass
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -202,12 +206,12 @@ def cluster(tmp_path: Path) -> Iterator[Head]:
 
 
 def started(cluster: Head, folder: Path, large: str, *more: str) -> subprocess.Popen[str]:
-    """A sweep of the toys 0.1 to 0.6, of which one takes 6 GB of the GPU, and the others 1 GB."""
+    """A sweep of the toys 0.1 to 0.3, of which one takes 6 GB of the GPU, and the others 1 GB."""
     words = (
         *("--no-baseline", "--trainable", "tests.faulty.large", "--precision", "32"),
         *("--ranges", "slope=0.1,0.2,0.3", "--params", f"large_slope={large}"),
         *("--searcher", "grid", "--scheduler", "none", "--max-epochs", "2", "--min-free-gb", "0"),
-        *("--no-preflight", "--name", "s", "--results-dir", str(folder), "--beside", *more),
+        *("--no-preflight", "--name", "s", "--results-dir", str(folder), *(more or ["--beside"])),
     )
     return subprocess.Popen(
         [sys.executable, "-m", "sweeps.run", "--address", cluster.address, *words],
@@ -238,6 +242,10 @@ def test_the_others_train_and_it_trains_when_the_program_has_ended(cluster: Head
         said = until(sweep, "Nothing trains: trial 1 waits for memory of a GPU. GPU 0 of ")
         record = Record.read(tmp_path / "s")
         assert [trial.status for trial in record.trials] == ["finished", "unfinished", "finished"]
+        waits = listed(cluster)
+        assert (waits["status"], waits["place"], waits["waits_for"]) == ("waiting", None, [])
+        assert f"was used by user {getpass.getuser()} (pid {other.pid}, sleep" in waits["waits_on"]
+        assert waits["since"] < waits["waits_since"] < time.time()
         other.kill()
     rest, _ = sweep.communicate(timeout=120)
     assert sweep.returncode == 0, said + rest
@@ -246,6 +254,35 @@ def test_the_others_train_and_it_trains_when_the_program_has_ended(cluster: Head
     assert len(record.trials[1].notices) == 1
     assert said.count("when it ran out of memory") == 1
     assert (tmp_path / "ran_out").read_text().split() == ["0.2"], "it is not tried before there is room"
+
+
+@pytest.mark.slow
+def test_the_queue_of_a_cluster_waits_for_a_gpu_and_measures_what_is_free_then(
+    cluster: Head, tmp_path: Path
+) -> None:
+    """The GPU is full when the sweep is planned, and two trials share it when the turn has come."""
+    with subprocess.Popen(["sleep", "600"]) as other:
+        (tmp_path / "processes").write_text(f"0, C, {other.pid}, 7000\n")
+        words = ("--trials-per-gpu", "auto", "--cpus-per-trial", "1")
+        sweep = started(cluster, tmp_path, "0.9", *words, "--queue")
+        until(sweep, f"GPU 0 is used by user {getpass.getuser()} (pid {other.pid}, sleep")
+        waits = listed(cluster)
+        assert (waits["status"], waits["trials"], waits["waits_for"]) == ("waiting", {}, [])
+        assert f"(pid {other.pid}, sleep, 7.34 of 8 GB)" in waits["waits_on"]
+        other.kill()
+    said, _ = sweep.communicate(timeout=120)
+    assert sweep.returncode == 0, said
+    assert "of the 8 GB free on a GPU" in said
+
+
+def listed(cluster: Head) -> dict[str, Any]:
+    """The only sweep, as `sweeps queue` has it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeps", "queue", "--address", cluster.address, "--json"],
+        cwd=ROOT, env={**os.environ, **OPEN}, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    (found,) = json.loads(done.stdout)
+    return dict(found)
 
 
 @pytest.mark.slow
