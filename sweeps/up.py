@@ -68,6 +68,7 @@ def up(stays_here: bool, dashboard: bool) -> int:
     with SharedRay("sweeps up", "", dashboard=dashboard, ray_folder=RayFolder()) as here:
         was_up, state = here.ray_folder.stays, here.joined()
         here.ray_folder.set_stays(True)
+        queued_sweeps.keep([user.folder for user in here.ray_folder.users()])
     page = f"; its dashboard: http://{state.dashboard_url}" if state.dashboard_url else ""
     how = "was up already" if was_up else "was started by a sweep, and stays now"
     how = "has started" if here.is_started else how

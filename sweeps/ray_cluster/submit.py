@@ -206,6 +206,7 @@ def _entrypoint(config: SweepConfig) -> str:
     if config.resume is None:
         words += ["--config", SWEEP_FILE]
         words += ["--queue", "--priority", str(config.priority)] if config.queue else []
+        words += ["--beside"] if config.beside else []
         folders["--results-dir"] = config.results_dir
     else:  # all that was typed beside it is checked on the head, where the settings of the sweep are
         left_out = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

@@ -1,8 +1,9 @@
 """Sweeps of the queue that a reboot interrupts: `sweeps up` starts them again.
 
-A sweep that was started with --queue on the Ray of `sweeps up` has a note in a folder of this user as long
-as its process lives. Where the process is gone and the PC was not started anew since, it was killed, and has
-left the queue. What the sweep has done is in its record alone.
+A sweep that was started with --queue on the Ray of this PC has a note in a folder of this user as long as its
+process lives. It counts where that Ray is the one of `sweeps up`, also one that was started later. Where the
+process is gone and the PC was not started anew since, it was killed, and has left the queue. What the sweep
+has done is in its record alone.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from sweeps.common import local_dirs
@@ -54,6 +55,8 @@ class QueuedSweep:
     pid: int
     began: int
     """When its process began, in the kernel's ticks: another one may get its id."""
+    is_kept: bool = True
+    """Whether it is started again: its Ray is the one of `sweeps up`."""
 
     @property
     def is_of_this_boot(self) -> bool:
@@ -67,7 +70,9 @@ class QueuedSweep:
 
 
 @contextlib.contextmanager
-def noted(folder: Path, words: Sequence[str], stays: Callable[[], bool]) -> Iterator[None]:
+def noted(
+    folder: Path, words: Sequence[str], stays: Callable[[], bool], *, is_kept: bool = True
+) -> Iterator[None]:
     """Note this process as that of a sweep of the queue for a block, unless no note can be written. A PC on
     which one begins runs on, so that those which were killed there are forgotten.
 
@@ -75,6 +80,7 @@ def noted(folder: Path, words: Sequence[str], stays: Callable[[], bool]) -> Iter
         folder: of the sweep.
         words: of the command that resumes it, behind that of Python.
         stays: whether the note stays behind the block: the PC may be shutting down.
+        is_kept: whether its Ray is that of `sweeps up` already.
     """
     note = QueuedSweep(
         folder=str(folder),
@@ -85,21 +91,34 @@ def noted(folder: Path, words: Sequence[str], stays: Callable[[], bool]) -> Iter
         boot=_boot(),
         pid=os.getpid(),
         began=start_of(os.getpid()),
+        is_kept=is_kept,
     )
     path = _path(folder)
     forget_killed()
     with contextlib.suppress(OSError):  # it is then not started again
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.parent.chmod(0o700)
-        with atomic_write(path) as part:
-            part.touch(mode=0o600)
-            part.write_text(json.dumps(asdict(note)))
+        _write(path, note)
     try:
         yield
     finally:
         if not stays():
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def keep(folders: Collection[str]) -> None:
+    """Let the sweeps of these folders count: the Ray that they use stays from now on."""
+    for folder in folders:
+        path = _path(Path(folder))
+        if folder and (note := _read(path)) is not None and note.is_alive and not note.is_kept:
+            _write(path, replace(note, is_kept=True))
+
+
+def _write(path: Path, note: QueuedSweep) -> None:
+    with atomic_write(path) as part:
+        part.touch(mode=0o600)
+        part.write_text(json.dumps(asdict(note)))
 
 
 def _is_noted(name: str, value: str) -> bool:
@@ -122,10 +141,10 @@ def interrupted() -> list[QueuedSweep]:
 
 
 def forget_killed() -> None:
-    """Remove the notes of sweeps that were killed, while the PC runs on."""
+    """Remove the notes of sweeps that were killed while the PC ran on, and those that count no more."""
     for path in _folder().glob("*.json"):
         note = _read(path)
-        if note is None or (note.is_of_this_boot and not note.is_alive):
+        if note is None or not (note.is_alive or (note.is_kept and not note.is_of_this_boot)):
             path.unlink(missing_ok=True)
 
 

@@ -195,14 +195,14 @@ def turn_of(context: RunContext) -> QueueTurn | None:
 
 
 def noted(context: RunContext, signals: Sequence[int]) -> contextlib.AbstractContextManager[None]:
-    """Note a sweep of the queue of `sweeps up` for a block, which starts it again after a reboot.
+    """Note a sweep of the queue of this PC for a block: `sweeps up` starts it again after a reboot.
 
     Args:
         context: of the sweep.
         signals: those that have stopped it, Ctrl-C or others.
     """
     config, folder, here = context.config, context.plan.folder.resolve(), context.cluster.here
-    if not config.queue or here is None or not here.ray_folder.stays:
+    if not config.queue or here is None:
         return contextlib.nullcontext()
     words = ["-m", "sweeps", "run", "--resume", str(folder), *local_dirs.typed_again()]
     words += ["--queue", "--priority", str(config.priority)]
@@ -214,4 +214,4 @@ def noted(context: RunContext, signals: Sequence[int]) -> contextlib.AbstractCon
         """Whether not the user has ended it: a PC that shuts down sends another signal, or ends Ray first."""
         return any(number != signal.SIGINT for number in signals) or context.end.outcome is Outcome.LOST
 
-    return queued_sweeps.noted(folder, words, may_shut_down)
+    return queued_sweeps.noted(folder, words, may_shut_down, is_kept=here.ray_folder.stays)

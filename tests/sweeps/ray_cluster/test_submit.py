@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from ray.job_submission import JobSubmissionClient
@@ -109,6 +110,42 @@ def test_it_ends_without_the_pc_that_submitted_it(
         assert time.monotonic() < end, "the sweep has not ended"
         time.sleep(0.5)
     assert [trial.status for trial in Record.read(folder).trials] == ["finished"] * 3
+
+
+@pytest.mark.long
+def test_one_waits_in_the_queue_of_the_head_without_the_pc_that_submitted_it(
+    started: Head, home: Path, token: Path, tmp_path: Path
+) -> None:
+    where, folder = ("--address", started.address), project.write(tmp_path)
+    first = (*where, *project.RUN, "--params", "epoch_s=3600", "--name", "first")
+    second = (*where, *project.RUN, "--name", "second", "--queue", "--priority", "3")
+    with _begin(folder, token, *first) as one:
+        _wait_for(home / "results" / "first" / "record.journal", 1)
+        with _begin(folder, token, *second) as two:
+            assert two.stdout is not None
+            said = next(line for line in two.stdout if line.startswith("Waits in the queue"))
+            assert said == "Waits in the queue: first runs.\n"
+            runs, waits = _queue(token, started.address)
+            assert (runs["name"], runs["status"], waits["name"]) == ("first", "running", "second")
+            assert (waits["place"], waits["waits_for"], waits["priority"]) == (1, ["first"], 3)
+            os.killpg(two.pid, signal.SIGKILL)
+        assert Record.read(home / "results" / "second").trials == []
+        os.kill(runs["pid"], signal.SIGKILL)
+        one.communicate(timeout=120)
+    _wait_for(home / "results" / "second" / "record.journal", 3)
+    end = time.monotonic() + 120
+    while _queue(token, started.address):
+        assert time.monotonic() < end, "it has not ended"
+    assert [each.status for each in Record.read(home / "results" / "second").trials] == ["finished"] * 3
+
+
+def _queue(token: Path, address: str) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "sweeps", "queue", "--address", address, "--json"],
+        cwd=ROOT, env={**os.environ, **with_token(token)}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout)["sweeps"])
 
 
 def _control(folder: Path, token: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -279,6 +316,7 @@ def test_folders_are_of_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sweep_waits_on_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     submitted = "--submit --address HEAD:6379 --queue --priority 7"
-    assert "--config sweep.yaml --queue --priority 7 " in entrypoint(monkeypatch, submitted)
+    ran = entrypoint(monkeypatch, f"{submitted} --beside")
+    assert "--config sweep.yaml --queue --priority 7 --beside " in ran
     resumed = entrypoint(monkeypatch, f"{submitted} --resume results/s")
     assert "--address auto --queue --priority 7 --resume " in resumed

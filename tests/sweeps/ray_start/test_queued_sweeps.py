@@ -106,6 +106,19 @@ def test_a_reboot_starts_them_again_in_their_order(folder: Path, tmp_path: Path)
     assert [each.folder for each in queued_sweeps.interrupted()] == [str(folder)]
 
 
+def test_one_from_before_sweeps_up_counts_as_soon_as_its_ray_stays(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with (
+        queued_sweeps.noted(folder, ["run"], lambda: True, is_kept=False),
+        queued_sweeps.noted(other, ["run"], lambda: True, is_kept=False),
+    ):
+        queued_sweeps.keep([str(folder), "", str(tmp_path / "no sweep of the queue")])
+    reboot()
+    assert [each.folder for each in queued_sweeps.interrupted()] == [str(folder)]
+    assert len(notes()) == 1, "the other one is forgotten"
+
+
 def test_one_that_does_not_start_is_not_tried_for_ever(folder: Path) -> None:
     killed_in_the_queue(folder)
     reboot()

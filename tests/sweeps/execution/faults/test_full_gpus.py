@@ -281,7 +281,7 @@ def listed(cluster: Head) -> dict[str, Any]:
         [sys.executable, "-m", "sweeps", "queue", "--address", cluster.address, "--json"],
         cwd=ROOT, env={**os.environ, **OPEN}, capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
-    (found,) = json.loads(done.stdout)
+    (found,) = json.loads(done.stdout)["sweeps"]
     return dict(found)
 
 
