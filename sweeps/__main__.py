@@ -25,7 +25,7 @@ COMMANDS = {
     "report": "write an HTML page about a sweep",
     "queue": "show the sweeps that run on this PC or a cluster, and those that wait",
     "control": "steer a running sweep: stop or add a trial, pause, finish, change its limits",
-    "dashboard": "show a sweep in the browser, during or after its run",
+    "dashboard": "show all sweeps in the browser, during and after their runs",
     "up": "start Ray on this PC so that it stays, for sweeps that join it",
     "down": "end that Ray, or say by which sweeps it is used",
     "pcs": "check the PCs of a cluster, show their trials, take one out or back in",

@@ -1,7 +1,8 @@
 """Show all sweeps in the browser: `sweeps dashboard`
 
-The page reads the records: it may be started and ended at any time, and no sweep needs it. Exit status: 2, a
-mistake in what was asked; 130, Ctrl-C, which is how it ends.
+The page reads the records: it may be started and ended at any time, and no sweep needs it. Exit status: 0,
+one like it is open already, or it has ended by --until-unused; 2, a mistake in what was asked; 130, Ctrl-C,
+which is how it ends otherwise.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Asked:
     port: int
     is_read_only: bool
     opens_browser: bool
+    is_until_unused: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,6 +67,8 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
     cli_parser.add(parser, "host", str, reach, "127.0.0.1", "HOST")
     cli_parser.add(parser, "read_only", bool, "Only show: no button, and nothing can be changed.", False)
     cli_parser.add(parser, "browser", bool, "Open the browser, where there is one.", True)
+    until = "End by itself 30 s after the last sweep, unless somebody looks at it or `sweeps up` is there."
+    cli_parser.add(parser, "until_unused", bool, until, False)
     values = parser.values_of(arguments)
     if not 0 <= values.port <= 65535:
         raise UserError(f"--port {values.port}: must be from 0 (any that is free) to 65535")
@@ -83,33 +87,59 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         values.port,
         values.read_only,
         values.browser,
+        values.until_unused,
     )
 
 
 def dashboard(asked: Asked) -> int:
-    """Serve until Ctrl-C.
+    """Serve until Ctrl-C, unless a page like that is open already.
 
     Raises:
         UserError: the port can't be had, or the token not be read.
     """
-    from sweeps.page import server
+    from sweeps.page import access, open_pages, server
     from sweeps.page.page_context import PageContext
+    from sweeps.page.usage import Usage
 
-    page = PageContext(asked.folders, asked.host, is_read_only=asked.is_read_only)
+    token = access.token_of_user()
+    for each in open_pages.open_pages():
+        if each.shows(asked.folders, asked.host, is_read_only=asked.is_read_only):
+            _tell(asked, each.url, token)
+            print(f"is open already, in process {each.pid}", flush=True)
+            return 0
     with server.listening_socket(asked.host, asked.port) as listening:
-        if (port := listening.getsockname()[1]) != asked.port and asked.port:
-            print(f"Port {asked.port} is taken: port {port} is used instead")
+        page = PageContext(asked.folders, token, asked.host, is_read_only=asked.is_read_only)
         url = server.url_of(listening, asked.host)
-        path = "/" if asked.opened is None else f"/sweep/{quote(asked.opened.name)}"
-        shown = f"{url}{path}?token={page.access.token}"
-        print(shown)
-        json_output.write("serving", url=shown, folders=[str(folder) for folder in asked.folders])
-        json_output.answer(url=shown)
-        print(f"shows {', '.join(map(shown_path, asked.folders))}; press Ctrl-C to end it", flush=True)
-        if asked.opens_browser and _has_browser():
-            webbrowser.open(f"{url}{path}?token={page.access.one_time_code()}")
-        asyncio.run(server.serve(page, listening))
+        note = open_pages.OpenPage(
+            url=url,
+            pid=os.getpid(),
+            folders=[str(folder) for folder in asked.folders],
+            host=asked.host,
+            is_read_only=asked.is_read_only,
+        )
+        with open_pages.noted(note):
+            _tell(asked, url, token)
+            taken = (
+                f"port {asked.port} is taken; " if asked.port not in (0, listening.getsockname()[1]) else ""
+            )
+            shown = ", ".join(map(shown_path, asked.folders))
+            print(f"{taken}it shows {shown}; press Ctrl-C to end it", flush=True)
+            unused = Usage(page).has_ended if asked.is_until_unused else None
+            asyncio.run(server.serve(page, listening, unused))
     return 0
+
+
+def _tell(asked: Asked, url: str, token: str) -> None:
+    """Print the address of the page, and open it in the browser, where there is one."""
+    from sweeps.page import access
+
+    path = "/" if asked.opened is None else f"/sweep/{quote(asked.opened.name)}"
+    address = f"{url}{path}?{access.TOKEN_PARAMETER}={token}"
+    print(address, flush=True)
+    json_output.write("serving", url=address, folders=[str(folder) for folder in asked.folders])
+    json_output.answer(url=address)
+    if asked.opens_browser and _has_browser():
+        webbrowser.open(f"{url}{path}?{access.TOKEN_PARAMETER}={access.one_time_code(token)}")
 
 
 def _has_browser() -> bool:

@@ -10,7 +10,8 @@ from sweeps.common.errors import RayLost
 from sweeps.common.formatting import command
 from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
-from sweeps.execution.output import dashboard_server, event_lines, notify, summary, winner
+from sweeps.execution.output import event_lines, notify, summary, winner
+from sweeps.execution.output.page_process import PageProcess
 from sweeps.execution.output.table_files import write_last
 from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.kinds import source_files
@@ -88,13 +89,15 @@ def _run_trials(
     config = plan.config
     print()
     end = RunEnd()
+    page = PageProcess(plan.folder.parent) if config.dashboard else None
     with (
         notify.at_the_end(plan, record, end),
-        dashboard_server.beside(plan.folder, config.dashboard),
         session.connect(config, plan.folder, code, here) as cluster,
         following(config.logger_names, plan.folder),
     ):
         say(cluster.describe())
+        if page is not None:
+            say(page.describe())
         context = RunContext.from_plan(plan, record, cluster, end, cell)
         if not cluster.is_alone:
             context.places.refuse_other_version(str(config.address))

@@ -198,7 +198,7 @@ class SweepConfig(Settings):
     results_dir: str = setting("results", group="Output", metavar="FOLDER")
     """Folder that holds the folders of the sweeps."""
     dashboard: bool = False
-    """Show the sweep's trials in the browser while it runs (afterwards: sweeps dashboard)."""
+    """Start the page of all sweeps in the browser, too (by itself: sweeps dashboard)."""
     ray_dashboard: bool = True
     """Start Ray's dashboard, a page of nodes and logs (needs the extra `dashboard`)."""
     loggers: str | list[str] | None = None

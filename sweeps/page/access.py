@@ -59,7 +59,7 @@ class Access:
         self.token = token
         self._hosts = {*LOCAL_HOSTS, host, *(() if host in LOCAL_HOSTS else _names_of_this_pc())}
         self._answers_any_address = host not in LOCAL_HOSTS
-        self._one_time_codes: dict[str, float] = {}
+        self._used_codes: set[str] = set()
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -99,16 +99,14 @@ class Access:
     def is_right(self, given: str) -> bool:
         """Whether a text is the token, or a code that was not used yet. The time that it takes says nothing
         about the token."""
-        is_token = hmac.compare_digest(given.encode(), self.token.encode())
-        until = self._one_time_codes.pop(given, 0.0)
-        return is_token or time.monotonic() < until
-
-    def one_time_code(self) -> str:
-        """What lets a browser in once. The words of its command, which other users of the PC can list, hold
-        this one and not the token."""
-        code = secrets.token_urlsafe(24)
-        self._one_time_codes[code] = time.monotonic() + ONE_TIME_CODE_S
-        return code
+        if hmac.compare_digest(given.encode(), self.token.encode()):
+            return True
+        until, _, _ = given.partition(".")
+        is_code = hmac.compare_digest(given.encode(), _code(self.token, until).encode())
+        if not is_code or given in self._used_codes or time.time() > int(until):
+            return False
+        self._used_codes.add(given)
+        return True
 
     def let_in(self, request: web.Request, path: str) -> web.Response:
         """Send a browser that has given the token to a page, with the cookie."""
@@ -135,8 +133,18 @@ class Access:
     def _is_named(self, host: str) -> bool:
         """Whether the page answers to a name. A page of the web can give its own name the address of this PC,
         and would read this one through the browser (DNS rebinding)."""
-        name = urlsplit(f"//{host}").hostname or ""
+        name, _ = _name_and_port(f"//{host}")
         return name in self._hosts or (self._answers_any_address and _is_address(name))
+
+
+def one_time_code(token: str) -> str:
+    """What lets a browser in once. The words of its command, which other users of the PC can list, hold this
+    one and not the token."""
+    return _code(token, f"{time.time() + ONE_TIME_CODE_S:.0f}")
+
+
+def _code(token: str, until: str) -> str:
+    return f"{until}.{hmac.new(token.encode(), f'code {until}'.encode(), hashlib.sha256).hexdigest()}"
 
 
 def token_of_user() -> str:
@@ -166,7 +174,8 @@ def _is_of_same_origin(request: web.Request) -> bool:
     """Whether this very page sends a request. Browsers name the origin of each POST."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
         return False
-    return urlsplit(request.headers.get("Origin", "")).netloc == request.host
+    origin = _name_and_port(request.headers.get("Origin", ""))
+    return bool(origin[0]) and origin == _name_and_port(f"//{request.host}")
 
 
 def _is_open(path: str) -> bool:
@@ -175,7 +184,16 @@ def _is_open(path: str) -> bool:
 
 def _cookie_name(request: web.Request) -> str:
     """With the port: cookies of one host are shared by all its ports."""
-    return f"sweeps-{urlsplit(f'//{request.host}').port or 80}"
+    return f"sweeps-{_name_and_port(f'//{request.host}')[1]}"
+
+
+def _name_and_port(url: str) -> tuple[str, int]:
+    """Those of an address; "" where it has none that can be understood."""
+    try:
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port or 80
+    except ValueError:
+        return "", 0
 
 
 def _names_of_this_pc() -> set[str]:

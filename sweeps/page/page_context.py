@@ -12,7 +12,6 @@ import jinja2
 from aiohttp import web
 
 from sweeps.common.formatting import count, duration, rough, short, shown_path
-from sweeps.page import access
 from sweeps.page.access import Access
 from sweeps.page.sweep_list import SweepList
 from sweeps.page.updates import Listeners
@@ -27,13 +26,14 @@ class PageContext:
 
     Args:
         folders: of sweeps, or sweeps.
+        token: of the user.
         host: that the server listens at.
         is_read_only: whether it only shows.
     """
 
-    def __init__(self, folders: Iterable[Path], host: str, *, is_read_only: bool = False) -> None:
+    def __init__(self, folders: Iterable[Path], token: str, host: str, *, is_read_only: bool = False) -> None:
         self.sweeps = SweepList([*folders])
-        self.access = Access(access.token_of_user(), host, is_read_only=is_read_only)
+        self.access = Access(token, host, is_read_only=is_read_only)
         self.listeners = Listeners()
         self.is_read_only = is_read_only
         # One thread: records are read one after another, and answers that read none do not wait for them.

@@ -15,12 +15,15 @@ and morphed in place, at each event of the page's stream (`PageContext.stream`).
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import plotly.offline
+from aiohttp import log as web_log
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from sweeps.common.errors import UserError
 from sweeps.page import access, login_page, sweeps_page
@@ -62,7 +65,8 @@ async def serve(
         listening: where.
         is_unused: asked now and then whether the page is to end; None: it is not.
     """
-    # Without a log of requests, whose first one holds the token.
+    # Without a log of requests, whose first one holds the token; nor of those that are none.
+    web_log.server_logger.addFilter(_is_of_server)
     runner = web.AppRunner(app_of(page), access_log=None, shutdown_timeout=ENDS_S)
     await runner.setup()
     try:
@@ -71,6 +75,11 @@ async def serve(
             await asyncio.sleep(3600 if is_unused is None else ASKS_EVERY_S)
     finally:
         await runner.cleanup()
+
+
+def _is_of_server(logged: logging.LogRecord) -> bool:
+    """Whether a line of the log is about a fault of the server."""
+    return not (logged.exc_info and isinstance(logged.exc_info[1], HttpProcessingError))
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

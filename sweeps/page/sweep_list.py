@@ -102,6 +102,10 @@ class SweepList:
                 self._cache.save()
             self._looked = time.monotonic()
 
+    def is_any_running(self) -> bool:
+        """Whether a process runs one of them, now; no record is read."""
+        return any(lock.is_held(folder) for folder in self._found())
+
     def record(self, key: str) -> Record:
         """The record of a sweep, as of now.
 

@@ -80,10 +80,14 @@ def summary_of(record: Record) -> SweepSummary:
 
 def best_so_far(record: Record) -> list[tuple[int, float]]:
     """The best score against the epochs that all trials have trained, in at most MOST_POINTS steps."""
-    reports = sorted((row.time, row.score) for trial in record.searched for *_, row in trial.every_report())
+    reports = sorted(
+        (row.time, row.score, trial.status not in BAD)
+        for trial in record.searched
+        for *_, row in trial.every_report()
+    )
     steps: list[tuple[int, float]] = []
-    for epochs, (_, score) in enumerate(reports, start=1):
-        if record.objective.is_better(score, steps[-1][1] if steps else None):
+    for epochs, (_, score, counts) in enumerate(reports, start=1):
+        if counts and record.objective.is_better(score, steps[-1][1] if steps else None):
             steps.append((epochs, score))
     if len(steps) > MOST_POINTS:
         steps = [steps[round(n * (len(steps) - 1) / (MOST_POINTS - 1))] for n in range(MOST_POINTS)]

@@ -7,14 +7,13 @@ studies, which optuna-dashboard and other programs can read.
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import itertools
 import json
 import os
 import secrets
 import sys
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
@@ -22,13 +21,12 @@ from types import MappingProxyType
 from typing import Any
 
 from optuna.distributions import distribution_to_json
-from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from sweeps.common.objective import Objectives
-from sweeps.record.trials import ENDED_WELL, Status, TrialRow, numbered
+from sweeps.record.trials import ENDED_WELL, Status, TrialRow
 from sweeps.space.point import OptunaPoint
 
 STUDY_ID = 0
@@ -264,28 +262,6 @@ class ReadOnlyJournal(JournalFileBackend):
             file.seek(begin)
             self._seen = begin, file.read()
         return is_same
-
-
-class DashboardStorage(JournalStorage):
-    """A journal for the dashboard, with the last attempt of each trial by its number, and without reruns: the
-    best of them would look like the best trial."""
-
-    def get_all_trials(
-        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
-    ) -> list[FrozenTrial]:
-        last_attempts = dict(numbered(super().get_all_trials(study_id, deepcopy)))
-        found = [
-            trial if trial.number == number else _with_number(trial, number)
-            for number, trial in last_attempts.items()
-            if "confirms" not in trial.user_attrs
-        ]
-        return [trial for trial in found if states is None or trial.state in states]
-
-
-def _with_number(frozen: FrozenTrial, number: int) -> FrozenTrial:
-    changed = copy.copy(frozen)  # Optuna has but one of each
-    changed.number = number
-    return changed
 
 
 def mend(path: Path) -> int:

@@ -77,10 +77,9 @@ def last_screen(recording: Recording, has: str = "", *lacks: str) -> Rows:
 
 
 def _dashboard(sweep: Path, picture: Path) -> None:
-    with dashboards.served(sweep) as url, browser.chromium(1100, 1300) as chromium:
-        page = chromium.open(url)
-        page.wait_for_text("Hyperparameter Importance")
-        page.wait_for("document.querySelectorAll('.main-svg').length >= 6")
+    with dashboards.served(sweep.parent) as served, browser.chromium(1100, 900) as chromium:
+        page = chromium.open(served.entry)
+        page.wait_for_text(sweep.name)
         page.value("document.documentElement.style.overflow = 'hidden'")
         page.screenshot(picture)
 

@@ -224,9 +224,12 @@ def test_a_report_of_the_docs_is_one(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", arguments_of("sweeps dashboard"))
-def test_a_dashboard_of_the_docs_is_one(line: str, tmp_path: Path) -> None:
-    searched(tmp_path, "NAME", peak(0.03), num_trials=1)
-    assert dashboard.parse(shlex.split(line.replace("results", str(tmp_path))))
+def test_a_dashboard_of_the_docs_is_one(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    searched(tmp_path / "results", "first", peak(0.03), num_trials=1)
+    asked = dashboard.parse(shlex.split(line.replace("/mnt/share", str(tmp_path))))
+    assert asked.folders == [tmp_path / "results"]
+    assert (asked.opened is not None) == ("first" in line)
 
 
 @pytest.mark.parametrize("line", arguments_of("sweeps control"))

@@ -44,7 +44,7 @@ NOT_RUN = {
     **dict.fromkeys(("make faces", "sweeps fit faces", "sweeps ladder faces"), FACES),
     "--loggers mlflow": EXTRA,
     **dict.fromkeys(("mail -s", "curl"), NETWORK),
-    **dict.fromkeys((".venv/bin/jupyter", "sweeps dashboard", "--dashboard"), WAITS),
+    **dict.fromkeys((".venv/bin/jupyter", "sweeps dashboard", "--dashboard", "optuna-dashboard"), WAITS),
     **dict.fromkeys(("--epoch-steps", "--name night"), LONG),
     "sweeps control": LIVE,
 }

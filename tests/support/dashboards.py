@@ -1,18 +1,21 @@
-"""A dashboard that serves the record of a sweep, and what it answers."""
+"""A small sweep with a trial of each end, and the page that shows it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import json
 import threading
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+import yarl
 from optuna.distributions import FloatDistribution
 
-from sweeps.execution.output import dashboard_server
+from sweeps.page import server
+from sweeps.page.page_context import PageContext
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 from tests.conftest import propose
@@ -39,31 +42,81 @@ def sweep(folder: Path) -> Record:
     return record
 
 
+@dataclass(frozen=True)
+class Served:
+    """A page that is served."""
+
+    url: str
+    token: str
+    page: PageContext
+
+    @property
+    def entry(self) -> str:
+        """The address with the token."""
+        return f"{self.url}/?token={self.token}"
+
+    def ask(
+        self, path: str = "/", method: str = "GET", *, is_in: bool = True, data: Any = None, **headers: str
+    ) -> Answer:
+        """What the server answers, without following it elsewhere.
+
+        Args:
+            path: of the page.
+            method: of HTTP.
+            is_in: whether the browser has the cookie.
+            data: of a form.
+            headers: of HTTP, with _ for -; a POST names its origin, unless another one is given.
+        """
+        given = {name.replace("_", "-"): text for name, text in headers.items()}
+        if method == "POST":
+            given = {"Origin": self.url} | given
+        if is_in:
+            given |= {"Cookie": cookie_of(self)}
+        return asyncio.run(_ask(self.url + path, method, given, data))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server has answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+async def _ask(url: str, method: str, headers: Mapping[str, str], data: Any) -> Answer:
+    timeout = aiohttp.ClientTimeout(total=30)
+    async with (
+        aiohttp.ClientSession(timeout=timeout) as session,
+        session.request(
+            method, yarl.URL(url, encoded=True), headers=headers, data=data, allow_redirects=False
+        ) as answer,
+    ):
+        return Answer(answer.status, answer.headers, await answer.text())
+
+
+def cookie_of(served: Served) -> str:
+    """What a browser sends that has given the token."""
+    answer = asyncio.run(_ask(served.entry, "GET", {}, None))
+    return answer.headers["Set-Cookie"].partition(";")[0]
+
+
 @contextlib.contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The URL of a server in a thread of this process."""
-    server = dashboard_server.listen("127.0.0.1", 0)
-    thread = threading.Thread(target=server.serve, args=(folder,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def served(*folders: Path, is_read_only: bool = False, token: str = "token-of-a-test") -> Iterator[Served]:
+    """The page of sweeps, by a server in a thread of this process."""
+    with server.listening_socket("127.0.0.1", 0) as listening:
+        page = PageContext(folders, token, "127.0.0.1", is_read_only=is_read_only)
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(server.serve(page, listening))
+        thread = threading.Thread(target=_run, args=(loop, task))
+        thread.start()
+        try:
+            yield Served(server.url_of(listening, "127.0.0.1"), token, page)
+        finally:
+            loop.call_soon_threadsafe(task.cancel)
+            thread.join()
 
 
-def ask(url: str, method: str = "GET", **content: Any) -> Any:
-    data = json.dumps(content).encode() if content else None
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
-
-
-def shown(url: str) -> dict[str, Any]:
-    study: dict[str, Any] = ask(f"{url}/api/studies/0")
-    return study
-
-
-def attributes(trial: dict[str, Any]) -> dict[str, str]:
-    return {attribute["key"]: attribute["value"] for attribute in trial["user_attrs"]}
+def _run(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
+    with contextlib.closing(loop), contextlib.suppress(asyncio.CancelledError):
+        loop.run_until_complete(task)

@@ -1,0 +1,99 @@
+"""The pages that are open: a second one is told of the first, and one that a sweep began ends by itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps.execution.output.page_process import PageProcess
+from sweeps.page import open_pages
+from sweeps.page.open_pages import OpenPage
+from sweeps.page.usage import UNUSED_S, Usage
+from sweeps.record import lock
+from tests.conftest import ROOT
+from tests.support.dashboards import Served
+
+
+@pytest.fixture(autouse=True)
+def own_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_pages, "_folder", lambda: tmp_path)
+
+
+def noted(folder: Path, pid: int = 1, **fields: object) -> OpenPage:
+    values = {"url": "http://h:1", "pid": pid, "folders": [str(folder)], "host": "h", "is_read_only": False}
+    return OpenPage(**{**values, **fields})  # type: ignore[arg-type]
+
+
+def test_a_page_is_known_while_its_process_is_there(tmp_path: Path) -> None:
+    with open_pages.noted(page := noted(tmp_path)):
+        assert open_pages.open_pages() == [page]
+    assert open_pages.open_pages() == []
+    (tmp_path / "7.json").write_text('{"url": "http://of-one-that-was-killed"}')
+    assert (open_pages.open_pages(), [*tmp_path.glob("*.json")]) == ([], [])
+
+
+def test_only_a_page_of_the_same_kind_is_taken_for_another(tmp_path: Path) -> None:
+    page = noted(tmp_path)
+    assert page.shows([tmp_path], "h", is_read_only=False)
+    assert not page.shows([tmp_path], "h", is_read_only=True)
+    assert not page.shows([tmp_path], "0.0.0.0", is_read_only=False)
+    assert not page.shows([tmp_path, tmp_path / "more"], "h", is_read_only=False)
+
+
+def test_a_page_that_a_sweep_began_ends_some_time_after_its_last_use(
+    results: Path, page: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.page.usage.ray_folders", lambda: [])
+    now = [0.0]
+    usage = Usage(page.page, lambda: now[0])
+    now[0] = UNUSED_S - 1
+    assert not usage.has_ended()
+    with lock.held(results / "s"):
+        now[0] = 1000.0
+        assert not usage.has_ended()
+    now[0] += UNUSED_S - 1
+    assert not usage.has_ended()
+    page.page.listeners.number = 1
+    now[0] += 2 * UNUSED_S
+    assert not usage.has_ended()
+    page.page.listeners.number = 0
+    now[0] += UNUSED_S + 1
+    assert usage.has_ended()
+
+
+@pytest.mark.slow
+def test_a_second_page_prints_the_address_of_the_first(results: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "sweeps", "dashboard", str(results), "--no-browser", "--port", "0"]
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        url = first.stdout.readline()
+        second = subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        )
+        assert (second.returncode, second.stdout) == (
+            0,
+            f"{url}is open already, in process {first.pid}\n",
+        )
+        first.send_signal(signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_a_sweep_prints_the_address_of_its_page_or_why_there_is_none(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    process = PageProcess(results)
+    try:
+        assert process.describe().startswith("dashboard  http://127.0.0.1:")
+    finally:
+        os.kill(process.pid, signal.SIGTERM)
+    nothing = PageProcess(tmp_path / "nothing").describe()
+    assert nothing.startswith("dashboard  none: error: ")
+    assert "no such folder" in nothing

@@ -1,0 +1,179 @@
+"""The page of all sweeps: what it shows, filters, sorts and escapes, and that it follows the records."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import re
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from sweeps.config.sweep_folder import JOURNAL
+from sweeps.page import sweep_list
+from sweeps.page.sweep_list import SweepList
+from sweeps.record import lock
+from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
+from tests.conftest import propose
+from tests.support.dashboards import LR, Served, cookie_of, served
+
+
+def scored(folder: Path, scores: list[float], mode: str = "max", model: str = "digits") -> Record:
+    folder.mkdir(parents=True)
+    about = {"sweep": folder.name, "metric": "acc", "trainable": model}
+    record = Record.create(folder, folder.name, mode, about)  # type: ignore[arg-type]
+    record.plan_trials(len(scores))
+    for number, score in enumerate(scores):
+        propose(record, {"lr": number / 10}, LR)
+        record.report(number, 1, score, {"acc": score}, 1.0)
+        record.end(number, "finished")
+    record.end_run(Outcome.FINISHED)
+    return record
+
+
+def names(text: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a [^>]*>([^<]*)</a>', text)
+
+
+def test_a_row_says_how_a_sweep_is(page: Served) -> None:
+    text = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page.ask().text))
+    assert "s t interrupted 4 of 5 2 bad" in text
+    assert "0.6 acc (max), trial 4" in text
+    assert "The best acc went from 0.1 to 0.6 in 9 epochs" in page.ask().text
+
+
+def test_sweeps_are_filtered_and_sorted_by_the_server(tmp_path: Path) -> None:
+    scored(tmp_path / "low", [0.1], model="faces")
+    scored(tmp_path / "high", [0.2, 0.9, 0.3])
+    scored(tmp_path / "none", [])
+    with served(tmp_path) as page:
+        assert names(page.ask("/?sort=best").text) == ["low", "high", "none"]
+        assert names(page.ask("/?sort=-best").text) == ["high", "low", "none"]
+        assert names(page.ask("/?sort=name").text) == ["high", "low", "none"]
+        assert names(page.ask("/?sort=-trials").text)[:2] == ["high", "low"]
+        assert names(page.ask("/?text=FACES").text) == ["low"]
+        assert names(page.ask("/?text=hi+dig").text) == ["high"]
+        assert names(page.ask("/?status=running").text) == []
+        assert sorted(names(page.ask("/?sort=nonsense&status=").text)) == ["high", "low", "none"]
+        assert 'aria-sort="descending"><a href="/?sort=best"' in page.ask("/?sort=-best").text
+
+
+def test_a_damaged_record_is_a_row_with_the_reason(results: Path) -> None:
+    scored(results / "good", [0.5])
+    lines = (results / "s" / JOURNAL).read_bytes().splitlines(keepends=True)
+    (results / "s" / JOURNAL).write_bytes(b"".join([*lines[:5], b"{damaged\n", *lines[5:]]))
+    with served(results) as page:
+        text = page.ask("/?sort=name").text
+    assert names(text) == ["good", "s"]
+    assert "unreadable" in text
+    assert "line 6 is damaged" in text
+
+
+def test_text_of_a_user_is_no_markup(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    scored(tmp_path / evil, [0.5], model="</td><script>alert(2)</script>")
+    with served(tmp_path) as page:
+        text = page.ask().text
+        echoed = page.ask("/?text=%22%3E%3Cscript%3Ealert(3)%3C/script%3E").text
+    assert evil not in text
+    assert "<script>alert" not in text + echoed
+    assert names(text) == [html.escape(evil)]
+
+
+def test_sweeps_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        scored(tmp_path / place / "same", [0.5])
+    found = SweepList([tmp_path / "a", tmp_path / "b" / "same"], tmp_path / "cache.json")
+    found.look()
+    assert [each.folder.parent.name for each in found.sweeps.values()] == ["b", "a"]
+    assert all(key.startswith("same~") for key in found.sweeps)
+    assert {found.record(key).folder for key in found.sweeps} == {
+        tmp_path / "a" / "same",
+        tmp_path / "b" / "same",
+    }
+
+
+def test_ended_sweeps_are_read_once_and_a_damaged_cache_is_thrown_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache.json"
+    for name in ("a", "b"):
+        scored(tmp_path / "results" / name, [0.5])
+    reads: list[Path] = []
+    read = Record.read
+
+    def counted(folder: Path) -> Record:
+        reads.append(folder)
+        return read(folder)
+
+    monkeypatch.setattr(sweep_list.Record, "read", counted)
+
+    def rows() -> list[tuple[str, str]]:
+        found = SweepList([tmp_path / "results"], cache)
+        found.look()
+        return sorted((each.name, each.status) for each in found.sweeps.values())
+
+    assert (rows(), len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
+    assert (rows(), len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
+    kept = json.loads(cache.read_text())
+    for damaged in (
+        "",
+        "[]",
+        "{",
+        json.dumps({**kept, "format": 0}),
+        json.dumps({**kept, "sweeps": {"a": 1}}),
+    ):
+        cache.write_text(damaged)
+        reads.clear()
+        assert (rows(), len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
+
+
+def test_the_status_follows_the_process_that_runs_a_sweep(results: Path, tmp_path: Path) -> None:
+    found = SweepList([results], tmp_path / "cache.json")
+    for is_held, status in ((False, "interrupted"), (True, "running"), (False, "interrupted")):
+        found._looked = -10.0
+        if is_held:
+            with lock.held(results / "s"):
+                found.look()
+        else:
+            found.look()
+        assert found.sweeps["s"].status == status
+
+
+def test_an_open_page_is_told_of_each_change(results: Path, page: Served) -> None:
+    cookie = {"Cookie": cookie_of(page)}
+
+    async def told() -> list[str]:
+        seen = []
+        async with aiohttp.ClientSession(headers=cookie) as session:
+            shown = page.page.sweeps.version
+            async with session.get(f"{page.url}/events/sweeps?version={shown}") as stream:
+                seen.append((await stream.content.readline()).decode().strip())
+                record = Record.reopen(results / "s")
+                record.report(4, 2, 0.95, {"acc": 0.95}, 1.0)
+                async for line in stream.content:
+                    if line.startswith(b"id: "):
+                        seen.append(line.decode()[4:].strip())
+                        break
+            # What was missed while the connection was down is told at once.
+            async with session.get(
+                f"{page.url}/events/sweeps?version={shown}", headers={"Last-Event-ID": shown}
+            ) as stream:
+                seen.append((await stream.content.readline()).decode().strip())
+        return seen
+
+    page.ask()
+    seen = asyncio.run(asyncio.wait_for(told(), 60))
+    assert seen == [": alive", page.page.sweeps.version, "event: changed"]
+    assert "0.95 " in re.sub("<[^>]+>", "", page.ask().text)
+
+
+def test_nobody_looks_nothing_is_read(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    page.ask()
+    looks: list[int] = []
+    monkeypatch.setattr(page.page.sweeps, "look", lambda: looks.append(1))
+    asyncio.run(asyncio.sleep(1.2))
+    assert (looks, page.page.listeners.number) == ([], 0)
