@@ -151,8 +151,10 @@ class Objectives:
     def losses(self, score: float, metrics: Mapping[str, float]) -> Losses:
         """By which trials are ordered at an epoch; as `values`."""
         values = zip(self.every, self.values(score, metrics), strict=True)
-        known = {**metrics, self.first.metric: score}
-        missed = math.fsum(each.excess(known) for each in self.constraints)
+        missed = 0.0
+        if self.constraints:
+            known = {**metrics, self.first.metric: score}
+            missed = math.fsum(each.excess(known) for each in self.constraints)
         return missed, *(-each.sign * value for each, value in values)
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from sweeps.config.sweep_folder import JOURNAL, sweeps_in
 from sweeps.page.sweep_summary import SummaryCache, SweepState, SweepSummary, summary_of
 from sweeps.record import lock
 from sweeps.record.journal import RecordUnreadable
+from sweeps.record.live_record import LiveRecords
 from sweeps.record.record import Record
 
 LOOK_EVERY_S = 1.0
@@ -71,7 +72,7 @@ class SweepList:
         self.sweeps: Mapping[str, ListedSweep] = {}
         """As of the last look, the newest first."""
         self._cache = SummaryCache(cache_file or local_dirs.cache_dir() / "page" / "summaries.json")
-        self._records: dict[Path, tuple[SweepState, Record]] = {}
+        self._records = LiveRecords()
         self._is_looking = threading.Lock()
         self._looked = -LOOK_EVERY_S
 
@@ -114,8 +115,7 @@ class SweepList:
             OSError: its folder is gone.
             RecordUnreadable: it is damaged.
         """
-        folder = self.sweeps[key].folder
-        return self._read(folder, _state_of(folder))
+        return self._records.read(self.sweeps[key].folder)
 
     def _found(self) -> Iterator[Path]:
         for folder in self.folders:
@@ -129,22 +129,12 @@ class SweepList:
         try:
             state = _state_of(folder)
             summary = self._cache.get(folder, state)
-            if summary is None and (time.monotonic() < reads_until or folder in self._records):
-                summary = summary_of(self._read(folder, state))
+            if summary is None and (time.monotonic() < reads_until or self._records.holds(folder)):
+                summary = summary_of(self._records.read(folder))
                 self._cache.put(folder, state, summary)
         except (OSError, RecordUnreadable) as error:
             fault = str(error)
         return ListedSweep(key=folder.name, folder=folder, state=state, summary=summary, fault=fault)
-
-    def _read(self, folder: Path, state: SweepState) -> Record:
-        kept = self._records.get(folder)
-        if kept is None or kept[0] != state:
-            kept = state, Record.read(folder)
-            if state.is_held:
-                self._records[folder] = kept
-            else:
-                self._records.pop(folder, None)
-        return kept[1]
 
 
 def _state_of(folder: Path) -> SweepState:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import lock
+from sweeps.record import live_record
 from sweeps.record.journal import RecordUnreadable
-from sweeps.record.live_record import MOST_RECORDS, LiveRecord, LiveRecords
+from sweeps.record.live_record import LiveRecord, LiveRecords
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome, Run, Steered
 from tests.conftest import optuna_trials, propose
@@ -116,8 +115,8 @@ def test_after_each_piece_of_its_file_it_is_what_reading_it_anew_gives(
     for end in dict.fromkeys([*ends, len(whole)]):
         with path.open("r+b") as file:
             file.write(whole[:end])
-        versions.add(live.version)
         assert outcome(live.read) == outcome(lambda: Record.read(tmp_path))
+        versions.add(live.version)
     assert len(versions) >= len({*ends, len(whole)} - {0})
 
 
@@ -144,12 +143,11 @@ def test_optuna_reads_the_same_trials(tmp_path: Path) -> None:
 
 def test_a_file_that_only_grows_is_not_read_anew(tmp_path: Path) -> None:
     record, live = new_record(tmp_path, trials=2), LiveRecord(tmp_path)
-    first, version = live.read(), live.version
+    first = live.read()
     trial = first.trials[0]
-    assert (live.read(), live.version) == (first, version)
+    assert (live.read(), live.version) == (first, 1)
     record.report(0, 1, 0.5, {}, 1.0)
-    assert live.version > version
-    assert live.read() is first
+    assert (live.read(), live.version) == (first, 2)
     assert (trial.epochs[1].score, first.leaders(1)) == (0.5, [0])
 
 
@@ -209,47 +207,22 @@ def test_one_that_is_gone_or_damaged_says_why_until_it_is_whole_again(tmp_path: 
     assert views(live.read()) == views(Record.read(tmp_path))
 
 
-def test_the_version_tells_of_a_process_that_begins_or_ends_to_run_it(tmp_path: Path) -> None:
-    new_record(tmp_path)
-    live = LiveRecord(tmp_path)
-    before = live.version
-    with lock.held(tmp_path):
-        during = live.version
-        assert during > before
-        assert live.version == during
-    assert live.version > during
-
-
-def test_all_sweeps_of_folders_are_found_as_they_come_and_go(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / "results" / name).mkdir(parents=True)
-        new_record(tmp_path / "results" / name, trials=1)
-    (tmp_path / "alone").mkdir()
-    new_record(tmp_path / "alone")
-    records = LiveRecords([tmp_path / "results", tmp_path / "alone", tmp_path / "nowhere"])
-    first = records.versions()
-    assert [folder.name for folder in first] == ["a", "b", "alone"]
-    assert records.versions() == first
-    kept = records.read(tmp_path / "results" / "a")
-    shutil.rmtree(tmp_path / "results" / "b")
-    (tmp_path / "results" / "c").mkdir()
-    new_record(tmp_path / "results" / "c")
-    Record.reopen(tmp_path / "results" / "a").report(0, 1, 0.5, {}, 1.0)
-    second = records.versions()
-    assert [folder.name for folder in second] == ["a", "c", "alone"]
-    assert second[tmp_path / "alone"] == first[tmp_path / "alone"]
-    assert second[tmp_path / "results" / "a"] > first[tmp_path / "results" / "a"]
-    assert records.read(tmp_path / "results" / "a") is kept
-    assert kept.has_epochs
-
-
-def test_the_records_that_were_read_last_stay_in_memory(tmp_path: Path) -> None:
-    folders = [tmp_path / f"s{number:02d}" for number in range(MOST_RECORDS + 1)]
+def test_the_records_that_were_read_last_stay_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [tmp_path / name for name in ("a", "b", "c")]
     for folder in folders:
         folder.mkdir()
-        new_record(folder)
-    records = LiveRecords([tmp_path])
+        new_record(folder, trials=1)
+    size = (folders[0] / JOURNAL).stat().st_size
+    monkeypatch.setattr(live_record, "MOST_BYTES", int(2.5 * size))
+    records = LiveRecords()
     found = [records.read(folder) for folder in folders]
-    assert records.read(folders[-1]) is found[-1]
+    assert [records.holds(folder) for folder in folders] == [False, True, True]
+    assert [records.read(folder) for folder in folders[1:]] == found[1:]
+    Record.reopen(folders[1]).report(0, 1, 0.5, {}, 1.0)
     assert records.read(folders[1]) is found[1]
+    assert found[1].has_epochs
     assert records.read(folders[0]) is not found[0]
+    monkeypatch.setattr(live_record, "MOST_BYTES", 1)
+    assert records.read(folders[2]) is records.read(folders[2]), "the last one stays in any case"
