@@ -35,7 +35,7 @@ class Trivial(tune.Trainable):
     def step(self) -> dict[str, Any]:
         from benchmarks import _lean
 
-        _lean.fit(self._job.module(), self._params, self._job.seed, 1)
+        _lean.fit(self._job, self._params, 1)
         return {"score": self._params["x"]}
 
 

@@ -22,8 +22,7 @@ def main(folder: str, worker: int, kind: str) -> None:
 def _lightning(job: Job, number: int) -> None:
     from benchmarks import _lean
 
-    params, epochs = job.trials[number], job.epochs[number]
-    _lean.fit(job.module(), params, job.seed, epochs, accelerator=job.accelerator)
+    _lean.fit(job, job.trials[number], job.epochs[number])
 
 
 def _plain(job: Job, number: int) -> None:

@@ -14,8 +14,13 @@ MODULES = {
     "cnn_long": "benchmarks.digits_cnn_long",
     "mlp": "trainables.digits_mlp",
     "trivial": "benchmarks.trivial",
+    "fashion_files": "benchmarks.fashion_files",
+    "faces": "trainables.faces",
 }
 JOB_FILE = "job.json"
+MARKS_FILE = "marks.json"
+"""Of a process that trains configurations one after another: when each began, and each of its epochs."""
+RAW = "raw"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,11 @@ class Job:
     """What Lightning trains on: cpu or gpu; `workers` trials then share the GPU."""
     folder: str
     """Of the arm: what it writes, and in which it tells what it trained."""
+    data: str = ""
+    """The folder of prepared rows; RAW: the files as they are; "": the trainable needs neither."""
+    precision: str = "32-true"
+    threads: int | None = 1
+    """PyTorch's, of each worker; None: as many as it takes by itself."""
 
     def write(self) -> None:
         (Path(self.folder) / JOB_FILE).write_text(json.dumps(dataclasses.asdict(self)))
@@ -49,9 +59,18 @@ class Job:
         """The trainable."""
         return importlib.import_module(MODULES[self.model])
 
-    def tell(self, epochs: dict[int, int], worker: int = 0) -> None:
-        """Write the epochs that a worker trained, of each trial."""
+    def build_data(self, params: Any) -> Any:
+        """The data module for the trainable's Params."""
+        module = self.module()
+        if self.data == RAW:
+            return module.build_raw_data(params, params.loader_workers)
+        return module.build_data(params, Path(self.data)) if self.data else module.build_data(params)
+
+    def tell(self, epochs: dict[int, int], worker: int = 0, best: float | None = None) -> None:
+        """Write the epochs that a worker trained, of each trial, and the best score of them all."""
         (Path(self.folder) / f"epochs_{worker}.json").write_text(json.dumps(epochs))
+        if best is not None:
+            (Path(self.folder) / f"best_{worker}.json").write_text(json.dumps(best))
 
     @property
     def gpus(self) -> float:
@@ -62,6 +81,10 @@ class Job:
         """Epochs that all workers trained."""
         files = Path(self.folder).glob("epochs_*.json")
         return sum(sum(json.loads(file.read_text()).values()) for file in files)
+
+    def told_best(self) -> float:
+        """The best score of all workers."""
+        return max(float(json.loads(file.read_text())) for file in Path(self.folder).glob("best_*.json"))
 
     def share(self, worker: int) -> list[int]:
         """The trials of a worker when all epochs are known: the longest first, each to the least laden."""

@@ -24,11 +24,12 @@ class Report(pl.Callback):
 
     def __init__(self, trial: optuna.Trial) -> None:
         self.trial = trial
-        self.accuracy = 0.0
+        self.accuracy = self.best = 0.0
         self.epochs = 0
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.accuracy, self.epochs = float(trainer.callback_metrics["val_acc"]), trainer.current_epoch + 1
+        self.best = max(self.best, self.accuracy)
         self.trial.report(self.accuracy, self.epochs)
         if self.epochs < (trainer.max_epochs or 0) and self.trial.should_prune():
             trainer.should_stop = True
@@ -44,10 +45,11 @@ def main(folder: str, worker: int) -> None:
         pruner=SuccessiveHalvingPruner(min_resource=job.grace_epochs, reduction_factor=job.reduction_factor),
         load_if_exists=True,
     )
-    trained = {}
+    trained, best = {}, 0.0
     while (trial := study.ask()).number < len(job.trials):
         report = Report(trial)
-        _lean.fit(job.module(), job.trials[trial.number], job.seed, job.max_epochs, report)
+        _lean.fit(job, job.trials[trial.number], job.max_epochs, report)
+        best = max(best, report.best)
         is_whole = report.epochs == job.max_epochs
         if is_whole:
             study.tell(trial, report.accuracy)
@@ -55,7 +57,7 @@ def main(folder: str, worker: int) -> None:
             study.tell(trial, state=TrialState.PRUNED)
         trained[trial.number] = report.epochs
     study.tell(trial, state=TrialState.FAIL)
-    job.tell(trained, worker)
+    job.tell(trained, worker, best)
 
 
 if __name__ == "__main__":

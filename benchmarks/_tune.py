@@ -33,7 +33,7 @@ def train(config: dict[str, Any], job: Job) -> None:
         enable_checkpointing=False,
         callbacks=[report],
     )
-    trainer.fit(module.build_model(params), module.build_data(params))
+    trainer.fit(module.build_model(params), job.build_data(params))
 
 
 def main(folder: str, kind: str) -> None:
@@ -54,7 +54,9 @@ def main(folder: str, kind: str) -> None:
     if grid.errors:
         raise RuntimeError(f"{len(grid.errors)} trials failed: {grid.errors[0]}")
     rows: Any = [grid[index] for index in range(len(grid))]
-    job.tell({row.config["number"]: row.metrics["training_iteration"] for row in rows})
+    best: Any = grid.get_best_result("val_acc", "max", scope="all").metrics_dataframe
+    epochs = {row.config["number"]: row.metrics["training_iteration"] for row in rows}
+    job.tell(epochs, best=float(best["val_acc"].max()))
     ray.shutdown()
 
 

@@ -20,6 +20,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import _svg
+from benchmarks._svg import FAINT, OTHER, OWN, TEXT
+
 RESULTS = Path(__file__).parent / "results"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "regret.svg"
 BUDGET, SLOTS = 500, 4
@@ -51,9 +54,7 @@ WIDTH, HEIGHT = 830, 264
 LEFT, TOP, PITCH, THICKNESS = (288, 572), 112, 29, 17
 LENGTH = 190
 """Of the longest bar with its interval."""
-FONTS = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 UNDER_TITLE = f"Points of accuracy; less is better. {SLOTS} trials at a time. Lines: 95 % intervals."
-TEXT, FAINT, EDGE, OWN, OTHER = "#1f2328", "#59636e", "#d1d9e0", "#0969da", "#afb8c1"
 
 
 class Bar(NamedTuple):
@@ -95,19 +96,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def picture(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The chart as SVG, on a background of its own: it is read on a light and on a dark page."""
+    """The chart as SVG."""
     panels = {family: bars(rows, family) for family in PANELS}
     order = [bar.program for bar in sorted(next(iter(panels.values())), key=lambda bar: bar.value)]
     title = f"How far from the best setting after {BUDGET} trained epochs"
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'height="{HEIGHT}" role="img" font-family="{FONTS}" font-size="13">',
-        f"<title>{title}</title>",
-        f'<rect x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8" fill="#ffffff" '
-        f'stroke="{EDGE}"/>',
-        _text(20, 32, title, size=17, weight=600),
-        _text(20, 53, UNDER_TITLE, FAINT),
-    ]
+    lines = []
     for place, program in enumerate(order):
         name, how = PROGRAMS[program]
         y = TOP + place * PITCH + THICKNESS - 4
@@ -116,31 +109,21 @@ def picture(rows: Sequence[Mapping[str, Any]]) -> str:
             f'<tspan fill="{FAINT}">{escape(how)}</tspan></text>'
         )
     for left, (family, found) in zip(LEFT, panels.items(), strict=True):
-        lines.append(_text(left, TOP - 16, PANELS[family], weight=600))
+        lines.append(_svg.text(left, TOP - 16, PANELS[family], weight=600))
         scale = LENGTH / max(bar.high for bar in found)
         for bar in found:
             lines += _bar(left, TOP + order.index(bar.program) * PITCH, scale, bar)
-    return "\n".join([*lines, "</svg>", ""])
+    return _svg.chart(WIDTH, HEIGHT, title, UNDER_TITLE, lines)
 
 
 def _bar(left: float, top: float, scale: float, bar: Bar) -> list[str]:
     width, low, high = (round(scale * max(0.0, value), 1) for value in bar[1:])
-    middle = top + THICKNESS / 2
     is_own = bar.program == OURS
-    ends = " ".join(f"M{left + x:g} {middle - 4:g}v8" for x in (low, high))
     return [
-        f'<rect x="{left}" y="{top}" width="{width}" height="{THICKNESS}" rx="2" '
-        f'fill="{OWN if is_own else OTHER}"/>',
-        f'<path d="M{left + low:g} {middle:g}H{left + high:g} {ends}" stroke="{TEXT}" stroke-width="1.3"/>',
-        _text(left + high + 8, top + THICKNESS - 4, f"{bar.value:.1f}", weight=600 if is_own else 400),
+        _svg.bar(left, top, width, THICKNESS, OWN if is_own else OTHER),
+        _svg.whisker(left + low, left + high, top + THICKNESS / 2),
+        _svg.text(left + high + 8, top + THICKNESS - 4, f"{bar.value:.1f}", weight=600 if is_own else 400),
     ]
-
-
-def _text(x: float, y: float, content: str, fill: str = TEXT, size: int = 13, weight: int = 400) -> str:
-    return (
-        f'<text x="{x:g}" y="{y:g}" fill="{fill}" font-size="{size}" font-weight="{weight}">'
-        f"{escape(content)}</text>"
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

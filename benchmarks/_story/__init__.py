@@ -1,0 +1,1 @@
+"""What `benchmarks.story` is made of: workloads, rungs, arithmetic, picture."""
