@@ -11,14 +11,18 @@ from typing import Any, TypeVar
 import jinja2
 from aiohttp import web
 
+from sweeps.analysis.report import page as report
 from sweeps.common.formatting import count, duration, rough, short, shown_path
+from sweeps.kinds.registry import shown_name
 from sweeps.page.access import Access
 from sweeps.page.sweep_list import SweepList
-from sweeps.page.updates import Listeners
+from sweeps.page.updates import Listeners, Versions
 
 T = TypeVar("T")
 NAVIGATION = {"/": "Sweeps"}
 """Address and name of each part that every page links."""
+CHANGING: set[str] = set()
+"""Those of them that a page which only shows does not have."""
 
 
 class PageContext:
@@ -48,14 +52,14 @@ class PageContext:
         """Look at all sweeps; at most once in half a second, whoever asks."""
         await self.in_thread(self.sweeps.look)
 
-    async def stream(self, request: web.Request, version_of: Callable[[], str]) -> web.StreamResponse:
-        """Tell an open page of each change of what it shows, by its version after each look."""
+    async def stream(self, request: web.Request, versions_of: Callable[[], Versions]) -> web.StreamResponse:
+        """Tell an open page of each change of what it shows, by its versions after each look."""
 
-        async def version() -> str:
+        async def versions() -> Versions:
             await self.look()
-            return version_of()
+            return versions_of()
 
-        return await self.listeners.stream(request, version)
+        return await self.listeners.stream(request, versions)
 
     def html(self, request: web.Request, template: str, *, status: int = 200, **content: Any) -> web.Response:
         """An answer, by a template.
@@ -66,7 +70,10 @@ class PageContext:
             status: of HTTP.
             content: variables of the template, besides `page` and `request`.
         """
-        names = {"page": self, "request": request, "navigation": NAVIGATION}
+        links = {
+            path: name for path, name in NAVIGATION.items() if not (self.is_read_only and path in CHANGING)
+        }
+        names = {"page": self, "request": request, "navigation": links}
         text = self._templates.get_template(template).render(names | content)
         return web.Response(text=text, content_type="text/html", status=status)
 
@@ -92,13 +99,15 @@ def query_with(request: web.Request, **changed: str) -> str:
 
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("sweeps.page", "templates"),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader("sweeps.page", "templates"), jinja2.FileSystemLoader(report.FOLDER)]
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: Sequence[Callable[..., str]] = (count, duration, rough, short, shown_path)
+    filters: Sequence[Callable[..., str]] = (count, duration, rough, short, shown_path, shown_name)
     environment.filters |= {each.__name__: each for each in filters}
     environment.globals |= {"query_with": query_with}
     return environment

@@ -25,30 +25,38 @@ from aiohttp import log as web_log
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from sweeps.analysis.report import page as report
 from sweeps.common.errors import UserError
 from sweeps.page import access, login_page, sweeps_page
 from sweeps.page.page_context import CONTEXT, PageContext, context_of
+from sweeps.page.start import start_page
+from sweeps.page.started_sweeps import CHECKS, STARTED, Checks, StartedSweeps
+from sweeps.page.sweep import compare_page, control_page, sweep_page, trial_page
 
 PORT = 8787
 PORTS_TRIED = 50
 """From the one that was asked for on."""
 STATIC = Path(__file__).with_name("static")
+OF_REPORT = ("style.css", "figures.js", "tables.js")
 ENDS_S = 2.0
 """In which open requests end with the server."""
 ASKS_EVERY_S = 5.0
 """Whether it is still used."""
-PARTS = (login_page, sweeps_page)
+PARTS = (login_page, sweeps_page, sweep_page, trial_page, control_page, compare_page, start_page)
 
 
 def app_of(page: PageContext) -> web.Application:
     """All addresses of the page."""
     app = web.Application(middlewares=[page.access.check, _tell_fault], client_max_size=2**20)
     app[CONTEXT] = page
+    app[STARTED], app[CHECKS] = StartedSweeps(), Checks()
     for part in PARTS:
         app.add_routes(part.ROUTES)
     app.add_routes([web.get("/static/plotly.min.js", _plotly), web.static("/static", STATIC)])
+    app.add_routes(web.get(f"/static/report/{name}", _of_report) for name in OF_REPORT)
 
     async def end(_: web.Application) -> None:
+        app[CHECKS].end()
         await page.end()
 
     app.on_shutdown.append(end)
@@ -121,6 +129,11 @@ async def _tell_fault(request: web.Request, handler: access.Handler) -> web.Stre
     except web.HTTPNotFound as error:
         words = error.text if error.text and not error.text.startswith("404") else "There is no such page."
         return context_of(request).html(request, "fault.html", status=404, fault=words)
+
+
+async def _of_report(request: web.Request) -> web.FileResponse:
+    """A file of the report, which has the same look."""
+    return web.FileResponse(report.FOLDER / request.path.rpartition("/")[2])
 
 
 async def _plotly(_: web.Request) -> web.Response:

@@ -121,7 +121,7 @@ async def show(request: web.Request) -> web.Response:
 async def events(request: web.Request) -> web.StreamResponse:
     """Tell it that a sweep has changed."""
     page = context_of(request)
-    return await page.stream(request, lambda: page.sweeps.version)
+    return await page.stream(request, lambda: {"changed": page.sweeps.version})
 
 
 def curve_of(points: Sequence[tuple[float, float]]) -> str:

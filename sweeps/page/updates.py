@@ -9,16 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
 LOOK_EVERY_S = 1.0
 ALIVE_EVERY = 15
 """Looks without a change after which a comment is sent: a browser that has gone is noticed by it."""
-EVENT = "changed"
-Version = Callable[[], Awaitable[str]]
-"""What a page shows, as of now; another one once it has changed."""
+Versions = Mapping[str, str]
+"""Name of an event to the version of what it is about; another one once that has changed."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What an open page is told."""
+
+    name: str
+    data: str
+    id: str
+    """What a browser names that connects again: it has this event."""
+
+    def encoded(self) -> bytes:
+        """As it is sent."""
+        data = "".join(f"data: {line}\n" for line in self.data.split("\n"))
+        return f"event: {self.name}\nid: {self.id}\n{data}\n".encode()
 
 
 class Listeners:
@@ -33,26 +49,46 @@ class Listeners:
         """Let all streams end, as the server does."""
         self._ends.set()
 
-    async def stream(self, request: web.Request, version_of: Version) -> web.StreamResponse:
+    async def stream(
+        self, request: web.Request, versions_of: Callable[[], Awaitable[Versions]]
+    ) -> web.StreamResponse:
         """Send an event at each change, until the page is closed.
 
         Args:
-            request: with the `version` that the page has.
-            version_of: looks anew. It is called once a second as long as this page is open.
+            request: with the versions that the page has, each by the name of its event.
+            versions_of: looks anew. It is called once a second as long as this page is open.
         """
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        )
+        last = request.headers.get("Last-Event-ID")
+        known = dict(request.query if last is None else parse_qsl(last))
+
+        async def changes() -> list[Event]:
+            versions = await versions_of()
+            changed = [event for event, version in versions.items() if known.get(event) != version]
+            known.update(versions)
+            return [Event(event, versions[event], urlencode(versions)) for event in changed]
+
+        return await self.push(request, changes)
+
+    async def push(
+        self, request: web.Request, events_of: Callable[[], Awaitable[Sequence[Event]]]
+    ) -> web.StreamResponse:
+        """Send events, until the page is closed.
+
+        Args:
+            request: to answer.
+            events_of: those that have come since it was called last, once a second.
+        """
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
-        version = request.headers.get("Last-Event-ID") or request.query.get("version", "")
         self.number += 1
         try:
             looks = 0
             while not self._ends.is_set():
-                if (now := await version_of()) != version:
-                    version = now
-                    await response.write(f"event: {EVENT}\nid: {version}\ndata: {version}\n\n".encode())
-                elif looks % ALIVE_EVERY == 0:
+                events = await events_of()
+                for event in events:
+                    await response.write(event.encoded())
+                if not events and looks % ALIVE_EVERY == 0:
                     await response.write(b": alive\n\n")
                 looks += 1
                 with contextlib.suppress(TimeoutError):

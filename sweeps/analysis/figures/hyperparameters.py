@@ -46,8 +46,8 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     had = {name: sum(name in found.tried.params[number] for number in found.scores) for name in every}
     names = [name for name in every if had[name] == len(found.scores)][: MOST_AXES - 1]
     trials = found.sample(MOST_LINES)
-    scores = _Scale.of_numbers([found.scores[number] for number in trials], sign=found.objective.sign)
-    scales = [scores, *(_scale(found, name, trials) for name in names)]
+    scores = Scale.of_numbers([found.scores[number] for number in trials], sign=found.objective.sign)
+    scales = [scores, *(scale_of(found, name, trials) for name in names)]
     heights = dict(zip(trials, zip(*(scale.heights for scale in scales), strict=True), strict=True))
     figure = go.Figure()
     bands = np.array_split(np.array(trials), min(BANDS, len(trials)))
@@ -57,19 +57,25 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     if (best := record.best()) is not None and best.number in heights:
         _add_lines(figure, record, found, heights, [best.number], {"color": style.BLACK, "width": 3})
         figure.add_trace(style.star(record, best, 0, heights[best.number][0], found.epoch))
-    for place, scale in enumerate(scales):
-        for height, text in scale.ticks:
-            words = {"text": text, "font_size": 11, "bgcolor": "white", "opacity": 0.85, "borderpad": 0}
-            figure.add_annotation(x=place, y=height, showarrow=False, xanchor="left", xshift=3, **words)
-    labels = [record.objective.metric, *map(_shortened, names)]
-    axes = {"tickvals": list(range(len(labels))), "ticktext": labels, "side": "top", "tickangle": 0}
-    figure.update_xaxes(range=[-0.1, len(names) + 0.6], gridcolor=style.GREY, showline=False, **axes)
-    figure.update_yaxes(visible=False, range=[-0.04, 1.04])
+    labels = [record.objective.metric, *names]
+    add_axes(figure, labels, scales)
     caption = f"A line is a trial, red the best ones: {found.words}{_shown(found, MOST_LINES, 'lines')}."
     if left_out := len(every) - len(names):
         caption += f" {count(left_out, 'hyperparameter')} left out."
     width, spans = 84 * len(labels), len(names) > 5
     return style.finish(figure, title, caption, min_width=width, spans=spans, legend=False)
+
+
+def add_axes(figure: go.Figure, labels: Sequence[str], scales: Sequence[Scale]) -> None:
+    """The axes of parallel coordinates, with their names above them."""
+    for place, scale in enumerate(scales):
+        for height, text in scale.ticks:
+            words = {"text": text, "font_size": 11, "bgcolor": "white", "opacity": 0.85, "borderpad": 0}
+            figure.add_annotation(x=place, y=height, showarrow=False, xanchor="left", xshift=3, **words)
+    names = {"tickvals": list(range(len(labels))), "ticktext": [*map(_shortened, labels)]}
+    look = {"side": "top", "tickangle": 0, "gridcolor": style.GREY, "showline": False}
+    figure.update_xaxes(range=[-0.1, len(labels) - 0.4], **names, **look)
+    figure.update_yaxes(visible=False, range=[-0.04, 1.04])
 
 
 def _add_lines(
@@ -91,7 +97,7 @@ def _add_lines(
     figure.add_trace(go.Scatter(x=x, y=y, mode="lines", line=line, **told))
 
 
-class _Scale(NamedTuple):
+class Scale(NamedTuple):
     """An axis of parallel coordinates, from 0 at its bottom to 1."""
 
     heights: Sequence[float]
@@ -99,7 +105,7 @@ class _Scale(NamedTuple):
     ticks: Sequence[tuple[float, str]]
 
     @classmethod
-    def of_numbers(cls, numbers: Sequence[float], sign: int = 1, is_log: bool = False) -> _Scale:
+    def of_numbers(cls, numbers: Sequence[float], sign: int = 1, is_log: bool = False) -> Scale:
         """Of the range of numbers; with -1 the smaller ones lie above."""
         values = [sign * (math.log10(number) if is_log else number) for number in numbers]
         low, high = min(values), max(values)
@@ -110,15 +116,15 @@ class _Scale(NamedTuple):
         return cls([(value - low) / width for value in values], ticks)
 
 
-def _scale(found: ComparedTrials, name: str, trials: Sequence[int]) -> _Scale:
+def scale_of(found: ComparedTrials, name: str, trials: Sequence[int]) -> Scale:
     """That of a hyperparameter: choices at equal distances, a log range by its logarithms."""
     values, drawn_from = style.values(found.tried, name, trials), found.tried.ranges[name]
     if not isinstance(drawn_from, CategoricalDistribution):
-        return _Scale.of_numbers(values, is_log=getattr(drawn_from, "log", False))
+        return Scale.of_numbers(values, is_log=getattr(drawn_from, "log", False))
     choices = list(style.axis(found.tried, name)["categoryarray"])
     steps = max(1, len(choices) - 1)
     ticks = [(place / steps, _shortened(choice)) for place, choice in enumerate(choices)]
-    return _Scale([choices.index(value) / steps for value in values], ticks)
+    return Scale([choices.index(value) / steps for value in values], ticks)
 
 
 def _shortened(name: str) -> str:

@@ -89,6 +89,42 @@ def metrics(sweep: Sweep) -> go.Figure:
     return style.finish(figure, title, caption, height=height, panels=len(names), legend=False)
 
 
+def trial_curves(sweep: Sweep, number: int) -> go.Figure:
+    """All metrics of a trial over its epochs, beside those of the best trials."""
+    record, trial = sweep.record, sweep.record.trials[number]
+    title = f"Trial {number} beside the best trials"
+    logged = dict.fromkeys(name for row in trial.epochs.values() for name in row.metrics)
+    names = [*dict.fromkeys([record.objective.metric, *logged])][:MOST_METRICS]
+    if not trial.epochs:
+        return style.blank(title, "It has reported no epoch yet.")
+    leaders = [record.trials[each] for each in record.leaders(MOST_CURVES_OF_METRIC) if each != number]
+    best = record.best()
+    others = [each for each in leaders if each is not best]
+    of_best = [best] if best is not None and best is not trial else []
+    rows = math.ceil(len(names) / 2)
+    figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
+    looks: Sequence[tuple[str, list[TrialRow], dict[str, Any]]] = (
+        ("the best trials", others, {"line": {"color": style.GREY, "width": 1}, "opacity": 0.5}),
+        (f"best: trial {best.number if best else ''}", of_best, {"line": {"color": style.BLACK, "width": 2}}),
+        (f"trial {number}", [trial], {"line": {"color": style.VERMILLION, "width": 3}}),
+    )
+    for place, metric in enumerate(names):
+        at = {"row": place // 2 + 1, "col": place % 2 + 1}
+        for name, which, look in looks:
+            if which:
+                curves = _curves(record, which, metric, {**look, "name": name, "showlegend": place == 0})
+                figure.add_trace(curves, **at)
+        figure.update_xaxes(title_text="epoch", rangemode="tozero", **at)
+        figure.update_yaxes(title_text=metric, **at)
+    caption = f"The thick curve is this trial; the thin ones are the best {len(leaders)} others."
+    if left_out := len({record.objective.metric, *logged}) - len(names):
+        caption += f" {left_out} more metrics are in the epochs of the record."
+    height = 110 + style.HEIGHT * rows
+    return style.finish(
+        figure, title, caption, height=height, panels=len(names), spans=len(names) > 2, legend=True
+    )
+
+
 def history(sweep: Sweep) -> go.Figure:
     """The best score of each trial in the order in which they ended, and the best so far."""
     record, objective = sweep.record, sweep.record.objective

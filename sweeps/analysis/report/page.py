@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import plotly.graph_objects as go
 import plotly.offline
 from plotly.io.json import to_json_plotly
 
@@ -46,9 +48,14 @@ class Drawn:
 
 
 def figure(sweep: Sweep, name: str) -> Drawn:
-    """A figure of `figures.FIGURES`, its title and caption as text of the page, which breaks lines."""
+    """A figure of `figures.FIGURES`."""
+    return drawn(name, lambda: figures.FIGURES[name](sweep))
+
+
+def drawn(name: str, make: Callable[[], go.Figure]) -> Drawn:
+    """A figure, its title and caption as text of the page, which breaks lines."""
     try:
-        made = figures.FIGURES[name](sweep)
+        made = make()
     except Exception as error:  # a fault here costs one figure, not the page
         title, why = name.replace("_", " ").capitalize(), f"{NOT_DRAWN} ({type(error).__name__}: {error})."
         return Drawn(name, title, why_blank=why, content=_content(title=title, caption="", why_blank=why))

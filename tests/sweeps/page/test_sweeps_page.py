@@ -150,17 +150,17 @@ def test_an_open_page_is_told_of_each_change(results: Path, page: Served) -> Non
         seen = []
         async with aiohttp.ClientSession(headers=cookie) as session:
             shown = page.page.sweeps.version
-            async with session.get(f"{page.url}/events/sweeps?version={shown}") as stream:
+            async with session.get(f"{page.url}/events/sweeps?changed={shown}") as stream:
                 seen.append((await stream.content.readline()).decode().strip())
                 record = Record.reopen(results / "s")
                 record.report(4, 2, 0.95, {"acc": 0.95}, 1.0)
                 async for line in stream.content:
                     if line.startswith(b"id: "):
-                        seen.append(line.decode()[4:].strip())
+                        seen.append(line.decode()[4:].strip().removeprefix("changed="))
                         break
             # What was missed while the connection was down is told at once.
             async with session.get(
-                f"{page.url}/events/sweeps?version={shown}", headers={"Last-Event-ID": shown}
+                f"{page.url}/events/sweeps?changed={shown}", headers={"Last-Event-ID": f"changed={shown}"}
             ) as stream:
                 seen.append((await stream.content.readline()).decode().strip())
         return seen

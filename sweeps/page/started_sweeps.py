@@ -1,0 +1,174 @@
+"""Sweeps that the page has started: each in a process of its own, which goes on when the page is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from sweeps.common import local_dirs
+
+FOLDER = "started"
+"""In the state folder of the user: what the started ones print, each in a file."""
+MOST_KEPT = 50
+CHECK_S = 40.0
+"""In which `--dry-run` must have planned."""
+MOST_BYTES = 2**16
+"""Of what it prints that are shown."""
+KEY = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
+
+
+@dataclass(frozen=True)
+class StartedSweep:
+    """A command that the page has typed."""
+
+    key: str
+    """In addresses; when it was started, and a number."""
+    words: tuple[str, ...]
+    """Behind `sweeps`."""
+    name: str
+    """Of the sweep."""
+    pid: int
+    """Of its process."""
+    log: Path
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there."""
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")
+            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            # Another process may have its number by now; of one that is just beginning no word can be read.
+            return state != "Z" and (words == [b""] or os.fsencode(self.words[-1]) in words)
+        return False
+
+
+class StartedSweeps:
+    """The commands that the page has typed; a page that is started again finds them."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or local_dirs.state_dir() / FOLDER
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, words: Sequence[str], name: str, cwd: Path) -> StartedSweep:
+        """Start `sweeps WORDS`, in a session of its own.
+
+        Args:
+            words: `run` and its flags.
+            name: of the sweep.
+            cwd: folder of the project.
+
+        Raises:
+            OSError: its log can't be written.
+        """
+        key = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._forget_old()
+        log = self._folder / f"{key}.log"
+        with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as printed:  # noqa: PTH123
+            process = subprocess.Popen(
+                [sys.executable, "-m", "sweeps", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                start_new_session=True,
+            )
+        self._processes = [each for each in self._processes if each.poll() is None] + [process]
+        started = {"words": [*words], "name": name, "pid": process.pid}
+        (self._folder / f"{key}.json").write_text(json.dumps(started))
+        return StartedSweep(key, tuple(words), name, process.pid, log)
+
+    def every(self) -> list[StartedSweep]:
+        """All that are known, the newest first."""
+        keys = sorted((path.stem for path in self._folder.glob("*.json")), reverse=True)
+        return [found for key in keys if (found := self.get(key)) is not None]
+
+    def get(self, key: str) -> StartedSweep | None:
+        """One of them; None where there is none of this key."""
+        for process in self._processes:
+            process.poll()  # none stays a zombie
+        if not KEY.fullmatch(key):
+            return None
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            known = json.loads((self._folder / f"{key}.json").read_text())
+            log = self._folder / f"{key}.log"
+            return StartedSweep(key, tuple(known["words"]), str(known["name"]), int(known["pid"]), log)
+        return None
+
+    def _forget_old(self) -> None:
+        for path in sorted(self._folder.glob("*.json"))[: -MOST_KEPT + 1]:
+            path.unlink(missing_ok=True)
+            path.with_suffix(".log").unlink(missing_ok=True)
+
+
+class Checks:
+    """Checks of commands by `--dry-run`, one at a time for each form: a newer one ends the one before."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, asyncio.subprocess.Process] = {}
+
+    async def check(self, form: str, words: Sequence[str], cwd: Path) -> tuple[int | None, str]:
+        """What the program says to a command, and its exit status; None where a newer check has ended it, or
+        it has taken too long.
+
+        Args:
+            form: which one is checked.
+            words: `run` and its flags.
+            cwd: folder of the project.
+        """
+        self._end(form)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "sweeps", *words, "--dry-run"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        self._running[form] = process
+        try:
+            printed, _ = await asyncio.wait_for(process.communicate(), CHECK_S)
+        except TimeoutError:
+            return None, f"The plan was not made in {CHECK_S:g} s. The start does not need it."
+        finally:
+            _kill(process)
+            if self._running.get(form) is process:
+                del self._running[form]
+        status = process.returncode
+        return (None if status == -signal.SIGKILL else status), printed[-MOST_BYTES:].decode(
+            "utf-8", "replace"
+        )
+
+    def end(self) -> None:
+        """End all that run."""
+        for form in [*self._running]:
+            self._end(form)
+
+    def _end(self, form: str) -> None:
+        if (before := self._running.pop(form, None)) is not None:
+            _kill(before)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """With all that it has started."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+STARTED = web.AppKey("started", StartedSweeps)
+CHECKS = web.AppKey("checks", Checks)

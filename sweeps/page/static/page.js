@@ -1,0 +1,10 @@
+"use strict";
+/* What has been drawn stays while the page around it is morphed: of a figure only its address is taken over. */
+Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, fresh) => {
+  if (!(old instanceof Element) || !old.matches(".drawn")) return true;
+  const before = old.querySelector("figure"), after = fresh.querySelector("figure");
+  if (!before || !after || before.id !== after.id) return true;
+  before.dataset.address = after.dataset.address;
+  return false;
+};
+document.addEventListener("htmx:afterSettle", () => figures.refresh());

@@ -1,0 +1,112 @@
+"""The sweep or the trial that an address of the page names."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from aiohttp import web
+
+from sweeps.page.page_context import PageContext, context_of
+from sweeps.page.sweep_list import ListedSweep
+from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import Record
+from sweeps.record.trials import TrialRow
+
+ROOT = "/sweep/{key}"
+SLOW_S = 10.0
+"""After which figures and what is computed with them follow a sweep that runs, at least."""
+EPOCHS_A_SECOND = 1000.0
+"""Of reported epochs that this takes as long again for each second."""
+
+
+@dataclass(frozen=True)
+class ShownSweep:
+    """A sweep that is shown."""
+
+    listed: ListedSweep
+    record: Record
+
+    @property
+    def path(self) -> str:
+        """Of its page."""
+        return path_of(self.listed.key)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of what its pages show, by the names of events."""
+        return versions_of(self.listed)
+
+    def trial_path(self, number: int) -> str:
+        """Of the page of a trial."""
+        return f"{self.path}/trial/{number}"
+
+
+def path_of(key: str) -> str:
+    """The address of a sweep's page."""
+    return f"/sweep/{quote(key, safe='')}"
+
+
+def versions_of(listed: ListedSweep | None) -> dict[str, str]:
+    """Of a sweep: `changed`, `status`, and `slow`, which follows at a pace that the size of the record
+    allows."""
+    if listed is None:
+        return {"changed": "", "status": "", "slow": ""}
+    slow = listed.version
+    if listed.state.is_held:
+        epochs = 0 if listed.summary is None else listed.summary.epochs
+        slow = f"{int(time.time() / (SLOW_S + epochs / EPOCHS_A_SECOND)):x}"
+    return {"changed": listed.version, "status": listed.status, "slow": slow}
+
+
+async def shown_sweep(request: web.Request, key: str | None = None) -> ShownSweep:
+    """The sweep that an address names, with its record as of now.
+
+    Args:
+        request: to answer.
+        key: of the sweep; None for that of the address.
+
+    Raises:
+        HTTPNotFound: there is none, or its record can't be read.
+    """
+    page, key = context_of(request), request.match_info["key"] if key is None else key
+    await page.look()
+    listed = page.sweeps.sweeps.get(key)
+    if listed is None:
+        raise web.HTTPNotFound(text=f"There is no sweep {key} in the folders of this page.")
+    try:
+        return ShownSweep(listed, await page.in_thread(page.sweeps.record, key))
+    except (OSError, RecordUnreadable, KeyError) as error:
+        raise web.HTTPNotFound(text=f"The sweep {key} can't be read: {error}") from None
+
+
+def shown_trial(request: web.Request, sweep: ShownSweep) -> TrialRow:
+    """The trial that an address names.
+
+    Raises:
+        HTTPNotFound: there is none.
+    """
+    return trial_of(sweep, request.match_info["number"])
+
+
+def trial_of(sweep: ShownSweep, number: str) -> TrialRow:
+    """A trial by its number.
+
+    Raises:
+        HTTPNotFound: there is none.
+    """
+    trials = sweep.record.trials
+    if not (number.isascii() and number.isdecimal() and len(number) < 10 and int(number) < len(trials)):
+        raise web.HTTPNotFound(text=f"The sweep {sweep.listed.key} has no trial {number}.")
+    return trials[int(number)]
+
+
+async def events(request: web.Request) -> web.StreamResponse:
+    """Tell a page of the sweep that something has changed."""
+    page, key = context_of(request), request.match_info["key"]
+    return await _stream(page, request, key)
+
+
+async def _stream(page: PageContext, request: web.Request, key: str) -> web.StreamResponse:
+    return await page.stream(request, lambda: versions_of(page.sweeps.sweeps.get(key)))

@@ -1,0 +1,103 @@
+"""The page *A sweep*: what it does now, all its trials, and what the report has, live."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from aiohttp import web
+
+from sweeps.analysis.figures import FIGURES
+from sweeps.analysis.report.page import Drawn, figure
+from sweeps.analysis.report.sections import SECTIONS, Section
+from sweeps.analysis.report.summary import summary
+from sweeps.analysis.sweep import Sweep
+from sweeps.page.page_context import context_of
+from sweeps.page.sweep import at_work, control_forms
+from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, events, shown_sweep
+from sweeps.page.sweep.trial_table import table_of, view_of, words_of_curve
+from sweeps.record.record import Record
+
+CURVE_WIDTH, CURVE_HEIGHT = 90, 24
+"""Of a small curve, in pixels."""
+OWN_TABLE, ABOVE = "trials", ("result", "next-steps")
+"""The section of the report in whose place this page has a table of its own, and those above it."""
+
+
+async def show(request: web.Request) -> web.Response:
+    """The page, or the part of it that is fetched again."""
+    sweep, page = await shown_sweep(request), context_of(request)
+    part = request.headers.get("HX-Target", "")
+    content = await page.in_thread(_content, sweep, request, part)
+    return page.html(request, "sweep.html", sweep=sweep, part=part, at_work=at_work, **content)
+
+
+def _content(sweep: ShownSweep, request: web.Request, part: str) -> dict[str, Any]:
+    record, table = sweep.record, table_of(sweep.record)
+    rows, view = table.rows(), view_of(request.query, record)
+    shown = view.of(rows, lambda row: row.status, lambda row: row.words)
+    statuses: dict[str, int] = {}
+    for row in rows:
+        statuses[row.status] = statuses.get(row.status, 0) + 1
+    return {
+        "record": record,
+        "view": view,
+        "shown": shown,
+        "statuses": statuses,
+        "frame": table.frame(shown.rows, CURVE_WIDTH, CURVE_HEIGHT),
+        "words_of_curve": words_of_curve,
+        "tiles": summary(Sweep(record)) if part in ("", "now") else [],
+        "training": at_work.training(record, time.time()),
+        "rungs": at_work.rungs(record),
+        "events": at_work.events(record),
+        "forms": control_forms.offered(sweep.listed.status),
+    }
+
+
+async def show_sections(request: web.Request) -> web.Response:
+    """What the report has."""
+    sweep, page = await shown_sweep(request), context_of(request)
+    is_first = request.query.get("of") == "result"
+    found = await page.in_thread(_sections, sweep.record, is_first)
+    version = sweep.versions["slow"]
+    figures = {
+        section.name: [
+            Drawn(name, address=f"{sweep.path}/figure/{name}?version={version}") for name in section.figures
+        ]
+        for section in found
+    }
+    return page.html(request, "sections_of_sweep.html", sweep=sweep, sections=found, figures=figures)
+
+
+def _sections(record: Record, is_first: bool) -> list[Section]:
+    """Those above the table of trials, or those below it."""
+    return [
+        section
+        for name, make in SECTIONS.items()
+        if name != OWN_TABLE and is_first == (name in ABOVE)
+        if (section := make(Sweep(record))) is not None
+    ]
+
+
+async def show_figure(request: web.Request) -> web.Response:
+    """The content of a figure, which does not change with its version."""
+    name = request.match_info["name"]
+    if name not in FIGURES:
+        raise web.HTTPNotFound(text="There is no such figure.")
+    sweep, page = await shown_sweep(request), context_of(request)
+    drawn = await page.in_thread(figure, Sweep(sweep.record), name)
+    return figure_response(drawn)
+
+
+def figure_response(drawn: Drawn) -> web.Response:
+    """The content of a figure; its address names its version."""
+    headers = {"Cache-Control": "private, max-age=3600"}
+    return web.Response(text=drawn.content, content_type="application/json", headers=headers)
+
+
+ROUTES = [
+    web.get(ROOT, show),
+    web.get(f"{ROOT}/sections", show_sections),
+    web.get(f"{ROOT}/figure/{{name}}", show_figure),
+    web.get(f"{ROOT}/events", events),
+]

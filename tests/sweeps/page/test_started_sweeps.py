@@ -1,0 +1,73 @@
+"""Commands that the page types: each runs by itself, and a page that is started again finds it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps.page.started_sweeps import Checks, StartedSweeps
+from tests import ROOT
+
+MOST_S = 60.0
+
+
+def until(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + MOST_S
+    while not holds():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+def test_a_command_runs_in_a_session_of_its_own(tmp_path: Path) -> None:
+    started = StartedSweeps(tmp_path).start(["queue", "--help"], "first", ROOT)
+    if started.is_running:
+        assert os.getsid(started.pid) == started.pid != os.getsid(0)
+    known = StartedSweeps(tmp_path)  # as of another page
+    until(lambda: "usage: " in started.log.read_text())
+    found = known.get(started.key)
+    assert found == started
+    assert [each.key for each in known.every()] == [started.key]
+    assert started.log.stat().st_mode & 0o077 == 0
+
+
+def test_its_end_is_seen(tmp_path: Path) -> None:
+    sweeps = StartedSweeps(tmp_path)
+    started = sweeps.start(["nothing"], "first", ROOT)
+    until(lambda: not started.is_running)
+    assert "nothing: no such command" in started.log.read_text()
+
+
+@pytest.mark.parametrize("key", ["", "..", "../../etc/passwd", "20260131-101112-abcdef", "x" * 5000])
+def test_no_other_file_is_read(key: str, tmp_path: Path) -> None:
+    assert StartedSweeps(tmp_path).get(key) is None
+
+
+def test_a_damaged_note_counts_as_none(tmp_path: Path) -> None:
+    (tmp_path / "20260131-101112-abcdef.json").write_text('{"words": 3}')
+    assert StartedSweeps(tmp_path).every() == []
+
+
+def test_a_check_says_what_the_program_says() -> None:
+    async def check() -> tuple[int | None, str]:
+        return await Checks().check("form", ["run", "--num-trials", "0"], ROOT)
+
+    status, said = asyncio.run(check())
+    assert status == 2
+    assert "--num-trials 0: must be at least 1" in said
+
+
+def test_a_newer_check_ends_the_one_before() -> None:
+    async def check() -> list[tuple[int | None, str]]:
+        checks = Checks()
+        first = asyncio.create_task(checks.check("form", ["run", "--trainable", "digits_mlp"], ROOT))
+        await asyncio.sleep(0.2)
+        second = await checks.check("form", ["run", "--num-trials", "0"], ROOT)
+        return [await first, second]
+
+    (first, _), (second, _) = asyncio.run(check())
+    assert (first, second) == (None, 2)

@@ -1,0 +1,237 @@
+"""The pages of a sweep, of a trial, of comparisons and of the start, as a browser gets them."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from sweeps.analysis.figures import FIGURES
+from sweeps.page import server
+from sweeps.page.started_sweeps import StartedSweeps
+from sweeps.page.sweep.control_forms import PREFIX
+from sweeps.record import lock
+from sweeps.record.control_requests import Answer, Inbox
+from sweeps.record.record import Record
+from tests.conftest import propose
+from tests.support.dashboards import LR, Served, served
+
+EVIL = '<script>alert("x")</script>'
+
+
+def test_a_sweep_has_its_trials_and_what_the_report_has(page: Served) -> None:
+    shown = page.ask("/sweep/s")
+    assert shown.status == 200
+    assert "RuntimeError: the toy broke" in shown.text
+    assert 'id="trial-4"' in shown.text
+    above, below = page.ask("/sweep/s/sections?of=result"), page.ask("/sweep/s/sections?of=rest")
+    assert ">Result</h2>" in above.text
+    assert ">Failures</h2>" in below.text
+    assert ">Trials</h2>" not in above.text + below.text
+
+
+def test_a_part_that_is_fetched_again_comes_alone(page: Served) -> None:
+    whole = page.ask("/sweep/s?sort=trial&status=pruned", HX_Target="trials").text
+    assert 'id="trial-1"' in whole
+    assert 'id="trial-0"' not in whole
+    assert 'id="steering"' not in whole
+    assert 'class="summary"' not in whole
+    assert 'id="trials"' not in page.ask("/sweep/s", HX_Target="now").text
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_each_figure_is_fetched_as_json(page: Served, name: str) -> None:
+    answer = page.ask(f"/sweep/s/figure/{name}?version=1")
+    assert answer.headers["Content-Type"].startswith("application/json")
+    content = json.loads(answer.text)
+    assert content["title"]
+    assert content["why_blank"] or content["data"]
+
+
+def test_a_trial_has_its_curve_its_hyperparameters_and_its_log(page: Served, results: Path) -> None:
+    (results / "s" / "logs").mkdir()
+    (results / "s" / "logs" / "trial_0001.log").write_text(f"\x1b[31mepoch 1\x1b[0m {EVIL}\n")
+    shown = page.ask("/sweep/s/trial/1").text
+    assert "Trial 1" in shown
+    assert "epoch 1 &lt;script&gt;" in shown
+    assert EVIL not in shown
+    assert "differs" in shown
+    assert json.loads(page.ask("/sweep/s/trial/1/figure").text)["data"]
+    assert page.ask("/sweep/s/trial/1", HX_Target="details").status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/sweep/nothing",
+        "/sweep/..%2F..%2Fetc",
+        "/sweep/s/trial/99",
+        "/sweep/s/trial/-1",
+        "/sweep/s/trial/x",
+        "/sweep/s/figure/nothing",
+        "/compare?sweep=s&sweep=nothing",
+        "/compare?trial=s:1&trial=s:x",
+        "/compare/best_of_each?sweep=s",
+        "/start?again=nothing",
+        "/started/..%2F..%2Fetc%2Fpasswd",
+    ],
+)
+def test_what_is_not_there_is_said(page: Served, path: str) -> None:
+    answer = page.ask(path)
+    assert answer.status == 404
+    assert "Traceback" not in answer.text
+
+
+def test_sweeps_and_trials_are_compared(results: Path) -> None:
+    for name in ("a", "b"):
+        (results / name).mkdir()
+        record = Record.create(
+            results / name, name, "max", {"sweep": name, "metric": "acc", "trainable": "t"}
+        )
+        for number in range(3):
+            propose(record, {"lr": number / 10}, LR)
+            record.report(number, 1, number / 10, {"acc": number / 10}, 1.0)
+            record.end(number, "finished")
+    with served(results) as page:
+        page.ask()
+        shown = page.ask("/compare?sweep=a&sweep=b&sweep=s")
+        assert "3 sweeps compared" in shown.text
+        for name in ("best_of_each", "hyperparameters_of_each"):
+            assert json.loads(page.ask(f"/compare/{name}?sweep=a&sweep=b").text)["data"]
+        shown = page.ask("/compare?trial=a:0&trial=a:1&trial=b:2")
+        assert "3 trials compared" in shown.text
+        for name in ("curves_of_each", "hyperparameters_of_trials"):
+            assert json.loads(page.ask(f"/compare/{name}?trial=a:1&trial=b:2").text)["data"]
+        assert "choose 2 to 10" in page.ask("/compare?sweep=a").text
+        many = "&".join(f"trial=a:{number % 3}&trial=b:{number % 3}&trial=s:{number}" for number in range(5))
+        assert "choose 2 to 10" in page.ask(f"/compare?{many}").text
+
+
+def posted(**fields: str) -> dict[str, str]:
+    return {"command": fields.pop("command"), **{PREFIX + name: text for name, text in fields.items()}}
+
+
+def test_a_button_asks_the_process_that_runs_the_sweep(page: Served, results: Path) -> None:
+    taken: list[tuple[str, ...]] = []
+    with lock.held(results / "s"):
+        inbox = Inbox(results / "s")
+        inbox.open()
+
+        def answer() -> None:
+            ends = time.monotonic() + 30
+            while not taken and time.monotonic() < ends:
+                for request in inbox.take()[0]:
+                    taken.append(request.words)
+                    inbox.answer(request, Answer(f"Trial 4 stops {EVIL}"))
+                time.sleep(0.05)
+
+        driver = threading.Thread(target=answer)
+        driver.start()
+        said = page.ask("/sweep/s/control", "POST", data=posted(command="stop", trial="4")).text
+        driver.join()
+        inbox.close()
+    assert taken == [("stop", "4")]
+    assert "Trial 4 stops &lt;script&gt;" in said
+    assert EVIL not in said
+
+
+def test_a_mistake_in_a_form_is_answered_and_nothing_is_asked(page: Served) -> None:
+    for fields in ({"command": "stop", "trial": "x"}, {"command": "explode"}, {"command": EVIL}):
+        answer = page.ask("/sweep/s/control", "POST", data=posted(**fields))
+        assert answer.status == 200
+        assert "Refused" in answer.text
+        assert EVIL not in answer.text
+
+
+def test_a_sweep_that_no_process_runs_says_how_it_goes_on_and_starts_that(
+    page: Served, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record of this test has no settings, so that the resume itself is refused."""
+    said = page.ask("/sweep/s/control", "POST", data=posted(command="retry", trials="failed")).text
+    assert "--retry failed" in said
+    assert "Start this command" in said
+    answer = page.ask("/sweep/s/go-on", "POST", data={"words": json.dumps(["retry", "failed"])})
+    assert "It is starting" in answer.text
+    (started,) = StartedSweeps().every()
+    assert started.words[-2:] == ("--retry", "failed")
+    assert started.words[:3] == ("run", "--resume", str(results / "s"))
+    ends = time.monotonic() + 60
+    while started.is_running and time.monotonic() < ends:
+        time.sleep(0.1)
+    shown = page.ask(f"/started/{started.key}").text
+    assert "sweep.yaml is missing" in shown
+    assert 'href="/sweep/s"' in shown
+
+
+@pytest.mark.parametrize("words", ["x", '["explode"]', '["--command", "evil"]', "{}", "[" * 10000, "[1]"])
+def test_only_words_of_a_command_go_on(page: Served, words: str) -> None:
+    assert page.ask("/sweep/s/go-on", "POST", data={"words": words}).status == 400
+    assert StartedSweeps().every() == []
+
+
+def posts() -> list[str]:
+    routes = [route for part in server.PARTS for route in part.ROUTES]
+    paths = [route.path for route in routes if isinstance(route, web.RouteDef) and route.method == "POST"]
+    return [path.replace("{key}", "s").replace("{number}", "1") for path in paths if path != "/login"]
+
+
+@pytest.mark.parametrize("path", posts())
+def test_no_other_site_and_no_reader_presses_a_button(page: Served, results: Path, path: str) -> None:
+    assert page.ask(path, "POST", data={}, Origin="http://evil.example").status == 403
+    assert page.ask(path, "POST", data={}, Sec_Fetch_Site="cross-site").status == 403
+    assert page.ask(path, "POST", data={}, is_in=False).status == 401
+    with served(results, is_read_only=True) as other:
+        assert other.ask(path, "POST", data={}).status == 403
+
+
+def test_a_page_that_only_shows_has_no_button(results: Path) -> None:
+    with served(results, is_read_only=True) as page:
+        page.ask()
+        for path in ("/sweep/s", "/sweep/s/trial/0"):
+            shown = page.ask(path).text
+            assert 'method="post"' not in shown
+            assert "/start" not in shown
+        assert page.ask("/start").status == 404
+
+
+def test_texts_of_users_are_escaped_on_all_pages(results: Path) -> None:
+    (results / "evil").mkdir()
+    about = {"sweep": EVIL, "metric": f"acc{EVIL}", "trainable": f"t{EVIL}"}
+    record = Record.create(results / "evil", EVIL, "max", about)
+    for number in range(2):
+        propose(record, {"lr": number / 10, f"p{EVIL}": EVIL}, LR, trainable=f"t{EVIL}")
+        record.place(number, {"pc": EVIL, "pid": 1, "gpu": EVIL})
+        record.report(number, 1, 0.1, {f"acc{EVIL}": 0.1}, 1.0)
+    record.notice(0, EVIL)
+    record.end(1, "failed", EVIL)
+    with served(results) as page, lock.held(results / "evil"):
+        page.ask()
+        paths = ["", "/sections?of=result", "/sections?of=rest", "/trial/0", "/trial/1"]
+        paths += [f"/figure/{name}" for name in FIGURES] + ["/trial/0/figure"]
+        for path in paths:
+            answer = page.ask(f"/sweep/evil{path}")
+            assert answer.status == 200, path
+            assert "<script>alert" not in answer.text, path
+        assert EVIL not in page.ask(f"/sweep/evil?text={EVIL}&status={EVIL}&sort={EVIL}").text
+        assert EVIL not in page.ask("/compare?trial=evil:0&trial=evil:1").text
+
+
+def test_the_form_of_the_start_has_all_settings_and_types_them(
+    page: Served, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = page.ask("/start").text
+    assert 'name="setting.num_trials"' in shown
+    assert 'name="setting.keep_checkpoints"' in shown
+    assert 'name="setting.notify_command"' not in shown
+    fields = {"form": "0" * 16, "setting.trainable": "digits_mlp", "setting.num_trials": "0"}
+    fields |= {"setting.name": "n", "setting.baseline": "true"}
+    checked = page.ask("/start/check", "POST", data=fields).text
+    assert "--num-trials 0" in checked
+    assert "must be at least 1" in checked
+    evil = page.ask("/start/check", "POST", data=fields | {"setting.trainable": "command:touch /tmp/x"}).text
+    assert "not in this project" in evil
+    assert page.ask("/start/check", "POST", data=fields | {"form": "../x"}).status == 400
