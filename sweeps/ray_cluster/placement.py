@@ -84,7 +84,7 @@ def trial_resources(
 
 def worker_resources(config: SweepConfig, gpus: float) -> dict[str, float]:
     """What each worker of a trial takes of a PC. A share of a GPU is one of as many equal ones as fit."""
-    (worker, *_) = trial_resources(config, 1 / int(1 / gpus + ROUNDED) if 0 < gpus < 1 else gpus).bundles
+    (worker, *_) = trial_resources(config, 1 / trials_on_gpu(gpus) if 0 < gpus < 1 else gpus).bundles
     return dict(worker)
 
 
@@ -167,7 +167,12 @@ def _fit_on(pc: PC, config: SweepConfig, gpus: float) -> int:
         fitting = min(fitting, int(min(pc.memory_gb / memory, fitting)))
     if gpus == 0:
         return fitting
-    return min(fitting, pc.gpus * int(1 / gpus + ROUNDED) if gpus <= 1 else int(pc.gpus // gpus))
+    return min(fitting, pc.gpus * trials_on_gpu(gpus) if gpus <= 1 else int(pc.gpus // gpus))
+
+
+def trials_on_gpu(gpus: float) -> int:
+    """Trials that share a GPU, where each takes so many; 1 where it takes whole ones."""
+    return int(1 / gpus + ROUNDED) if 0 < gpus < 1 else 1
 
 
 def _memory_bytes(config: SweepConfig) -> int:

@@ -52,6 +52,8 @@ class Introduction(NamedTuple):
     output_file: str = ""
     oom_kills: int = 0
     """Of its PC, by then."""
+    gpus: tuple[str, ...] = ()
+    """That Ray has given it, or a part of; none where its workers have them."""
 
 
 def introduce() -> Introduction:
@@ -59,7 +61,13 @@ def introduce() -> Introduction:
     context = ray.get_runtime_context()
     group = ray.util.get_current_placement_group()
     return Introduction(
-        context.get_node_id(), context.get_actor_id() or "", group, os.getpid(), start(), oom_kills()
+        node=context.get_node_id(),
+        actor=context.get_actor_id() or "",
+        group=group,
+        pid=os.getpid(),
+        output_file=start(),
+        oom_kills=oom_kills(),
+        gpus=tuple(map(str, ray.get_gpu_ids())),
     )
 
 

@@ -49,7 +49,7 @@ class SharedPlaces(DriverCallback):
         gpus: that each worker of a trial takes now.
         is_to_end: takes up commands; whether the sweep is to end.
         show: the sweep, while nothing trains.
-        closed: places that it has, on GPUs that other programs fill.
+        closed: places on GPUs that other programs fill, for trials that take so many GPUs each.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SharedPlaces(DriverCallback):
         gpus: Callable[[], float],
         is_to_end: Callable[[], bool],
         show: Callable[[], None] = lambda: None,
-        closed: Callable[[], int] = lambda: 0,
+        closed: Callable[[float], int] = lambda gpus: 0,
     ) -> None:
         self._context, self._searcher, self._processes = context, searcher, processes
         self._gpus, self._commands, self._show, self._closed = gpus, is_to_end, show, closed
@@ -172,7 +172,9 @@ class SharedPlaces(DriverCallback):
                 context.say(news)
         places = context.places.allotment.places
         if places is None:
-            self._searcher.slots = self._most_open() if self._closed() else context.slots(self._gpus())
+            self._searcher.slots = (
+                self._most_open() if self._closed(self._gpus()) else context.slots(self._gpus())
+            )
             return
         there = {node.id for node in context.cluster.there}
         workers = sum(number for pc, number in places.items() if pc in there)
@@ -236,4 +238,5 @@ class SharedPlaces(DriverCallback):
     def _most_open(self) -> int:
         """Trials for which the PCs have room, on GPUs that no other program fills."""
         context = self._context
-        return placement.most(context.config, context.cluster.pcs, self._gpus(), self._closed())
+        gpus = self._gpus()
+        return placement.most(context.config, context.cluster.pcs, gpus, self._closed(gpus))

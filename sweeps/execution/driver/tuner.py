@@ -243,7 +243,7 @@ def _run(
         return commands.is_to_end()
 
     places = SharedPlaces(
-        context, searcher, processes, gpus, is_to_end, reporter.redraw, lambda: full_gpus.closed_places
+        context, searcher, processes, gpus, is_to_end, reporter.redraw, full_gpus.closed_places
     )
     searcher.is_to_end = places.is_to_end
     if context.config.trials_per_gpu == "auto":

@@ -24,7 +24,7 @@ from sweeps.common.formatting import GB
 from sweeps.common.gpus import CONTEXT_GB, GpuProcess
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import broadcast, placement
 from sweeps.ray_cluster.gpus import list_gpus, own_processes
 from sweeps.search.search_method import RecordSearcher
 from sweeps.trial.messages import OutOfMemory, Shortage, message_of
@@ -38,6 +38,8 @@ MORE_ROOM_BYTES = CONTEXT_GB * GB
 be what CUDA took for its process."""
 GpuOfNode = tuple[str, str]
 """Ray's id of the PC, and the UUID of the GPU."""
+GpuOfProcess = tuple[str, ...]
+"""Ray's id of the PC, and what Ray calls the GPU; for a process whose workers have the GPUs, its name."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +91,21 @@ class FullGpus(DriverCallback):
         """Numbers of trials and the GPUs on which they ran out, which had no room for them since."""
         self._rooms: dict[tuple[int, GpuOfNode], list[Room]] = {}
         """By trial and GPU, the room each time when it ran out there."""
-        self._in_a_row: Counter[str] = Counter()
-        """By process, trials that ran out in it since the last epoch."""
-        self._closed: dict[str, _Wait] = {}
-        """By process, for what it was ended: its GPU gets no trial."""
+        self._in_a_row: Counter[GpuOfProcess] = Counter()
+        """Trials that ran out on a GPU since the last epoch there."""
+        self._closed: dict[GpuOfProcess, _Wait] = {}
+        """GPUs that get no trial, and for what."""
+        self._elsewhere: set[GpuOfProcess] = set()
+        """Of these, those that get none only until their trial has a place elsewhere."""
         self._asked: dict[Any, Any] = {}
         self._look_next = self._tell_next = 0.0
 
-    @property
-    def closed_places(self) -> int:
-        """Places on GPUs that get no trial now."""
-        return len(self._closed)
+    def closed_places(self, gpus: float) -> int:
+        """Free places on GPUs that get no trial now, for trials that take so many GPUs each. A trial that has
+        its memory there goes on."""
+        on_each = placement.trials_on_gpu(gpus)
+        at_work = Counter(map(_gpu_of, self._processes.training()))
+        return sum(max(0, on_each - at_work[gpu]) for gpu in self._closed)
 
     def is_waiting(self, number: int) -> bool:
         """Whether a trial is not to be proposed now."""
@@ -119,9 +125,11 @@ class FullGpus(DriverCallback):
         wait = self._waiting[number] = _Wait(number, shortage, process, told)
         room = Room(shortage.room_bytes(self._own_on(shortage.node)), frozenset(each.pid for each in others))
         self._rooms.setdefault((number, wait.gpu), []).append(room)
-        self._in_a_row[process.name] += 1
-        if (number, wait.gpu) in self._tried or self._in_a_row[process.name] >= MOST_IN_A_ROW:
-            self._closed[process.name] = wait
+        gpu = _gpu_of(process)
+        self._in_a_row[gpu] += 1
+        if (number, wait.gpu) in self._tried or self._in_a_row[gpu] >= MOST_IN_A_ROW:
+            self._closed[gpu] = wait
+            self._elsewhere.discard(gpu)
         self._tried.add((number, wait.gpu))
         self._searcher.requeue(number)
         return True
@@ -137,7 +145,7 @@ class FullGpus(DriverCallback):
         """With an epoch a GPU has shown that trials fit on it."""
         process = self._processes.actor_of(trial)
         if process is not None and message_of(result).report is not None:
-            self._in_a_row.pop(process.name, None)
+            self._in_a_row.pop(_gpu_of(process), None)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Look whether there is room."""
@@ -169,8 +177,13 @@ class FullGpus(DriverCallback):
         """Let trials go on for which there is room now."""
         if not self._waiting and not self._closed:
             return
+        at_work = {process.trial.config["number"] for process in self._processes.training()}
+        for gpu in [*self._elsewhere]:
+            number = self._closed[gpu].number
+            if number in at_work or self._context.record.trials[number].status != "unfinished":
+                self._open(gpu)
         for process in self._processes.all():
-            if process.name in self._closed and not process.has_trial:
+            if _gpu_of(process) in self._closed and not process.has_trial:
                 self._processes.end(process)
         if not self._asked and self._clock() >= self._look_next:
             several = self._context.config.workers_per_trial > 1  # whose processes are not known here
@@ -195,17 +208,23 @@ class FullGpus(DriverCallback):
             room = rooms.get(gpu, Room(0))
             return room.bytes_ >= wait.shortage.needed_bytes and self._is_more(wait.number, gpu, room)
 
-        self._closed = {name: wait for name, wait in self._closed.items() if not has_room(wait, wait.gpu)}
+        for gpu in [gpu for gpu, wait in self._closed.items() if has_room(wait, wait.gpu)]:
+            self._open(gpu)
         for number, wait in [*self._waiting.items()]:
             if has_room(wait, wait.gpu):
                 self._tried.discard((number, wait.gpu))
             elif any(has_room(wait, gpu) for gpu in rooms if gpu != wait.gpu):
-                if wait.process.trial.config["number"] == number and not wait.process.is_gone:
-                    self._closed[wait.process.name] = wait  # else it would have the trial again
+                if (full := _gpu_of(wait.process)) not in self._closed:
+                    self._closed[full] = wait  # else a process there may have the trial again
+                    self._elsewhere.add(full)
             else:
                 continue
             del self._waiting[number]
             self._tell_next = 0.0
+
+    def _open(self, gpu: GpuOfProcess) -> None:
+        del self._closed[gpu]
+        self._elsewhere.discard(gpu)
 
     def _is_more(self, number: int, gpu: GpuOfNode, room: Room) -> bool:
         """Whether a trial may be tried on a GPU: others leave more of it than when the trial ran out there at
@@ -223,6 +242,11 @@ class FullGpus(DriverCallback):
     def _own_on(self, node: str) -> set[int]:
         """Process ids of this sweep's trials on a PC."""
         return {each.own.pid for each in self._processes.all() if each.locate() and each.own.node == node}
+
+
+def _gpu_of(process: TrialActor) -> GpuOfProcess:
+    """The GPU that a process has, or a part of it."""
+    return (process.own.node, *process.own.gpus) if process.own.gpus else (process.name,)
 
 
 def _rooms_here(own: Collection[int], all_of_ray: bool) -> dict[str, Room]:

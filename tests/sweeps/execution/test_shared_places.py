@@ -37,7 +37,7 @@ def places_of(folder: Path, *, gpus: int = 0, closed: int = 0, **given: int) -> 
     )
     gpus_per_trial = float(bool(gpus))
     return SharedPlaces(
-        context, searcher, TrialActors(), lambda: gpus_per_trial, lambda: False, closed=lambda: closed
+        context, searcher, TrialActors(), lambda: gpus_per_trial, lambda: False, closed=lambda gpus: closed
     )
 
 

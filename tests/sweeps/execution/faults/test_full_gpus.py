@@ -22,6 +22,7 @@ import pytest
 
 from sweeps.common.gpus import Card, GpuProcess
 from sweeps.execution.faults.full_gpus import MOST_IN_A_ROW, FullGpus, Room
+from sweeps.execution.trial_actors import TrialActor
 from sweeps.record.record import Record
 from sweeps.trial.messages import OutOfMemory, Shortage
 from sweeps.trial.output import Introduction
@@ -88,11 +89,23 @@ class Waits(Begun):
         self.processes.on_trial_start(0, [], self.trial)
         process = self.processes.actor_of(self.trial)
         assert process is not None
-        process.own = Introduction(node="n1", pid=40)
+        process.own = Introduction(node="n1", pid=40, gpus=("0",))
 
     def runs_out(self, found: Shortage | None = None) -> bool:
         end = OutOfMemory(reason="no", traceback="", shortage=found or shortage())
-        return self.full_gpus.take(self.trial, end)
+        is_taken = self.full_gpus.take(self.trial, end)
+        self.trial.temporary_state.ray_actor = None
+        return is_taken
+
+    def trains_beside(self, number: int, gpu: str) -> TrialActor:
+        """Another process of this PC, which trains a trial on a GPU."""
+        trial = tunes_trial()
+        trial.config["number"], trial.temporary_state.ray_actor = number, Actor()
+        self.processes.on_trial_start(0, [], trial)
+        process = self.processes.actor_of(trial)
+        assert process is not None
+        process.own = Introduction(node="n1", pid=41, gpus=(gpu,))
+        return process
 
     def has_room(self, *others: GpuProcess, **rooms_gb: float) -> None:
         """What the PCs answer: the room of each GPU, on which these programs are, or the one of before."""
@@ -159,22 +172,55 @@ def test_another_gpu_is_tried_and_the_full_one_closed(tmp_path: Path) -> None:
     sweep.runs_out()
     sweep.has_room(a=15, b=24)
     assert sweep.next == 0
-    assert sweep.full_gpus.closed_places == 1
+    assert sweep.full_gpus.closed_places(1.0) == 1
     sweep.has_room(a=24, b=24)
-    assert sweep.full_gpus.closed_places == 0
+    assert sweep.full_gpus.closed_places(1.0) == 0
 
 
 def test_a_gpu_on_which_one_after_another_runs_out_is_closed(tmp_path: Path) -> None:
     sweep = Waits(tmp_path)
     for number in range(1, MOST_IN_A_ROW):
         assert sweep.runs_out()
-        assert sweep.full_gpus.closed_places == 0
+        assert sweep.full_gpus.closed_places(1.0) == 0
         propose(sweep.context.record, {"lr": 0.1 + number})
         sweep.trial.config["number"] = number
     assert sweep.runs_out()
-    assert sweep.full_gpus.closed_places == 1
+    assert sweep.full_gpus.closed_places(1.0) == 1
     sweep.has_room(a=24)
-    assert sweep.full_gpus.closed_places == 0
+    assert sweep.full_gpus.closed_places(1.0) == 0
+
+
+def test_all_places_on_a_gpu_that_trials_share_are_closed_but_those_where_one_trains(tmp_path: Path) -> None:
+    """Of two GPUs with two trials each."""
+    sweep, half = Waits(tmp_path), 0.5
+    sibling, elsewhere = sweep.trains_beside(1, "0"), sweep.trains_beside(2, "1")
+    sweep.runs_out()
+    sweep.has_room(a=15, b=24)
+    assert sweep.next == 0, "on the other GPU"
+    assert sweep.full_gpus.closed_places(half) == 1
+    sibling.trial.temporary_state.ray_actor = None
+    elsewhere.trial.temporary_state.ray_actor = None
+    assert sweep.full_gpus.closed_places(half) == 2
+    sweep.trains_beside(0, "1")
+    sweep.full_gpus._asked = {}
+    sweep.full_gpus.look()
+    assert sweep.full_gpus.closed_places(half) == 0, "it has its place, and smaller ones may fit"
+
+
+def test_trials_that_run_out_on_one_gpu_in_different_processes_close_it(tmp_path: Path) -> None:
+    sweep, half = Waits(tmp_path), 0.5
+    assert sweep.runs_out()
+    assert sweep.full_gpus.closed_places(half) == 0
+    propose(sweep.context.record, {"lr": 0.2})
+    sibling = sweep.trains_beside(1, "0")
+    end = OutOfMemory(reason="no", traceback="", shortage=shortage())
+    assert sweep.full_gpus.take(sibling.trial, end)
+    sibling.trial.temporary_state.ray_actor = None
+    assert sweep.full_gpus.closed_places(half) == 2
+    sweep.trains_beside(0, "1")
+    assert sweep.full_gpus.closed_places(half) == 2, "until there is room"
+    sweep.has_room(a=24)
+    assert sweep.full_gpus.closed_places(half) == 0
 
 
 def test_it_tells_why_nothing_trains_where_the_last_places_are_closed(tmp_path: Path) -> None:
