@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from sweeps.common import atomic_io
 from sweeps.record.record import Record
+from tests import ROOT
 from tests.conftest import RAYS_FOLDER, fill_up
 from tests.support.steered import MOST_S, RunningSweep, epochs, running
 
@@ -21,6 +27,7 @@ TOY = (
     *("--searcher", "random", "--scheduler", "none", "--no-preflight"),
 )
 LONG = (*TOY, "--num-trials", "6", "--max-epochs", "2000")
+CLOCK = ROOT / "tests" / "faulty" / "clock"
 ON_ALL = ("--cpus-per-trial", "2")
 """A trial takes both cores."""
 
@@ -150,6 +157,46 @@ def test_a_full_disk_of_one_sweep_does_not_hold_the_other_up(
             full.wait_for("PAUSED: the disk of")
             had = epochs(other.record(), 0)
             other.wait_until("it trains on", lambda record: epochs(record, 0) > had + 5)
+
+
+@pytest.mark.long
+def test_a_clock_that_jumps_changes_no_share(environment: dict[str, str], tmp_path: Path) -> None:
+    """The clock of the second one: its claims, the time that it still takes, and its time limit."""
+    ahead_s = tmp_path / "ahead_s"
+    path = os.pathsep.join(filter(None, (str(CLOCK), environment.get("PYTHONPATH"))))
+    jumps = {**environment, "PYTHONPATH": path, "CLOCK_AHEAD_S": str(ahead_s)}
+    ahead_s.write_text("0")
+    with running(tmp_path / "first", environment, *LONG) as first:
+        first.wait_until("two trials train", lambda record: epochs(record, 1) > 1)
+        limit = ("--time-budget-hours", "1")
+        with running(tmp_path / "second", jumps, *LONG, *limit) as second:
+            second.wait_until("a trial trains", lambda record: epochs(record, 0) > 0)
+            for jump_s in (0, 7200, -7200):
+                atomic_io.write(ahead_s, str(jump_s))
+                wait_for_training(first, 1)
+                wait_for_training(second, 1)
+                there = listed(environment)
+                assert [(each["name"], each["status"]) for each in there] == [
+                    ("first", "running"),
+                    ("second", "running"),
+                ]
+                assert all(-1 < time.time() - each["since"] < 1800 for each in there), there
+                assert all(each["left_s"] is None or each["left_s"] >= 0 for each in there), there
+            newest = second.record()
+            assert newest.elapsed_s < 1800
+            assert {trial.failures for trial in newest.trials} == {0}
+            check_contiguous(newest)
+            assert "No other sweep trains" not in first.printed + second.printed
+            second.interrupt()
+            assert second.wait() == 130
+
+
+def listed(environment: dict[str, str]) -> list[dict[str, Any]]:
+    """`sweeps queue --json`"""
+    words = [sys.executable, "-m", "sweeps", "queue", "--json"]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=MOST_S)
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout)["sweeps"])
 
 
 def check_contiguous(record: Record) -> None:
