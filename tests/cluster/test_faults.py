@@ -42,6 +42,34 @@ def test_the_power_of_a_pc_is_cut_while_it_trains(scheduler: str, sweep_on: Call
     assert not any(trial.notices for trial in record.trials)
 
 
+def test_a_pc_is_lost_while_three_sweeps_share_it(sweep_on: Callable[..., Sweep]) -> None:
+    """Of three places two are left: each sweep has one in its turn, before any other sweep has ended."""
+    first = sweep_on(2, trials=6, epoch_s=2)
+    first.set_up(first.others, cpus=2)
+    sweeps = [first, first.beside("second"), first.beside("third")]
+    for seed, sweep in enumerate(sweeps):  # each has toys of its own in their diary
+        sweep.start("--scheduler", "none", *EACH_EPOCH, "--seed", str(seed))
+    (victim,) = first.others
+    wait_until(lambda: all(any(each.epochs for each in sweep.live) for sweep in sweeps), "all to train", 400)
+    wait_until(lambda: any(sweep.on(victim) for sweep in sweeps), "work on the PC", 100)
+    before = [sweep.trials_by_number() for sweep in sweeps]
+    victim.power_cut()
+    lost = f"{victim.name} ({victim.address}) is lost"
+    wait_until(lambda: all(lost in sweep.said.read_text() for sweep in sweeps), lost, 120)
+    told = time.time()
+    left = [sweep.trials_by_number() for sweep in sweeps]
+    for sweep, then in zip(sweeps, left, strict=True):
+        sweep.wait_for_a_new_epoch(then, told, f"power cut, {sweep.folder.name} of three sweeps")
+        assert all(each.driver is not None and each.driver.poll() is None for each in sweeps)
+    for sweep, then in zip(sweeps, before, strict=True):
+        record = sweep.end()
+        check_nothing_is_lost(sweep.folder, then)
+        check_whole(record, 6, [], 9)
+        assert not any(trial.notices for trial in record.trials)
+        assert "Shares the PCs with sweeps " in sweep.said.read_text()
+    report_trained_twice(first, at_most=1)
+
+
 def test_the_power_of_a_pc_is_cut_while_it_writes_a_checkpoint(sweep_on: Callable[..., Sweep]) -> None:
     sweep = sweep_on(3, trials=4, epoch_s=1, save_s=2)
     sweep.start_on_all("--scheduler", "none", *EACH_EPOCH, *A_PLACE_FREE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 import subprocess
 import time
@@ -48,8 +49,15 @@ class Sweep:
         self.said = shared / "said"
         self.rays: dict[PC, subprocess.Popen[str]] = {}
 
-    def set_up(self, joining: Sequence[PC]) -> None:
-        self.address = start_head(self.head, **self.environment)
+    def beside(self, name: str) -> Sweep:
+        """Another one on the same PCs, which are up."""
+        other = copy.copy(self)
+        other.folder, other.driver = self.folder.with_name(name), None
+        other.said = self.said.with_name(f"said-{name}")
+        return other
+
+    def set_up(self, joining: Sequence[PC], cpus: int = 1) -> None:
+        self.address = start_head(self.head, cpus, **self.environment)
         for pc in joining:
             self.join(pc)
 
