@@ -56,7 +56,10 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...],
     values = parser.values_of(arguments)
     first, *rest = values.words or [""]
     # A sweep may have the name of a command.
-    has_name = bool(first) and (first not in control_commands.NAMES or rest[:1] in _ALONE)
+    is_command = first in control_commands.NAMES and (
+        first in control_commands.ANNOTATING or rest[:1] not in _ALONE
+    )
+    has_name = bool(first) and not is_command
     words = rest if has_name else values.words
     control_commands.parse(words)
     if values.address is not None and not has_name:
@@ -108,6 +111,8 @@ def _running(words: Sequence[str]) -> Path:
         names = ", ".join(folder.name for folder in running)
         raise UserError(f"several sweeps run here: give the name of one first. Names: {names}")
     newest = newest_sweep()
+    if words[0] in control_commands.ANNOTATING:
+        return newest
     from sweeps.record import steering  # with Optuna, which --help does without
 
     raise steering.how_to_go_on(newest, words) or UserError(

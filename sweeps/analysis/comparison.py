@@ -6,6 +6,7 @@ import io
 import math
 import shutil
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,6 +27,8 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 
+WIDTH_OF_NOTE = 40
+"""Characters of a note that are printed."""
 _PARENT = pa.struct([("name", pa.string()), ("folder", pa.string()), ("started", pa.float64())])
 _OF_FRONT = pa.struct([("trial", pa.int64()), ("values", pa.list_(pa.float64()))])
 _SCHEMA = pa.schema(
@@ -49,6 +52,8 @@ _SCHEMA = pa.schema(
         ("trained_hours", pa.float64()),
         ("elapsed_hours", pa.float64()),
         ("parents", pa.list_(_PARENT)),
+        ("note", pa.string()),
+        ("tags", pa.list_(pa.string())),
     ]
 )
 
@@ -90,7 +95,7 @@ def table(records: Iterable[Record]) -> pa.Table:
     over its reruns with new seeds), front (of several objectives: trials and their values, the knee first),
     test_score (the same metric on the test rows), epochs (trained, reruns' too), trained_hours (of all trials
     and reruns together), elapsed_hours (of the sweep, all its runs together), parents (sweeps that it
-    refines: name, folder, started). What is not known is null.
+    refines: name, folder, started), note and tags (of the user). What is not known is null.
     """
     return pa.Table.from_pylist([_row(record) for record in records], schema=_SCHEMA)
 
@@ -120,6 +125,8 @@ def _row(record: Record) -> dict[str, Any]:
         "trained_hours": math.fsum(trial.spent_seconds for trial in record.trials) / 3600,
         "elapsed_hours": record.elapsed_s / 3600,
         "parents": [vars(parent) for parent in info.parents],
+        "note": info.note or None,
+        "tags": [*info.tags],
     }
 
 
@@ -158,6 +165,8 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         "best": best,
         "hours": f"{row['elapsed_hours']:.2f}",
         "parent": ", ".join(parent["name"] for parent in row["parents"]),
+        "tags": ", ".join(row["tags"]),
+        "note": textwrap.shorten(row["note"] or "", WIDTH_OF_NOTE, placeholder=" ..."),
     }
 
 

@@ -87,6 +87,7 @@ def trials_table(record: Record) -> pa.Table:
     metric M, seconds (trained) and the costs of `epochs_table` over all its epochs, pc, pid, gpu, start, end
     (UTC), seed, confirms (of a rerun: id of the trial that was trained again with this seed), origin (of an
     anchor: the trial of an earlier sweep that it runs again; else ""), on_front (with several objectives).
+    Where some have a note or tags of the user: note, tags (`a, b`).
     Where some were trained again: attempts, how many each has had. Where what scores depend on has changed
     between runs of the sweep: code, which one a trial was trained with, from 1 (`1, 2`: it went on then).
     A hyperparameter that a trial did not have is null, as is a value that is null; a column of values of
@@ -123,6 +124,8 @@ def trials_table(record: Record) -> pa.Table:
             "confirms": _wholes(trial.confirms for trial in trials),
             "origin": _texts(trial.origin for trial in trials),
             **front,
+            **({"note": _texts(t.note for t in trials)} if any(t.note for t in trials) else {}),
+            **({"tags": _texts(", ".join(t.tags) for t in trials)} if any(t.tags for t in trials) else {}),
             **({"attempts": _wholes(attempts)} if max(attempts, default=1) > 1 else {}),
             **({"code": _texts(codes)} if (codes := record.codes()) else {}),
         }

@@ -23,6 +23,7 @@ from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, fla
 from sweeps.config.sweep_folder import (
     JOURNAL,
     SWEEP_FILE,
+    control_command,
     is_foreign,
     newest_sweep,
     no_sweep,
@@ -307,6 +308,9 @@ def _refuse_beside_resume(sweep: str, flags: Mapping[str, Any], files: Sequence[
         raise UserError("--refine can't be combined with --resume: it starts a new sweep")
     if given := sorted(flag(name) for name in ("name", "results_dir") if name in flags):
         raise UserError(f"{given[0]}: a resumed sweep keeps its name and its folder")
+    if "tags" in flags:
+        more = control_command(sweep_named(sweep), "tag", *flags["tags"])
+        raise UserError(f"--tags: a resumed sweep keeps its own; to add some: {more}")
     if "baseline" in flags:
         raise UserError("--no-baseline: it is for a new sweep, which begins with its defaults or without")
     if files:
@@ -331,7 +335,7 @@ def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str,
     number, name = next((n, name) for n, name in names if not (where / name).exists())
     seed = (max(int(content.get("seed", 0)) for content in contents) + number) % 2**32
     own = {"name": name, "results_dir": str(shown_path(where)), "seed": seed, "ranges": {}}
-    own |= {"tries": [], "prior": {}}
+    own |= {"tries": [], "prior": {}, "tags": None}
     own |= {"target": None}  # the trials of the earlier sweep may have reached it
     return {**contents[0], **own, **({"searcher": None} if contents[0].get("searcher") == "grid" else {})}
 

@@ -22,9 +22,16 @@ COMMANDS = {
     "pause": "save what the trials have trained, and free their GPUs and processes",
     "go": "continue after a pause",
     "finish": "begin no new trial, and let those that have begun end",
+    "note [TRIAL] TEXT": 'write a note on the sweep, or on a trial, also when it has ended; "" removes it',
+    "tag [TRIAL] TAG ...": "add tags to the sweep, or to a trial, also when it has ended",
+    "untag [TRIAL] TAG ...": "remove tags",
 }
 """Each with what it does, for `--help`."""
 NAMES = tuple(dict.fromkeys(words.split()[0] for words in COMMANDS))
+ANNOTATING = ("note", "tag", "untag")
+"""Those that change nothing of the sweep, and are taken by one that has ended, too."""
+MOST_OF_NOTE = 10_000
+"""Characters."""
 SETTABLE = (
     *("num_trials", "max_concurrent", "share", "time_budget_hours"),
     *("target", "patience", "max_gpu_hours", "max_epochs", "lr_schedule"),
@@ -43,13 +50,16 @@ class Command:
     name: str
     """One of NAMES."""
     trial: int = -1
-    """Number of the trial, of `stop`."""
+    """Number of the trial, of `stop`; of notes and tags -1 where the sweep is meant."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """Hyperparameters of `try`, settings of `set`."""
     retried: tuple[int | str, ...] = ()
     """Of `retry`, numbers of trials, and statuses of RETRIED."""
     ranges: Mapping[str, Any] = field(default_factory=dict)
     """Of `set`, what is no setting: hyperparameters, which only the sweep knows."""
+    note: str = ""
+    tags: tuple[str, ...] = ()
+    """Of `tag` and `untag`."""
 
 
 def parse(words: Sequence[str]) -> Command:
@@ -67,6 +77,8 @@ def parse(words: Sequence[str]) -> Command:
             typed = f"stop {' '.join(rest)}".rstrip()
             raise UserError(f"{typed}: give the number of one trial, as in stop 7")
         return Command(name, trial=number)
+    if name in ANNOTATING:
+        return _annotation(name, rest)
     if name == "retry":
         return Command(name, retried=retried("retry", rest))
     if name == "try":
@@ -98,6 +110,40 @@ def retried(where: str, words: Sequence[str]) -> tuple[int | str, ...]:
     if not words:
         raise UserError(f"{where}: {give}")
     return tuple(dict.fromkeys(each for each in found.values() if each is not None))
+
+
+def _annotation(name: str, words: Sequence[str]) -> Command:
+    """A command of ANNOTATING; the number of a trial comes first."""
+    number = number_of_trial(words[0]) if words else None
+    if number is not None:
+        words = words[1:]
+    trial = -1 if number is None else number
+    if name != "note":
+        where = name if number is None else f"{name} {number}"
+        return Command(name, trial=trial, tags=tags(where, words))
+    if len(words) != 1:
+        raise UserError('note: give one text in quotes, as in note "a baseline" or note 7 "lr too high"')
+    text = words[0].strip()
+    if len(text) > MOST_OF_NOTE:
+        raise UserError(f"note: it has {len(text):,} characters; give at most {MOST_OF_NOTE:,}")
+    return Command(name, trial=trial, note=text)
+
+
+def tags(where: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Tags, each once.
+
+    Args:
+        where: begins the message: the flag, or the command.
+        words: that were typed.
+
+    Raises:
+        UserError: none was given, or some are none; every fault, one a line.
+    """
+    if not words:
+        raise UserError(f"{where}: give tags, as in {where} baseline good")
+    must = "a tag has 1 to 40 letters, digits, '.', '_' and '-'; several are separated by spaces"
+    refuse([f"{where} {word}: {must}" for word in words if not re.fullmatch(r"[A-Za-z0-9._-]{1,40}", word)])
+    return tuple(dict.fromkeys(words))
 
 
 def number_of_trial(word: str) -> int | None:

@@ -27,6 +27,9 @@ class SweepConfig(Settings):
 
     name: str | None = setting(None, group="What to train")
     """Name of the sweep and of its folder (default: the trainable and the time)."""
+    tags: str | list[str] | None = setting(None, metavar="TAG")
+    """Words by which to find the sweep: a tag, or several (default: none). `sweeps control NAME tag` adds
+    some later."""
     trainable: str | list[str] | None = None
     """Model to train: a name in the project, the path of a .py file, or a dotted path such as
     my_project.model. Several compete in one sweep (default: the project's only one)."""
@@ -265,6 +268,11 @@ class SweepConfig(Settings):
     def search_spaces(self) -> list[str]:
         """The search space of each trainable; [] where none is set."""
         return listed(self.search_space)
+
+    @property
+    def tag_names(self) -> list[str]:
+        """The tags as a list."""
+        return listed(self.tags)
 
     @property
     def logger_names(self) -> list[str]:

@@ -13,7 +13,7 @@ from sweeps.common.formatting import bytes_of, short
 from sweeps.common.imports import missing
 from sweeps.common.objective import MODES, MOST_OBJECTIVES, RELATIONS, Constraint, split
 from sweeps.common.yaml_values import nearest
-from sweeps.config.control_commands import retried
+from sweeps.config.control_commands import retried, tags
 from sweeps.config.sweep_config import SweepConfig, flag
 from sweeps.kinds.registry import is_project
 
@@ -159,6 +159,10 @@ def _faults_of_names(config: SweepConfig) -> Iterator[str]:
             f"--name {config.name!r}: give at most 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or a digit"
         )
+    if config.tags is not None:
+        with collecting(faults := list[str]()):
+            tags("--tags", config.tag_names)
+        yield from faults
     kinds = [name for name in WAYS if getattr(config, name) is not None]
     if len(kinds) > 1:
         yield f"{flag(kinds[0])} can't be combined with {flag(kinds[1])}: each is a trainable"

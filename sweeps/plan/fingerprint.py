@@ -22,7 +22,7 @@ DECIDING = ("sweeps/searchers/", "sweeps/schedulers/", "sweeps/search/", "sweeps
 
 WITHOUT_EFFECT = frozenset(
     {
-        *("name", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
+        *("name", "tags", "results_dir", "address", "dashboard", "ray_dashboard", "loggers"),
         *("min_free_gb", "keep_checkpoints", "checkpoint_epochs", "notify_command", "notify_on"),
         *("stop_grace", "keep_going", "epoch_timeout_minutes", "preflight", "tries", "baseline"),
         *("confirm", "confirm_top", "refine", "refine_keep", "target", "patience", "max_gpu_hours"),

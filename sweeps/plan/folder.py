@@ -120,6 +120,8 @@ def _fill(plan: Plan, part: Path) -> None:
         "max_epochs": config.max_epochs,
         "identity": identity(plan),
     }
+    if config.tags is not None:
+        about["tags"] = config.tag_names
     if config.objectives.are_several:
         about["objectives"] = config.metrics
     if config.constraints:

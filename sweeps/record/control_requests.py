@@ -184,7 +184,7 @@ def _words(path: Path) -> tuple[str, ...]:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         if (owner := os.fstat(file.fileno()).st_uid) != os.geteuid():
             raise ValueError(f"belongs to user {owner}; only the user who runs the sweep can steer it")
-        content = json.loads(file.read(100_000))
+        content = json.loads(file.read(200_000))
     words = content.get("words") if isinstance(content, dict) else None
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise ValueError('not a request: it must hold {"words": ["pause"]}, or other words of a command')

@@ -49,13 +49,16 @@ class Operation(IntEnum):
     """What a line changes: its `op_code`."""
 
     CREATE_STUDY = 0
+    DELETE_STUDY = 1
     STUDY_USER_ATTR = 2
     STUDY_SYSTEM_ATTR = 3
     CREATE_TRIAL = 4
+    TRIAL_PARAM = 5
     TRIAL_STATE = 6
     TRIAL_INTERMEDIATE_VALUE = 7
     TRIAL_USER_ATTR = 8
     TRIAL_SYSTEM_ATTR = 9
+    DISCARD_TRIALS = 10
 
 
 class RecordLost(Exception):

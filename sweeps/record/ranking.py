@@ -311,6 +311,7 @@ class RankedTrials:
         """List a further attempt of a trial in its place."""
         before = self.trials[trial.number]
         trial.attempts, before.attempts = [*before.attempts, before], []
+        trial.note, trial.tags = before.note, before.tags
         if before.status == "unfinished":  # it was cut short
             before.end = trial.start
         self.openings.append((trial.start, trial.number))

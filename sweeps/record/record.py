@@ -35,7 +35,7 @@ from sweeps.record.journal import (
     trial_fields,
     without_garbage_collection,
 )
-from sweeps.record.replay import ReplayedTrials
+from sweeps.record.replay import OF_TRIAL, ReplayedTrials
 from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS, HeldOutScore, Outcome, Run, Steered
 from sweeps.record.trials import (
     ATTEMPT_OF,
@@ -129,13 +129,22 @@ class Record(ReplayedTrials):
             for line in self._reader.unread():
                 self.take(line)
         except (LookupError, TypeError) as error:  # each line is intact, but some are missing
+            self._refuse_other_programs()
             why = f"lines are missing ({type(error).__name__}: {error})"
             if self.about.get("format") not in (FORMAT, FORMAT_OF_ATTEMPTS):
                 why = f"another version of sweeps has made this sweep, and this one can't read it ({error})"
             raise RecordUnreadable(f"{path}: {why}") from None
+        except RecordUnreadable:
+            raise
+        except ValueError as error:
+            raise self._reader.damaged(str(error)) from None
         if self.study_name is None:
             raise FileNotFoundError(f"no sweep in {self.folder}: {path.name} is empty")
+        self._refuse_other_programs()
+
+    def _refuse_other_programs(self) -> None:
         if "mode" not in self.about:
+            path = self.folder / JOURNAL
             raise RecordUnreadable(f"{path}: this is an Optuna journal, but not the record of a sweep")
 
     def is_intact(self) -> bool:
@@ -403,6 +412,11 @@ class Record(ReplayedTrials):
     def note_steered(self, steered: Steered) -> None:
         """Write a command of the user."""
         self.note("steered", [*self.about.get("steered", []), vars(steered)])
+
+    def annotate(self, number: int | None, **fields: Any) -> None:
+        """Write the note or the tags of a trial, or of the sweep, by their names in TrialRow."""
+        for key, value in fields.items():
+            self.note(key if number is None else f"{key}{OF_TRIAL}{number}", value)
 
     def note_without_test(self, trainable: str) -> None:
         """Write that a trainable can't be scored on test rows, so that it is not tried again."""

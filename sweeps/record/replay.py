@@ -19,6 +19,10 @@ from sweeps.record.trials import (
     take_up,
 )
 
+OF_TRIAL = ":"
+"""In the name of an attribute of the sweep, before the number of a trial: Optuna changes no trial that has
+ended, and its notes and tags may change."""
+
 
 class ReplayedTrials(RankedTrials):
     """Trials and their ranking, after each line."""
@@ -40,10 +44,11 @@ class ReplayedTrials(RankedTrials):
         self._reported_elapsed_s = 0.0
 
     def take(self, line: Line) -> None:
-        """Change what a line says; a line of another program changes nothing.
+        """Change what a line says.
 
         Raises:
             LookupError, TypeError: the lines do not belong together.
+            ValueError: it is no line of Optuna.
         """
         operation = line["op_code"]
         if operation == Operation.TRIAL_SYSTEM_ATTR:
@@ -64,11 +69,17 @@ class ReplayedTrials(RankedTrials):
             self._take_state(line)
         elif operation == Operation.STUDY_USER_ATTR:
             self.about = {**self.about, **line["user_attr"]}
+            for key, value in line["user_attr"].items():
+                name, _, number = key.partition(OF_TRIAL)
+                if number and name in ("note", "tags"):
+                    setattr(self.trials[int(number)], name, value)
         elif operation == Operation.STUDY_SYSTEM_ATTR:
             if "earlier" in line["system_attr"]:
                 self.earlier = earlier_of(line["system_attr"]["earlier"])
-        elif operation == Operation.CREATE_STUDY and self.study_name is None:
-            self.study_name = line["study_name"]
+        elif operation == Operation.CREATE_STUDY:
+            self.study_name = self.study_name or line["study_name"]
+        else:
+            Operation(operation)
 
     def _open_row(self, line: Line) -> TrialRow | None:
         """The trial of a line; None where it has ended, or is not there: Optuna changes nothing then."""

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
+from sweeps.config import control_commands
 from sweeps.config.sweep_folder import no_sweep, resume_command
 from sweeps.record import control_requests, lock, status
+from sweeps.record.annotations import annotate_ended
 from sweeps.record.control_requests import Answer
 from sweeps.record.record import Record
 
@@ -43,6 +45,8 @@ def steer(folder: Path, words: Sequence[str]) -> Answer:
         try:
             return control_requests.ask(folder.resolve(), words) or Answer(KEPT)
         except control_requests.NotRunning:
+            if (command := control_commands.parse(words)).name in control_commands.ANNOTATING:
+                return Answer(annotate_ended(folder, command))
             if (why := how_to_go_on(folder, words)) is not None:
                 raise why from None
         except control_requests.NotTaken:

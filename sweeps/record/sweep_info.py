@@ -162,6 +162,9 @@ class SweepInfo:
     runs: tuple[Run, ...] = ()
     baselines: tuple[Point, ...] = ()
     """The defaults of each trainable, which are tried first."""
+    note: str = ""
+    """Of the user."""
+    tags: Sequence[str] = ()
     planned: Sequence[int] = ()
     """Number of trials in all: at first, and each time that it was raised."""
     steered: tuple[Steered, ...] = ()

@@ -96,6 +96,9 @@ class TrialRow:
     """Of a baseline `DEFAULTS`; of an anchor, the trial of an earlier sweep that it repeats, as "trial 3 of
     NAME"; of the user's own points that; else ""."""
     end: float | None = None
+    note: str = ""
+    """Of the user."""
+    tags: Sequence[str] = ()
     status: Status = "unfinished"
     reason: str = ""
     log: str | None = None

@@ -39,10 +39,10 @@ def test_a_folder_a_command_and_an_address_are_read(
 @pytest.mark.parametrize(
     ("typed", "fault"),
     [
-        ("", "give a command. Choices: stop, try, retry, set, pause, go, finish"),
+        ("", "give a command. Choices: stop, try, retry, set, pause, go, finish, note, tag, untag"),
         ("stop 7 --address head:6379", "--address: give the folder of the sweep on the head, as in "),
         ("stop seven", "stop seven: give the number of one trial, as in stop 7"),
-        ("results/a", "give a command. Choices: stop, try, retry, set, pause, go, finish"),
+        ("results/a", "give a command. Choices: stop, try, retry, set, pause, go, finish, note, tag, untag"),
         ("results/a stpo 7", "stpo: no such command. Did you mean 'stop'?"),
         ("results/a pause --adress x", "--adress: no such flag. Did you mean '--address'?"),
         ("results/nothing pause", "nothing: no such folder"),

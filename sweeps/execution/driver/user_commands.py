@@ -24,7 +24,9 @@ from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.plan import retries, run_start
 from sweeps.record import status
+from sweeps.record.annotations import annotate
 from sweeps.record.control_requests import Answer, Inbox, Request
+from sweeps.record.journal import RecordLost
 from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage import retention
@@ -138,8 +140,19 @@ class UserCommands:
             searcher.search_on(plan.searcher(plan.config, plan.space, self._context.record))
         return bool(requests)
 
+    def _annotated(self, request: Request) -> Answer | None:
+        """Write a note, or tags; None of another command."""
+        if request.words[:1] not in [(name,) for name in words.ANNOTATING]:
+            return None
+        try:
+            return Answer(annotate(self._context.record, words.parse(request.words)))
+        except (UserError, RecordLost) as error:
+            return Answer(str(error), is_refused=True)
+
     def _answer(self, request: Request) -> Answer:
         """Carry out a command, unless that was done before."""
+        if (annotated := self._annotated(request)) is not None:
+            return annotated
         context, record = self._context, self._context.record
         for done in record.info.steered:
             if done.request == request.name:
@@ -179,7 +192,8 @@ class UserCommands:
 
         for _ in range(10):  # some may come while the last look is taken
             for request in self._inbox.take()[0]:
-                self._inbox.answer(request, Answer(refusal(request), is_refused=True))
+                refused = Answer(refusal(request), is_refused=True)
+                self._inbox.answer(request, self._annotated(request) or refused)
             if self._inbox.close():
                 return
 

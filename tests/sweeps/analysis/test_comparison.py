@@ -54,6 +54,8 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
         "epochs": 3,
         "trained_hours": pytest.approx(0.03),
         "parents": [parent],
+        "note": None,
+        "tags": [],
     }
     assert rows[0]["trainable"] == "digits_mlp, x.y"
     assert (rows[0]["best_score"], rows[0]["test_score"], rows[0]["parents"]) == (1.0, None, [])

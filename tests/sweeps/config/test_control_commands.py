@@ -7,7 +7,7 @@ import pytest
 from sweeps.common.errors import UserError
 from sweeps.config.control_commands import Command, parse
 
-CHOICES = "Choices: stop, try, retry, set, pause, go, finish"
+CHOICES = "Choices: stop, try, retry, set, pause, go, finish, note, tag, untag"
 
 
 @pytest.mark.parametrize(

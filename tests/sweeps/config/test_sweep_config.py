@@ -77,6 +77,7 @@ CHANGED = SweepConfig.from_settings(
     results_dir="/tmp/elsewhere",
     dashboard=True,
     ray_dashboard=False,
+    tags=["night", "v2"],
     loggers=["tensorboard", "mlflow"],
     notify_command='mail -s "$SWEEP_TEXT: ended" me',
     notify_on=["best", "failed"],

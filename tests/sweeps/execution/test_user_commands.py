@@ -789,3 +789,16 @@ def test_commands_are_taken_up_between_points_that_are_refused(sweep: Steered) -
     sweep.now += 1
     assert not sweep.searcher.has_work()
     assert sweep.record.planned_trials[-1] == len(sweep.record.trials) == 20
+
+
+def test_notes_and_tags_are_taken_while_it_runs_and_at_its_end(sweep: Steered) -> None:
+    number = sweep.begin(0.5, ended="finished")
+    assert sweep.give(f"tag {number} good") == {"text": "Trial 0 has the tags good.", "is_refused": False}
+    assert sweep.give("tag 7 good")["is_refused"]
+    assert sweep.record.info.steered == ()
+    ask(sweep.folder, ["note", "a night's work"], wait_s=0)
+    sweep.commands._close()
+    (file,) = (sweep.folder / "control").glob("*.answer.json")
+    assert json.loads(file.read_text())["text"] == "The sweep has this note."
+    seen = Record.read(sweep.folder)
+    assert (seen.info.note, list(seen.trials[0].tags)) == ("a night's work", ["good"])

@@ -50,6 +50,7 @@ def eventful(folder: Path, several: bool = False) -> Record:
     record.end(2, "failed", "it broke", log="logs/trial_0002.txt")
     record.end(3, "diverged")
     record.end(4, "pruned")
+    record.annotate(2, note="try it again", tags=["odd"])
     record.open_again(2, 1, "retried by the user")
     record.report(2, 2, 0.7, {"size": 1.0}, 1.0)
     record.open_again(1, 0, "more epochs", passed_epoch=2, decided_rungs=[1])
@@ -63,6 +64,8 @@ def eventful(folder: Path, several: bool = False) -> Record:
     record.report(9, 1, 0.6, {"size": 1.0}, 1.0)
     record.end(9, "finished")
     record.end_run(Outcome.INTERRUPTED)
+    record.annotate(None, note="a night's work", tags=["baseline", "v2"])
+    record.annotate(9, note="", tags=[])
     return record
 
 
