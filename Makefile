@@ -71,19 +71,11 @@ test-matrix: $(SWEEPS)
 test-slurm: $(DONE)
 	$(BIN)/python -m pytest -v --timeout 1800 tests/deploy/test_slurm.py
 
-# On a machine that does nothing else; --repeats of each makes it shorter. What the data path is compared
-# with comes with: .venv/bin/python -m pip install litdata pillow (those that are missing are left out).
-bench: $(DONE)
-	$(BIN)/python -m benchmarks.overhead
-	$(BIN)/python -m benchmarks.scale
-	$(BIN)/python -m benchmarks.fit_overhead
-	$(BIN)/python -m benchmarks.inner_loop
-	$(BIN)/python -m benchmarks.data_path
-	$(BIN)/python -m benchmarks.search
-	$(BIN)/python -m benchmarks.infeasible
-	$(BIN)/python -m benchmarks.cluster
-	$(BIN)/python -m benchmarks.sharing
-	$(BIN)/python -m benchmarks.gpu
+# On a machine that does nothing else. It says at the start how long each part takes, in all under two hours;
+# ARGS="--only overhead scale": some of them. What the data path is compared with comes with
+# .venv/bin/python -m pip install litdata pillow (those that are missing are left out).
+bench: $(DONE) data
+	$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(DONE)
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -95,6 +96,9 @@ def run_together(
         for process, _ in running:
             process.wait()
         wall_s, cpu_s = time.perf_counter() - began, busy_s() - busy_before
+    except KeyboardInterrupt:
+        _end([process for process, _ in running])
+        raise
     finally:
         bury_orphans()
     for process, log in running:
@@ -102,6 +106,19 @@ def run_together(
             said = log.read_text(errors="replace")[-3000:]
             raise RuntimeError(f"exit status {process.returncode}:\n{said}")
     return wall_s, cpu_s
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]], patience_s: float = 30.0) -> None:
+    """End processes as Ctrl-C does; those that stay, for good."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+    until = time.monotonic() + patience_s
+    for process in processes:
+        try:
+            process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def machine() -> dict[str, Any]:

@@ -14,7 +14,8 @@ all three on the prepared rows.
 The workload `fashion_cnn` reads a PNG file for each image, `faces` finds each face anew in its video (`make
 faces`). The first rungs are timed on some epochs of some configurations and computed for the rest; the table
 says how much of each was measured. What is finished is kept in --folder: after Ctrl-C, or when --minutes are
-over, the same command goes on. At the end stand results/story.json and docs/images/story.svg.
+over, the same command goes on. When all is measured, results/story.json and docs/images/story.svg are
+written, and the next run measures anew.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Kept:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
-    until, is_whole = time.monotonic() + 60 * asked.minutes, True
+    until = time.monotonic() + 60 * asked.minutes
     for name in asked.workload:
         workload = smallest(WORKLOADS[name]) if asked.quick else WORKLOADS[name]
         folder = asked.folder / ("quick" if asked.quick else "") / name
@@ -96,14 +97,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         story = Story(workload, folder, len(os.sched_getaffinity(0)), _has_gpu(), kept.steps)
         try:
-            is_whole &= measure(story, with_needed(asked.rungs), kept, until, is_rehearsal=asked.quick)
+            measure(story, with_needed(asked.rungs), kept, until, is_rehearsal=asked.quick)
         except KeyboardInterrupt:
             print(f"\nInterrupted. {kept.path} holds what is finished; the same command goes on.")
             return 130
         finally:
             print(describe(story), flush=True)
-        if is_whole and not asked.quick:
+        if not asked.quick and STEPS.keys() <= kept.steps.keys():
             write(story)
+            kept.path.unlink()
     return 0
 
 
@@ -113,8 +115,8 @@ def with_needed(rungs: Sequence[str]) -> list[str]:
     return [step for step in STEPS if step in found]
 
 
-def measure(story: Story, steps: Sequence[str], kept: Kept, until: float, is_rehearsal: bool) -> bool:
-    """Take the steps that are not finished, up to a moment; whether none is left."""
+def measure(story: Story, steps: Sequence[str], kept: Kept, until: float, is_rehearsal: bool) -> None:
+    """Take the steps that are not finished, up to a moment."""
     todo = [step for step in steps if step not in kept.steps]
     minutes = story.workload.minutes
     print(
@@ -126,7 +128,7 @@ def measure(story: Story, steps: Sequence[str], kept: Kept, until: float, is_reh
         usual_s = 60 * minutes.get(name, 0.0)
         if time.monotonic() + usual_s > until:
             print(f"--minutes are over before {TITLES[name]}; the same command goes on.", flush=True)
-            return False
+            return
         busy = _measure.busy_cores()
         print(f"{number}/{len(todo)} {TITLES[name]}, about {duration(usual_s)}", flush=True)
         if busy > BUSY_CORES:
@@ -144,7 +146,6 @@ def measure(story: Story, steps: Sequence[str], kept: Kept, until: float, is_reh
         kept.add(name, {**step, "busy_before": round(busy, 2), "took_s": round(time.monotonic() - began, 1)})
         if "rung" in step:
             print(f"  {words(story, name)}", flush=True)
-    return True
 
 
 def words(story: Story, name: str) -> str:
@@ -215,6 +216,17 @@ def describe(story: Story) -> str:
     return "\n".join([f"\n{story.workload.name}", _measure.table(titles, lines), *skipped])
 
 
+def markdown(found: Sequence[dict[str, Any]]) -> str:
+    """The table of docs/benchmarks.md."""
+    lines = [["way", "the whole sweep", "measured", "times as fast", "accuracy on test rows"], ["---"] * 5]
+    for row in found:
+        low, high = (duration(row[f"{end}_s"]) for end in ("low", "high"))
+        time_ = duration(row["value_s"]) + (f" ({low} to {high})" if low != high else "")
+        test = f"{100 * row['test_acc']:.1f} ± {100 * row['test_error']:.1f} %" if "test_acc" in row else "-"
+        lines.append([row["title"], time_, f"{row['measured_pct']:.0f} %", f"{row['times'][0]:.1f}", test])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def write(story: Story) -> None:
     """`story.json` with this workload beside the others, and the picture."""
     file = _measure.results() / f"{NAME}.json"
@@ -235,6 +247,7 @@ def write(story: Story) -> None:
     goals.append(Goal(f"rungs_that_lose_quality_{story.workload.name}", worse, "<=", 0))
     _measure.write(NAME, {"workloads": workloads}, goals)
     picture.write(workloads)
+    print(f"\nThe table of docs/benchmarks.md:\n{markdown(found)}", flush=True)
 
 
 def _naive(story: Story) -> Rung | None:
@@ -260,7 +273,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--minutes",
         type=float,
-        default=60.0,
+        default=120.0,
         help=f"after which no part is begun that would end later {default}",
     )
     add("--quick", action="store_true", help="rehearse with so little training that no figure means anything")

@@ -88,8 +88,8 @@ FACES = Workload(
     val_rows=128,
     test_rows=128,
     minutes={
-        "prepare": 1, "start": 22, "naive": 3, "prepared": 0.5, "loader": 0.5, "precision": 0, "packed": 0,
-        "pruned": 10, "proposed": 9, "shell": 1, "ray_tune": 6, "optuna": 4,
+        "prepare": 1, "start": 40, "naive": 3, "prepared": 0.5, "loader": 0.5, "precision": 0, "packed": 0,
+        "pruned": 18, "proposed": 12, "shell": 1, "ray_tune": 9, "optuna": 6,
     },
     sample_epochs=2,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import math
 from pathlib import Path
@@ -11,7 +12,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from benchmarks import __main__ as everything
 from benchmarks import _fashion_images, story
+from benchmarks.__main__ import Benchmark
 from benchmarks._story import picture, rungs, sweep_runs
 from benchmarks._story.parts import Part, Quality, Rung
 from benchmarks._story.rungs import NEEDS, PEERS, RUNGS, STEPS, TITLES
@@ -183,3 +186,26 @@ def test_a_rung_that_a_machine_can_t_run_says_why(tmp_path: Path) -> None:
     tale = rungs.Story(FASHION_CNN, tmp_path, slots=2, on_gpu=False)
     with pytest.raises(rungs.NotHere, match="no GPU: a CPU computes in fp32"):
         rungs.precision(tale)
+
+
+def test_the_whole_of_make_bench_takes_under_two_hours_and_each_part_takes_its_flags(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert everything.main(["--list"]) == 0
+    out = capsys.readouterr().out
+    assert "python -m benchmarks.story " in out
+    assert sum(part.minutes for part in everything.PARTS) < 120
+    for part in (*everything.PARTS, everything.GPU):
+        parser = importlib.import_module(f"benchmarks.{part.name}")._parser()
+        parser.parse_args(part.flags)
+
+
+def test_a_benchmark_that_fails_is_named_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = (Benchmark("overhead", 1, ("--no-such-flag",)), Benchmark("scale", 1, ("--help",)))
+    monkeypatch.setattr(everything, "PARTS", parts)
+    assert everything.main(["--only", "overhead", "scale"]) == 1
+    out = capsys.readouterr().out
+    assert "[2/2, " in out
+    assert out.endswith("Failed, see above: overhead\n")
