@@ -125,7 +125,7 @@ def dashboard(asked: Asked) -> int:
             shown = ", ".join(map(shown_path, asked.folders))
             print(f"{taken}it shows {shown}; press Ctrl-C to end it", flush=True)
             unused = Usage(page).has_ended if asked.is_until_unused else None
-            asyncio.run(server.serve(page, listening, unused))
+            asyncio.run(server.serve(server.app_of(page), listening, unused))
     return 0
 
 

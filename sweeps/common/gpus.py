@@ -78,6 +78,8 @@ class Card:
     """As `nvidia-smi` numbers it."""
     uuid: str = ""
     processes: tuple[GpuProcess, ...] = ()
+    load_percent: int | None = None
+    """Of the last moments, in which something ran there; None where the driver does not tell."""
     shows_processes: bool = True
     """Whether the driver's process ids are those of this PC; not in a container."""
 
@@ -259,8 +261,11 @@ def _card(nvml: Any, index: int, handle: Any, driver: str) -> Card | None:
         pass
     except nvml.NVMLError:
         return None
+    load = None
+    with contextlib.suppress(nvml.NVMLError):  # of a slice it is not known
+        load = int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
     shows = Path("/proc/self/ns/pid").stat().st_ino == FIRST_PID_NAMESPACE
-    return Card(name, driver, total, used, index, uuid, _processes(nvml, handle, shows), shows)
+    return Card(name, driver, total, used, index, uuid, _processes(nvml, handle, shows), load, shows)
 
 
 def _processes(nvml: Any, handle: Any, shows_processes: bool) -> tuple[GpuProcess, ...]:

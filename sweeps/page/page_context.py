@@ -12,14 +12,14 @@ import jinja2
 from aiohttp import web
 
 from sweeps.analysis.report import page as report
-from sweeps.common.formatting import count, duration, rough, short, shown_path
+from sweeps.common.formatting import count, duration, rough, short, shown_path, size
 from sweeps.kinds.registry import shown_name
 from sweeps.page.access import Access
 from sweeps.page.sweep_list import SweepList
 from sweeps.page.updates import Listeners, Versions
 
 T = TypeVar("T")
-NAVIGATION = {"/": "Sweeps"}
+NAVIGATION = {"/": "Sweeps", "/pcs": "PCs"}
 """Address and name of each part that every page links."""
 CHANGING: set[str] = set()
 """Those of them that a page which only shows does not have."""
@@ -107,7 +107,9 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: Sequence[Callable[..., str]] = (count, duration, rough, short, shown_path, shown_name)
+    filters: Sequence[Callable[..., str]] = (
+        count, duration, rough, short, shown_path, size, shown_name,
+    )  # fmt: skip
     environment.filters |= {each.__name__: each for each in filters}
     environment.globals |= {"query_with": query_with}
     return environment

@@ -27,8 +27,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from sweeps.analysis.report import page as report
 from sweeps.common.errors import UserError
-from sweeps.page import access, login_page, sweeps_page
+from sweeps.page import access, login_page, pcs_page, sweeps_page
 from sweeps.page.page_context import CONTEXT, PageContext, context_of
+from sweeps.page.pc_watch import PcWatch
 from sweeps.page.start import start_page
 from sweeps.page.started_sweeps import CHECKS, STARTED, Checks, StartedSweeps
 from sweeps.page.sweep import compare_page, control_page, sweep_page, trial_page
@@ -42,7 +43,9 @@ ENDS_S = 2.0
 """In which open requests end with the server."""
 ASKS_EVERY_S = 5.0
 """Whether it is still used."""
-PARTS = (login_page, sweeps_page, sweep_page, trial_page, control_page, compare_page, start_page)
+PARTS = (
+    login_page, sweeps_page, pcs_page, sweep_page, trial_page, control_page, compare_page, start_page,
+)  # fmt: skip
 
 
 def app_of(page: PageContext) -> web.Application:
@@ -50,6 +53,7 @@ def app_of(page: PageContext) -> web.Application:
     app = web.Application(middlewares=[page.access.check, _tell_fault], client_max_size=2**20)
     app[CONTEXT] = page
     app[STARTED], app[CHECKS] = StartedSweeps(), Checks()
+    app[pcs_page.WATCH] = PcWatch()
     for part in PARTS:
         app.add_routes(part.ROUTES)
     app.add_routes([web.get("/static/plotly.min.js", _plotly), web.static("/static", STATIC)])
@@ -64,22 +68,22 @@ def app_of(page: PageContext) -> web.Application:
 
 
 async def serve(
-    page: PageContext, listening: socket.socket, is_unused: Callable[[], bool] | None = None
+    app: web.Application, listening: socket.socket, is_unused: Callable[[], bool] | None = None
 ) -> None:
     """Answer until the task is cancelled, or the page is unused.
 
     Args:
-        page: to serve.
+        app: to serve.
         listening: where.
         is_unused: asked now and then whether the page is to end; None: it is not.
     """
     # Without a log of requests, whose first one holds the token; nor of those that are none.
     web_log.server_logger.addFilter(_is_of_server)
-    runner = web.AppRunner(app_of(page), access_log=None, shutdown_timeout=ENDS_S)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDS_S)
     await runner.setup()
     try:
         await web.SockSite(runner, listening).start()
-        while is_unused is None or not await page.in_thread(is_unused):
+        while is_unused is None or not await asyncio.to_thread(is_unused):
             await asyncio.sleep(3600 if is_unused is None else ASKS_EVERY_S)
     finally:
         await runner.cleanup()

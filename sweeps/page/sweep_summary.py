@@ -16,8 +16,21 @@ from sweeps.record.trials import BAD
 
 MOST_POINTS = 60
 """Of the small curve."""
-CACHE_FORMAT = 1
+CACHE_FORMAT = 3
 """Another one is thrown away."""
+
+
+class TrainingTrial(NamedTuple):
+    """A trial in training."""
+
+    number: int
+    epoch: int
+    """The last one that has ended."""
+    pc: str
+    """Name of the PC; "" before its first report."""
+    pid: int
+    gpu: str
+    """In words; "" on a CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +51,8 @@ class SweepSummary:
     """Of these."""
     bad: int
     """Of those that have ended: failed, diverged or infeasible."""
-    training: int
+    training: Sequence[TrainingTrial]
+    """Those that train now."""
     epochs: int
     """Trained, of reruns too."""
     best_trial: int | None
@@ -47,9 +61,14 @@ class SweepSummary:
     """In words."""
     curve: Sequence[tuple[int, float]] = field(default=())
     """Epochs trained until then, and the best score so far, wherever it got better; the last one ends it."""
-    places: Mapping[str, int] = field(default_factory=dict)
-    """Name of a PC to the number of trials that train there."""
     elapsed_s: float = 0.0
+    ends: float | None = None
+    """When it is estimated to end, in seconds since 1970; None where it does not run, or is not known."""
+
+    @property
+    def places(self) -> Mapping[str, int]:
+        """Name of a PC to the number of trials that train there."""
+        return Counter(trial.pc for trial in self.training if trial.pc)
 
 
 def summary_of(record: Record) -> SweepSummary:
@@ -67,15 +86,31 @@ def summary_of(record: Record) -> SweepSummary:
         planned=max(record.most_trials, len(record.searched)),
         ended=sum(trial.status != "unfinished" for trial in record.searched),
         bad=sum(trial.status in BAD for trial in record.searched),
-        training=len(live),
+        training=[
+            TrainingTrial(
+                trial.number,
+                max(trial.epochs, default=0),
+                str(trial.place.get("pc") or ""),
+                int(trial.place.get("pid") or 0),
+                str(trial.place.get("gpu") or ""),
+            )
+            for trial in live
+        ],
         epochs=sum(trial.spent_epochs for trial in record.trials),
         best_trial=None if leader is None else leader.number,
         best_score=None if leader is None else leader.best_score(objective),
         best=status.best(record),
         curve=best_so_far(record),
-        places=dict(Counter(str(trial.place["pc"]) for trial in live if trial.place.get("pc"))),
         elapsed_s=record.elapsed_s,
+        ends=_ends(record) if is_running else None,
     )
+
+
+def _ends(record: Record) -> float | None:
+    """By the estimate of the process that runs it now."""
+    left, runs = record.info.time_left, record.info.runs
+    began = runs[-1].started if runs else None
+    return None if left is None or left.time < (began or 0.0) else left.time + left.seconds
 
 
 def best_so_far(record: Record) -> list[tuple[int, float]]:
@@ -151,4 +186,5 @@ def _summary(content: Mapping[str, Any]) -> SweepSummary:
     if set(content) != {each.name for each in fields(SweepSummary)}:
         raise ValueError("of another version")
     curve = [(int(epochs), float(score)) for epochs, score in content["curve"]]
-    return SweepSummary(**{**content, "curve": curve})
+    training = [TrainingTrial(*trial) for trial in content["training"]]
+    return SweepSummary(**{**content, "curve": curve, "training": training})

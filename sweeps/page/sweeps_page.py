@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from sweeps.common.formatting import rough
 from sweeps.page.page_context import context_of
 from sweeps.page.sweep_list import ListedSweep
 
@@ -46,6 +47,7 @@ COLUMNS = {
         Column("trials", "Trials", _progress, True),
         Column("epochs", "Epochs", _of("epochs"), True),
         Column("best", "Best", _of("best_score"), True),
+        Column("left", "Time left", _of("ends")),
         Column("pcs", "PCs", lambda sweep: ", ".join(sweep.summary.places) if sweep.summary else None),
         Column("started", "Started", _of("started"), True),
     )
@@ -114,6 +116,7 @@ async def show(request: web.Request) -> web.Response:
         columns=COLUMNS.values(),
         statuses=sorted({sweep.status for sweep in sweeps}),
         curve_of=curve_of,
+        left=left,
         since=since,
     )
 
@@ -141,6 +144,11 @@ def curve_of(points: Sequence[tuple[float, float]]) -> str:
     for at, score in points[1:]:
         found += [(x(at), found[-1][1]), (x(at), y(score))]
     return " ".join(f"{left:.1f},{down:.1f}" for left, down in found)
+
+
+def left(ends: float | None) -> str:
+    """`about 12 min` until a sweep ends; "" where that is not known."""
+    return "" if ends is None else f"about {rough(max(0.0, ends - time.time()))}"
 
 
 def since(started: float | None) -> str:

@@ -124,6 +124,17 @@ class Confirmation:
 
 
 @dataclass(frozen=True)
+class NotedTimeLeft:
+    """How long the sweep still takes, as its process has estimated it last."""
+
+    seconds: float
+    epochs: float
+    """To come, of all trials together."""
+    time: float
+    """Of the estimate, in seconds since 1970."""
+
+
+@dataclass(frozen=True)
 class HeldOutScore:
     """Scores on the test rows."""
 
@@ -177,6 +188,8 @@ class SweepInfo:
     """In the queue, all its runs together."""
     elapsed_s: float = 0.0
     """Run time at its last regular end."""
+    time_left: NotedTimeLeft | None = None
+    """Of the run that has estimated it last; None before the first epoch."""
     test: HeldOutScore | None = None
     """Of the winner."""
     tests: tuple[HeldOutScore, ...] = ()
@@ -251,6 +264,7 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
     several = isinstance(trainable, list)
     raised = tuple(_typed(RaisedEpochs, each) for each in about.get("raised", []))
     identity, test, confirm = about.get("identity", {}), about.get("test"), about.get("confirm")
+    time_left = about.get("time_left")
     typed = {
         "objectives": _objectives(about),
         "name": about.get("sweep", ""),
@@ -266,6 +280,7 @@ def parse(about: Mapping[str, Any]) -> SweepInfo:
         "confirm": _typed(Confirmation, confirm) if confirm else None,
         # A word of another version counts as none.
         "outcome": next((each for each in Outcome if each == about.get("outcome")), Outcome.RUNNING),
+        "time_left": _typed(NotedTimeLeft, time_left) if time_left else None,
         "test": _test(test) if test else None,
         "tests": tuple(map(_test, about.get("tests", ()))),
     }

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import yarl
+from aiohttp import web
 from optuna.distributions import FloatDistribution
 
 from sweeps.page import server
@@ -49,6 +50,7 @@ class Served:
     url: str
     token: str
     page: PageContext
+    app: web.Application
 
     @property
     def entry(self) -> str:
@@ -106,12 +108,12 @@ def served(*folders: Path, is_read_only: bool = False, token: str = "token-of-a-
     """The page of sweeps, by a server in a thread of this process."""
     with server.listening_socket("127.0.0.1", 0) as listening:
         page = PageContext(folders, token, "127.0.0.1", is_read_only=is_read_only)
-        loop = asyncio.new_event_loop()
-        task = loop.create_task(server.serve(page, listening))
+        app, loop = server.app_of(page), asyncio.new_event_loop()
+        task = loop.create_task(server.serve(app, listening))
         thread = threading.Thread(target=_run, args=(loop, task))
         thread.start()
         try:
-            yield Served(server.url_of(listening, "127.0.0.1"), token, page)
+            yield Served(server.url_of(listening, "127.0.0.1"), token, page, app)
         finally:
             loop.call_soon_threadsafe(task.cancel)
             thread.join()

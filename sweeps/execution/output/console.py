@@ -27,6 +27,7 @@ from sweeps.execution.output import status_lines
 from sweeps.execution.output.time_left import TimeLeft, TimeLeftTeller
 from sweeps.execution.run_context import RunContext
 from sweeps.ray_start.kept_here import KeptHere
+from sweeps.record.sweep_info import NotedTimeLeft
 from sweeps.record.trials import BAD, TrialRow
 
 _COLOURS = {
@@ -116,7 +117,18 @@ class SweepReporter(KeptHere, CLIReporter):
         budget_s = self._context.left_s
         most_s = math.inf if budget_s is None else budget_s
         self._context.places.left_s = None if left is None else min(left.best_s, most_s)
+        if left is not None:
+            self._note(NotedTimeLeft(min(left.best_s, most_s), left.epochs, time.time()))
         return left
+
+    def _note(self, left: NotedTimeLeft) -> None:
+        """Write the time left for pages, where the one that was written last has become wrong."""
+        before = self._record.info.time_left
+        if before is not None:
+            wrong_s = abs(before.time + before.seconds - left.time - left.seconds)
+            if left.time < before.time + STATUS_EVERY_S or wrong_s < max(30.0, left.seconds / 10):
+                return
+        self._record.note("time_left", vars(left))
 
     @property
     def _screen(self) -> Console | Cell:

@@ -6,8 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.config.sweep_folder import JOURNAL
 from sweeps.execution.output.console import STATUS_EVERY_S, SweepReporter
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import NotedTimeLeft
 from tests.conftest import propose
 from tests.support.contexts import context_of, said
 
@@ -130,3 +132,14 @@ def test_a_log_tells_of_reruns_by_the_trial_that_they_rerun(tmp_path: Path) -> N
     assert said(context)[0].startswith(
         "Trial 1 (rerun of trial 0) finished after 1 epoch, val_acc 0.4; 1/2 ended; "
     )
+
+
+def test_the_time_left_is_noted_for_pages_once_and_where_it_has_changed(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
+    reporter = SweepReporter(context_of(tmp_path, record, CONFIG), one)
+    began = 1_000_000.0
+    for after_s, seconds in ((0, 600), (1, 599), (120, 480), (180, 900), (240, 840)):
+        reporter._note(NotedTimeLeft(seconds, 7, began + after_s))
+    lines = [line for line in (tmp_path / JOURNAL).read_text().splitlines() if "time_left" in line]
+    assert len(lines) == 2
+    assert Record.read(tmp_path).info.time_left == NotedTimeLeft(900, 7, began + 180)

@@ -1,0 +1,72 @@
+"""The process that reports what each PC does, a line of JSON at a time, while somebody looks at *PCs*.
+
+Ray is joined in this process alone: the page goes on where a cluster ends. It ends when its standard input
+does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+from sweeps.common.errors import UserError
+from sweeps.ray_cluster import ray_environment
+from sweeps.ray_start import ray_auth
+from sweeps.ray_start.ray_folder import ray_folders
+
+REPORT_EVERY_S = 3.0
+OF_RAY = "RAY_ADDRESS"
+"""By which Ray's own programs find a cluster."""
+
+
+def main() -> int:
+    """The whole program; the exit status. It ends with the Ray that it has joined, and is started again."""
+    address = address_of_ray()
+    if address is not None and any(address == own for own in _own()):
+        ray_auth.turn_on()  # as a sweep does, whose Ray this is
+    ray_environment.prepare_to_look()
+    from sweeps.ray_cluster import pc_reports  # Ray, which has read its environment now
+    from sweeps.ray_cluster.onlooker import joined
+
+    if address is not None:
+        try:
+            with joined(address):
+                reporters = pc_reports.Reporters()
+                while _write({"ray": address, "pcs": [*reporters.pcs()]}):
+                    pass
+            return 0
+        except UserError:  # it has ended, or is not ours
+            pass
+    while _write({"ray": None, "pcs": pc_reports.alone()}) and address_of_ray() == address:
+        pass
+    return 0
+
+
+def address_of_ray() -> str | None:
+    """Of a Ray of this user's sweeps here, else of a cluster that this PC is in; None without Ray."""
+    if address := next(iter(_own()), os.environ.get(OF_RAY)):
+        return address
+    names = (process.info["name"] for process in psutil.process_iter(["name"]))
+    return "auto" if "raylet" in names else None
+
+
+def _own() -> list[str]:
+    states = [each.state() for each in ray_folders()]
+    return [state.address for state in states if state is not None and state.address]
+
+
+def _write(content: Mapping[str, Any]) -> bool:
+    """Write a line, and wait; whether it is to go on."""
+    print(json.dumps(content), flush=True)
+    is_ended, _, _ = select.select([sys.stdin], [], [], REPORT_EVERY_S)
+    return not is_ended
+
+
+if __name__ == "__main__":
+    sys.exit(main())
