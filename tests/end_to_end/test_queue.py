@@ -206,6 +206,14 @@ def test_one_that_came_first_and_is_slow_to_start_is_waited_for(queue: Queue) ->
     assert quick.wait() == 130
 
 
+def end_all(queue: Queue) -> None:
+    """Ctrl-C for all sweeps, the last one of the queue first, and the end of their Ray."""
+    for each in reversed(queue.listed()):
+        psutil.Process(each["pid"]).send_signal(signal.SIGINT)
+    words = [sys.executable, "-m", "sweeps", "down", "--wait"]
+    subprocess.run(words, cwd=ROOT, env=queue.environment, capture_output=True, timeout=MOST_S)
+
+
 @pytest.mark.long
 def test_the_queue_of_a_ray_that_stays_is_there_after_a_reboot(
     environment: dict[str, str], tmp_path: Path
@@ -234,6 +242,7 @@ def test_the_queue_of_a_ray_that_stays_is_there_after_a_reboot(
         for note in notes:
             note.write_text(json.dumps({**json.loads(note.read_text()), "boot": "the one before"}))
         sweeps("down")
+        stack.callback(end_all, lab)  # what `sweeps up` starts is no child of this process
         trained = epochs(first.record(), 0)
         said = sweeps("up", "--no-ray-dashboard")
         assert [line.split()[0] for line in said.splitlines() if "is in the queue again" in line] == [
@@ -243,7 +252,5 @@ def test_the_queue_of_a_ray_that_stays_is_there_after_a_reboot(
         first.wait_until("it goes on", lambda record: epochs(record, 0) > trained)
         second.wait_until("it waits again", lambda record: len(record.info.runs) == 2 and waits(record))
         lab.becomes(("first", "running"), ("second", "waiting"))
-        for each in reversed(lab.listed()):
-            psutil.Process(each["pid"]).send_signal(signal.SIGINT)
-        sweeps("down", "--wait")
+        end_all(lab)
     assert list((tmp_path / "state" / "sweeps" / "queue").iterdir()) == []

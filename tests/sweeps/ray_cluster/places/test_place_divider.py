@@ -7,13 +7,19 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import ray
 
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_cluster.places import place_claims, place_divider
 from sweeps.ray_cluster.places.place_claims import NO_OTHER, PlaceClaims
 from sweeps.ray_cluster.places.place_divider import CLAIM_EVERY_S, SILENT_AFTER_S, PlaceDivider
-from sweeps.ray_cluster.places.place_division import Allotment
+from sweeps.ray_cluster.places.place_division import Allotment, Claim
 from tests.support.heads import OPEN, head
 from tests.sweeps.ray_cluster.places.sharing import Played, cpus
 
@@ -111,6 +117,34 @@ def test_one_that_is_started_anew_has_the_order_in_which_the_sweeps_came() -> No
         answers.divider.claim(dataclasses.replace(Played(name, cpus(1)).claim, age_s=age_s, is_queued=True))
     known = answers.divider.claims()
     assert [(each.claim.name, each.age_s) for each in known] == [("first", 20.0), ("second", 10.0)]
+
+
+def test_a_claim_is_renewed_as_long_as_the_sweep_prepares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its data may take hours, and a sweep that is silent for a minute is forgotten."""
+    heard, has_renewed = list[Claim](), threading.Event()
+
+    def hear(claim: Claim) -> Any:
+        heard.append(claim)
+        if len(heard) == 3:
+            has_renewed.set()
+        return Allotment({})
+
+    divider = SimpleNamespace(claim=SimpleNamespace(remote=hear))
+    monkeypatch.setattr(place_divider, "started", lambda **_: divider)
+    calls = {"wait": lambda refs, timeout: (refs, []), "get": lambda ref: ref}
+    job = SimpleNamespace(get_job_id=lambda: "1")
+    answers_at_once = SimpleNamespace(**calls, exceptions=ray.exceptions, get_runtime_context=lambda: job)
+    monkeypatch.setattr(place_claims, "ray", answers_at_once)
+    monkeypatch.setattr(place_divider, "CLAIM_EVERY_S", 0.01)
+    monkeypatch.setattr(place_claims, "RENEW_EVERY_S", 0.01)
+    claims = PlaceClaims(tmp_path, is_on_this_pc=False)
+    with claims.announced(SweepConfig(queue=True), cpus(1)):
+        assert has_renewed.wait(60)
+    assert {(claim.wanted, claim.waits_on) for claim in heard} == {(0, "it prepares its data")}
+    assert len({claim.sweep for claim in heard}) == 1
+    assert claims.is_due(), "its first real claim waits for an answer"
 
 
 def test_other_sweeps_are_told_of_once_for_each_change(tmp_path: Path) -> None:
