@@ -102,7 +102,8 @@ def _name_of(word: str) -> str:
 def _field(setting: Setting, text: str) -> SettingField:
     kind, choices = _kind(setting), tuple(map(str, literals(setting.kind)))
     if setting.name == "trainable":
-        kind, choices = "choice", tuple(dict.fromkeys([*registry.choices(), *filter(None, [text])]))
+        choices = tuple(registry.choices())
+        text = text or (choices[0] if len(choices) == 1 else "")
     elif kind == "choice" and not default_text(setting):
         choices = ("", *choices)
     return SettingField(setting, kind, text, choices)
@@ -215,7 +216,7 @@ def _typed(setting: Setting, text: str) -> list[str]:
     if kind == "switch":
         on = f"--{setting.name.replace('_', '-')}"
         return [on if text == "true" else f"--no-{on[2:]}"]
-    if kind in ("text", "number", "choice") and setting.name != "trainable":
+    if kind in ("text", "number", "choice"):
         return [f"{name}={text}"] if text.startswith("-") else [name, text]
     lines = [shlex.split(line) for line in (text.splitlines() if kind == "points" else [text])]
     if any(word.startswith("--") for line in lines for word in line):

@@ -29,8 +29,8 @@ class TrainingTrial:
     """The one that it trains, as far as it has told."""
     of: int
     """Epochs of a trial that is never pruned; 0 where that is not known."""
-    reported_s: float | None
-    """How long ago it has reported last, or begun; None where no process runs the sweep."""
+    reported_s: float
+    """How long ago it has reported last, or begun."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ def _events(record: Record) -> Iterator[Event]:
             yield Event(trial.end or last, "notice", notice, trial.number)
 
 
-def ago(seconds: float | None) -> str:
-    """`12 s ago`"""
-    return "" if seconds is None else f"{duration(seconds)} ago"
+def last_report(trial: TrainingTrial) -> str:
+    """`reported 12 s ago`"""
+    return f"{'reported' if trial.epoch > 1 else 'begun'} {duration(trial.reported_s)} ago"
 
 
 def epoch_in_words(trial: TrainingTrial) -> str:

@@ -142,7 +142,7 @@ def test_each_answer_forbids_frames_and_scripts_of_others(page: Served) -> None:
         assert "default-src 'none'" in policy
         assert "script-src 'self';" in policy
         assert "frame-ancestors 'none'" in policy
-        assert page.ask(path).headers["Referrer-Policy"] == "no-referrer"
+        assert page.ask(path).headers["Referrer-Policy"] == "same-origin"
     assert page.ask("/").headers["Cache-Control"] == "no-store"
 
 
