@@ -62,6 +62,8 @@ class Form:
 
 
 TRIAL = Field("trial", "Trial", "7", "trial")
+TRIAL_OR_NONE = Field("trial", "Trial (empty: the sweep)", "7", "trial or none")
+TAGS = Field("tags", "Tags", "baseline good")
 FORMS = {
     each.command: each
     for each in (
@@ -84,6 +86,9 @@ FORMS = {
             (Field("values", "Settings or ranges", PAIRS_EXAMPLES["set"]),),
             needs_process=False,
         ),
+        Form("note", "Note", (TRIAL_OR_NONE, Field("text", "Note", kind="text")), needs_process=False),
+        Form("tag", "Tag", (TRIAL_OR_NONE, TAGS), needs_process=False),
+        Form("untag", "Remove tags", (TRIAL_OR_NONE, TAGS), needs_process=False),
     )
 }
 """A form for each command of `control_commands.COMMANDS`."""

@@ -55,8 +55,8 @@ class ShownTrial:
         """All in which a filter looks."""
         trial = self.trial
         named = " ".join(f"{name}={cell(self.params, name)}" for name in self.params)
-        tags, note = getattr(trial, "tags", ()), getattr(trial, "note", "")
-        about = (trial.place.get("pc", ""), trial.reason, note, *tags, trial.origin, *trial.notices)
+        place = trial.place.get("pc") or ""
+        about = (place, trial.reason, trial.note, *trial.tags, trial.origin, *trial.notices)
         return f"trial {trial.number} {trial.trainable} {named} {' '.join(about)}".casefold()
 
 
@@ -111,7 +111,7 @@ class TrialTable:
 
     def _row(self, trial: TrialRow, is_running: bool, is_held: bool) -> ShownTrial:
         words = status_word(trial, is_running=is_running, is_held=is_held)
-        notes = (len(trial.notices), getattr(trial, "note", ""), tuple(getattr(trial, "tags", ())))
+        notes = (len(trial.notices), trial.note, tuple(trial.tags))
         state = trial.attempt, len(trial.epochs), words, trial.reason != "", notes
         known = self._shown.get(trial.number)
         if known is None or known[0] != state or known[1].trial is not trial:

@@ -27,6 +27,11 @@ TYPED = {
     ("retry", "failed", "7"): {"trials": "failed 7"},
     ("set", "num-trials=48", "lr=1e-4..1e-2:log"): {"values": "num-trials=48\nlr=1e-4..1e-2:log"},
     ("pause",): {},
+    ("note", 'a long\nnote, "quoted"'): {"trial": "", "text": ' a long\nnote, "quoted" '},
+    ("note", "7", "lr too high"): {"trial": "7", "text": "lr too high"},
+    ("note", "7", ""): {"trial": "7", "text": ""},
+    ("tag", "baseline", "good"): {"trial": "", "tags": "baseline good"},
+    ("untag", "7", "good"): {"trial": "7", "tags": "good"},
 }
 
 
@@ -63,4 +68,4 @@ def test_a_sweep_is_offered_what_it_can_do() -> None:
     assert "go" in names("paused")
     assert "pause" not in names("paused")
     assert not {"pause", "go", "finish", "stop"} & names("finished")
-    assert {"try", "set", "retry"} <= names("finished")
+    assert {"try", "set", "retry", "note", "tag", "untag"} <= names("finished")
