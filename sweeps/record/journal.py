@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import Any
 
 from optuna.distributions import distribution_to_json
-from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
@@ -233,38 +232,6 @@ def _named_once(content: Any) -> Any:
     if not isinstance(content, dict):
         return content
     return {sys.intern(name): _named_once(value) for name, value in content.items()}
-
-
-class ReadOnlyJournal(JournalFileBackend):
-    """The journal of a sweep that another process may be writing.
-
-    Optuna's reader takes an incomplete last line for the end of the file, until the rest is written.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self._path = path
-        self._seen = 0, b""
-        """Where the last bytes begin that were read, and these."""
-        self.is_intact()
-
-    def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        raise PermissionError(f"{self._path}: only its sweep writes it")
-
-    def is_intact(self) -> bool:
-        """Whether the file still begins with the part that was read.
-
-        A resume cuts off an incomplete end; a new sweep may have the name of a deleted one.
-        """
-        begin, end = self._seen
-        with self._path.open("rb") as file:
-            file.seek(begin)
-            is_same = file.read(len(end)) == end
-            # More than a few lines, each with the id of its process.
-            begin = max(0, file.seek(0, os.SEEK_END) - 4096)
-            file.seek(begin)
-            self._seen = begin, file.read()
-        return is_same
 
 
 def mend(path: Path) -> int:

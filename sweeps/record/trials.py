@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -18,8 +17,6 @@ from sweeps.common.objective import Losses, Objective, Objectives
 from sweeps.space.point import OptunaPoint, Point
 
 if TYPE_CHECKING:
-    from optuna.trial import FrozenTrial
-
     from sweeps.common.yaml_values import ParamValue
 
 Status = Literal["finished", "pruned", "stopped", "failed", "diverged", "infeasible", "unfinished"]
@@ -256,15 +253,6 @@ _ATTRIBUTES = {each.name for each in dataclasses.fields(TrialRow)}
 ATTEMPT_OF = "attempt_of"
 """Attribute of the user of an Optuna trial that is a further attempt: the number of the trial. Optuna changes
 no trial that has ended, so each attempt is a trial of its own there, and later trials have other numbers."""
-
-
-def numbered(frozen: Iterable[FrozenTrial]) -> Iterator[tuple[int, FrozenTrial]]:
-    """All trials of Optuna's journal, in order, each with the number of the trial that it is an attempt
-    of."""
-    first_attempts = itertools.count()
-    for each in frozen:
-        again = each.user_attrs.get(ATTEMPT_OF)
-        yield next(first_attempts) if again is None else again, each
 
 
 def row_of(number: int, begun: Mapping[str, Any]) -> TrialRow:

@@ -7,14 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from optuna.storages import JournalStorage
 from optuna.trial import TrialState
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record.journal import ReadOnlyJournal
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS, Steered
-from tests.conftest import propose
+from tests.conftest import optuna_trials, propose
 from tests.sweeps.record.written import new_record, scored
 
 
@@ -114,6 +112,6 @@ def test_optuna_sees_a_sane_study(tmp_path: Path) -> None:
     record = scored(tmp_path, "max", [[0.1], [0.2]], "failed")
     record.open_again(0, kept_epochs=0, why="retried by the user")
     propose(record, {"lr": 9.0})
-    plain = JournalStorage(ReadOnlyJournal(tmp_path / JOURNAL)).get_all_trials(0)
+    plain = optuna_trials(tmp_path)
     assert [trial.number for trial in plain] == [0, 1, 2, 3]
     assert [trial.state for trial in plain] == [TrialState.FAIL] * 2 + [TrialState.RUNNING] * 2
