@@ -134,6 +134,8 @@ class SweepList:
                 self._cache.put(folder, state, summary)
         except (OSError, RecordUnreadable) as error:
             fault = str(error)
+        except Exception as error:  # a fault in one record costs its row, not the page
+            fault = f"its record can't be shown ({type(error).__name__}: {error})"
         return ListedSweep(key=folder.name, folder=folder, state=state, summary=summary, fault=fault)
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeps.common import atomic_io
+from sweeps.kinds.registry import shown_name
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.trials import BAD
 
 MOST_POINTS = 60
 """Of the small curve."""
-CACHE_FORMAT = 3
+CACHE_FORMAT = 4
 """Another one is thrown away."""
 
 
@@ -55,6 +56,7 @@ class SweepSummary:
     """Those that train now."""
     epochs: int
     """Trained, of reruns too."""
+    tags: Sequence[str]
     best_trial: int | None
     best_score: float | None
     best: str
@@ -78,7 +80,7 @@ def summary_of(record: Record) -> SweepSummary:
     live = [trial for trial in record.live if is_running and not trial.is_paused]
     return SweepSummary(
         name=record.name,
-        trainable=", ".join(record.info.trainables),
+        trainable=", ".join(map(shown_name, record.info.trainables)),
         metric=objective.metric,
         mode=objective.mode,
         status=status.status(record),
@@ -97,6 +99,7 @@ def summary_of(record: Record) -> SweepSummary:
             for trial in live
         ],
         epochs=sum(trial.spent_epochs for trial in record.trials),
+        tags=list(record.info.tags),
         best_trial=None if leader is None else leader.number,
         best_score=None if leader is None else leader.best_score(objective),
         best=status.best(record),

@@ -7,4 +7,6 @@ Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, fresh) => {
   before.dataset.address = after.dataset.address;
   return false;
 };
-document.addEventListener("htmx:afterSettle", () => figures.refresh());
+/* A box that somebody has ticked stays so. */
+Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) => name !== "checked" || element.type !== "checkbox";
+document.addEventListener("htmx:afterSettle", () => typeof figures === "undefined" || figures.refresh());
