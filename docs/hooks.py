@@ -1,12 +1,15 @@
-"""Parts of pages that each build makes: help texts, the rooms as a picture and a table, the README's model.
+"""Parts of pages that each build makes: help texts, the rooms as a picture and a table, the README's model,
+the lines of `--json`.
 
-A page has a line `<!-- help: run -->`, `<!-- rooms: picture -->`, `<!-- rooms: table -->` or
-`<!-- readme: python -->` where it belongs.
+A page has a line `<!-- help: run -->`, `<!-- rooms: picture -->`, `<!-- rooms: table -->`,
+`<!-- readme: python -->`, `<!-- json: events -->` or `<!-- json: answers -->` where it belongs. The site has
+each page as Markdown, too, for programs that read: llms.txt names them.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -17,17 +20,30 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-MARK = re.compile(r"^<!-- (help|rooms|readme): ([\w ]+) -->$", flags=re.M)
+MARK = re.compile(r"^<!-- (help|rooms|readme|json): ([\w ]+) -->$", flags=re.M)
 CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
 WITH_HYPHENS = re.compile(r"(?<!\S)(?=\S{3,40}(?!\S))\S*-\S+")
 WIDTH, HEIGHT, GAP = 760, 34, 8
 """Width of the picture, height of a room and gap between rooms, in pixels."""
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+_made: dict[str, str] = {}
+"""The Markdown of each page, by its file, with all parts."""
+
+
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Called by MkDocs for each page."""
-    parts = {"help": help_of, "rooms": rooms, "readme": readme_block}
-    return MARK.sub(lambda mark: parts[mark[1]](mark[2]), markdown)
+    parts = {"help": help_of, "rooms": rooms, "readme": readme_block, "json": json_lines}
+    made = MARK.sub(lambda mark: parts[mark[1]](mark[2]), markdown)
+    if page is not None:
+        _made[page.file.src_uri] = made
+    return made
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Called by MkDocs at the end: a program that reads takes the Markdown."""
+    for name, markdown in _made.items():
+        (Path(config.site_dir) / name).write_text(markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
@@ -50,6 +66,33 @@ def readme_block(language: str) -> str:
     found = re.search(rf"^```{language}\n.*?^```$", (ROOT / "README.md").read_text(), flags=re.M | re.S)
     assert found is not None, f"the README has no block of {language}"
     return found[0]
+
+
+def json_lines(what: str) -> str:
+    """The lines that commands print with --json: the events, or the answers in the last line."""
+    schema = json.loads((ROOT / "docs" / "output.schema.json").read_text())
+    end, parts = "end_of_", []
+    for name, line in schema["$defs"].items():
+        if name.startswith(end) != (what == "answers"):
+            continue
+        command = f"sweeps {name.removeprefix(end).replace('_', ' ')}"
+        common = {"event", "time", "not_finite", *(("exit_status", "error") if what == "answers" else ())}
+        rows = [
+            f"| `{field}` | {_json_type(about)} | {about['description']} |"
+            for field, about in line["properties"].items()
+            if field not in common
+        ]
+        rows = ["| field | type | content |", "|---|---|---|", *rows] if rows else ["It has no more fields."]
+        title = f"`{command if what == 'answers' else name}`"
+        parts.append(f"### {title}\n\n{line['description']}\n\n{chr(10).join(rows)}")
+    return "\n\n".join(parts)
+
+
+def _json_type(about: Any) -> str:
+    if "enum" in about:
+        return ", ".join(f"`{each}`" for each in about["enum"])
+    kinds = about["type"] if isinstance(about["type"], list) else [about["type"]]
+    return " or ".join(kinds)
 
 
 def rooms(what: str) -> str:

@@ -136,8 +136,8 @@ def _tell(asked: Asked, url: str, token: str) -> None:
     path = "/" if asked.opened is None else f"/sweep/{quote(asked.opened.name)}"
     address = f"{url}{path}?{access.TOKEN_PARAMETER}={token}"
     print(address, flush=True)
-    json_output.write("serving", url=address, folders=[str(folder) for folder in asked.folders])
     json_output.answer(url=address)
+    json_output.write("serving", url=address, folders=[str(folder) for folder in asked.folders])
     if asked.opens_browser and _has_browser():
         webbrowser.open(f"{url}{path}?{access.TOKEN_PARAMETER}={access.one_time_code(token)}")
 

@@ -76,18 +76,8 @@ class _EventLines:
     def __call__(self, event: TrialEvent, trial: TrialRow) -> None:
         match event:
             case "begun":
-                about = (
-                    "trainable",
-                    "params",
-                    "fixed",
-                    "seed",
-                    "origin",
-                    "confirms",
-                    "attempt",
-                    "opened_for",
-                )
-                fields = {name: getattr(trial, name) for name in about}
-                json_output.write("trial_begun", id=trial.number, **fields)
+                begun = {name: getattr(trial, name) for name in BEGUN}
+                json_output.write("trial_begun", id=trial.number, **begun)
             case "report":
                 epoch = max(trial.epochs)
                 json_output.write("report", id=trial.number, epoch=epoch, **vars(trial.epochs[epoch]))
