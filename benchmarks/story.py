@@ -119,18 +119,15 @@ def measure(story: Story, steps: Sequence[str], kept: Kept, until: float, is_reh
     """Take the steps that are not finished, up to a moment."""
     todo = [step for step in steps if step not in kept.steps]
     minutes = story.workload.minutes
-    print(
-        f"{story.workload.name}: {count(len(todo), 'part')} to measure, about "
-        f"{duration(60 * sum(minutes.get(step, 0.0) for step in todo))} on 2 cores",
-        flush=True,
-    )
+    whole = _about(sum(minutes.get(step, 0.0) for step in todo))
+    print(f"{story.workload.name}: {count(len(todo), 'part')} to measure{whole}", flush=True)
     for number, name in enumerate(todo, 1):
         usual_s = 60 * minutes.get(name, 0.0)
         if time.monotonic() + usual_s > until:
             print(f"--minutes are over before {TITLES[name]}; the same command goes on.", flush=True)
             return
         busy = _measure.busy_cores()
-        print(f"{number}/{len(todo)} {TITLES[name]}, about {duration(usual_s)}", flush=True)
+        print(f"{number}/{len(todo)} {TITLES[name]}{_about(minutes.get(name, 0.0))}", flush=True)
         if busy > BUSY_CORES:
             print(
                 f"  {busy:.1f} cores are busy with other work: the figures count on an idle machine",
@@ -146,6 +143,11 @@ def measure(story: Story, steps: Sequence[str], kept: Kept, until: float, is_reh
         kept.add(name, {**step, "busy_before": round(busy, 2), "took_s": round(time.monotonic() - began, 1)})
         if "rung" in step:
             print(f"  {words(story, name)}", flush=True)
+
+
+def _about(minutes: float) -> str:
+    """What usually takes so long; "" where that is not known."""
+    return f", about {duration(60 * minutes)} on 2 cores" if minutes else ""
 
 
 def words(story: Story, name: str) -> str:

@@ -57,9 +57,8 @@ class Story:
 
     @property
     def data_set(self) -> Path:
-        """The one data set in it."""
-        (manifest,) = self.prepared.glob("*/manifest.json")
-        return manifest.parent
+        """The data set in it that was prepared first, by the code of then."""
+        return self.prepared / str(self.steps["prepare"]["data_set"])
 
     @property
     def preparation(self) -> Part:
@@ -111,7 +110,8 @@ def prepare(story: Story) -> Step:
     module.raw_items(module.Params(**workload.fixed))
     shutil.rmtree(story.prepared, ignore_errors=True)
     seconds = sweep_runs.prepare(workload, story.prepared, story.new_folder("prepare"))
-    return {"seconds": [seconds]}
+    (manifest,) = story.prepared.glob("*/manifest.json")
+    return {"seconds": [seconds], "data_set": manifest.parent.name}
 
 
 def start(story: Story) -> Step:
@@ -239,7 +239,7 @@ TITLES = {
     "precision": "+ half precision",
     "packed": "+ several trials at a time",
     "pruned": "+ pruned by halving",
-    "proposed": "+ proposed by gp, up to the same quality",
+    "proposed": "+ proposed by gp, to the same quality",
     "shell": "shell loop",
     "ray_tune": "Ray Tune with ASHA",
     "optuna": "Optuna with successive halving",

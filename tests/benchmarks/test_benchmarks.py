@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -73,6 +76,30 @@ def test_the_cpu_time_of_grandchildren_counts_also_when_their_parent_has_gone(tm
     commands = [[sys.executable, "-c", parent], [sys.executable, "-c", wait]]
     _, cpu_s = _measure.run_together(commands, tmp_path, {})
     assert cpu_s > 1.6
+
+
+def test_ctrl_c_ends_the_processes_that_are_measured(tmp_path: Path) -> None:
+    there = tmp_path / "pid"
+    sleep = (
+        f"import os, pathlib, time; pathlib.Path({str(there)!r}).write_text(str(os.getpid())); time.sleep(99)"
+    )
+    code = (
+        "import pathlib, sys; from benchmarks import _measure\n"
+        f"_measure.run_together([[sys.executable, '-c', {sleep!r}]], pathlib.Path({str(tmp_path)!r}), {{}})"
+    )
+    # As a foreground program: under a shell's `&` SIGINT is ignored, and children inherit that.
+    watched = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    while not (there.exists() and there.read_text()):
+        assert watched.poll() is None
+        time.sleep(0.05)
+    watched.send_signal(signal.SIGINT)
+    assert b"KeyboardInterrupt" in watched.communicate(timeout=60)[1]
+    assert not psutil.pid_exists(int(there.read_text()))
 
 
 def test_processes_are_adopted_only_while_they_are_measured(tmp_path: Path) -> None:
