@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import bisect
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -222,11 +222,11 @@ class _Span(NamedTuple):
 
 def _spans(sweep: Sweep) -> list[_Span]:
     """Of all epochs; one that an earlier run of the sweep left begins with the run that ended it."""
-    runs, found = [run.started or 0.0 for run in sweep.record.info.runs], []
+    runs, found = sorted([0.0, *(run.started or 0.0 for run in sweep.record.info.runs)]), list[_Span]()
     for trial in sweep.record.trials:
         attempts = [*trial.attempts, trial]
         for nth, epoch, row in trial.every_report():
-            begin = max([row.time - row.seconds, *(started for started in runs if started < row.time)])
+            begin = max(row.time - row.seconds, runs[max(0, bisect.bisect_left(runs, row.time) - 1)])
             place = {
                 "pc": "PC not recorded",
                 "pid": "not recorded",
@@ -258,11 +258,18 @@ def _bars(sweep: Sweep) -> list[_Span]:
 def _filled(spans: Sequence[tuple[float, float, float]], edges: np.ndarray) -> np.ndarray:
     """Mean of the weights of spans (from, to, weight) over each bin."""
     begins, ends, weights = np.array(spans).reshape(-1, 3).T
-    overlaps = (
-        np.clip(np.minimum(ends, last) - np.maximum(begins, first), 0, None)
-        for first, last in itertools.pairwise(edges)
-    )
-    return np.array([overlap @ weights for overlap in overlaps]) / np.diff(edges)
+    until = _weighed_until(begins, weights, edges) - _weighed_until(ends, weights, edges)
+    return np.diff(until) / np.diff(edges)
+
+
+def _weighed_until(starts: np.ndarray, weights: np.ndarray, moments: np.ndarray) -> np.ndarray:
+    """At each moment the sum of the times since the starts before it, each by its weight."""
+    order = np.argsort(starts)
+    since = starts[order] - moments[0]
+    weight = np.append(0.0, np.cumsum(weights[order]))
+    total = np.append(0.0, np.cumsum(weights[order] * since))
+    before = np.searchsorted(since, moments - moments[0], side="right")
+    return weight[before] * (moments - moments[0]) - total[before]
 
 
 def _moment(seconds: float) -> datetime:

@@ -18,6 +18,8 @@ from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 
 MOST_CURVES = 200
+MOST_POINTS = 1_000
+"""Of a scatter over all trials: more hide each other."""
 MOST_METRICS, MOST_CURVES_OF_METRIC = 6, 20
 
 
@@ -138,8 +140,10 @@ def history(sweep: Sweep) -> go.Figure:
         for place, trial in enumerate(ended, start=1)
         if (score := trial.best_score(objective)) is not None
     ]
+    sign = objective.sign
+    drawn = thinned(sorted(points, key=lambda point: (-sign * point[2], point[0])), MOST_POINTS)
     for status, mark in style.MARKS.items():
-        if of_status := [point for point in points if point[1].status == status]:
+        if of_status := [point for point in drawn if point[1].status == status]:
             places, trials, scores = zip(*of_status, strict=True)
             looks = {"mode": "markers", "name": status, "marker": mark.points(8)}
             figure.add_trace(go.Scatter(x=places, y=scores, **looks, **style.hover(record, trials)))
@@ -158,6 +162,10 @@ def history(sweep: Sweep) -> go.Figure:
     figure.update_xaxes(title_text="trials ended")
     figure.update_yaxes(title_text=objective.metric)
     caption = "A mark is a trial, by the score of its best epoch, in the order in which they ended."
+    if len(drawn) < len(points):
+        caption += (
+            f" {len(drawn):,} of {len(points):,} are drawn: the best, and an even sample of the others."
+        )
     caption += style.cut(figure, objective, (score for *_, score in points), _best_scores(record))
     return style.finish(figure, title, caption)
 

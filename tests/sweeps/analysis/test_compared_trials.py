@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,21 @@ def test_scores_of_different_epochs_are_never_compared(sweeps: dict[str, Sweep])
     assert found.words == "scores at epoch 1, which 30 of 30 trials reached"
     said = analysis_figures.slices(sweeps["pruned"]).layout.title.subtitle.text
     assert found.words in said
+
+
+def test_of_a_record_that_grows_only_what_holds_now_is_kept(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "m"})
+    for number in range(5):
+        propose(record, {"lr": 0.1 * (number + 1)}, {"lr": LR})
+        record.report(number, 1, 0.1 * number, {}, 1.0)
+        found = compared_trials(record)
+        assert len(found.scores) == number + 1
+        assert compared_trials(record) is found
+    gone = weakref.ref(found)
+    del found
+    record.end(0, "finished")
+    compared_trials(record)
+    assert gone() is None
 
 
 def test_of_few_trials_the_epoch_is_the_last_that_two_thirds_reached(sweeps: dict[str, Sweep]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+
+import pytest
 
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
@@ -34,6 +37,23 @@ def test_of_many_curves_the_best_and_some_others_are_drawn_and_that_is_said(tmp_
     best = record.best()
     assert best is not None
     assert any(f"best: trial {best.number}" == trace.name for trace in figure.data)
+
+
+def test_of_many_trials_the_history_draws_some_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[analysis_figures.history.__module__], "MOST_POINTS", 40)
+    record = begun(tmp_path)
+    with record.together():
+        for number in range(100):
+            add(record, drawn(number), 1, "pruned")
+    figure = analysis_figures.history(analysis_sweep.load(tmp_path))
+    assert "40 of 100 are drawn" in figure.layout.title.subtitle.text
+    marks = next(trace for trace in figure.data if trace.name == "pruned")
+    line = next(trace for trace in figure.data if trace.name == "best so far")
+    best = record.best()
+    assert best is not None
+    assert (len(marks.x), max(marks.y), max(line.y)) == (40, *2 * (best.best_score(record.objective),))
 
 
 def test_other_metrics_have_a_panel_each_and_the_best_trial_is_heavy(tmp_path: Path) -> None:
