@@ -224,7 +224,7 @@ _MANY_LINES = 100
 
 
 def _is_change(content: Any) -> bool:
-    return isinstance(content, dict) and isinstance(content.get("op_code"), int)
+    return type(content) is dict and type(content.get("op_code")) is int
 
 
 def _named_once(content: Any) -> Any:

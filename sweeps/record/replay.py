@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
 from optuna.trial import TrialState
 
 from sweeps.record.journal import Line, Operation
@@ -50,36 +53,42 @@ class ReplayedTrials(RankedTrials):
             LookupError, TypeError: the lines do not belong together.
             ValueError: it is no line of Optuna.
         """
-        operation = line["op_code"]
-        if operation == Operation.TRIAL_SYSTEM_ATTR:
-            if (row := self._open_row(line)) is not None:
-                for key, content in line["system_attr"].items():
-                    if (epoch := take_up(row, key, content)) is not None:
-                        self._take_report(row, epoch)
-        elif operation == Operation.TRIAL_USER_ATTR:
-            if (row := self._open_row(line)) is not None:
-                for name, value in line["user_attr"].items():
-                    if name == "status":
-                        self._statuses[line["trial_id"]] = value
-                    elif is_attribute(name):
-                        setattr(row, name, value)
-        elif operation == Operation.CREATE_TRIAL:
-            self._take_trial(line)
-        elif operation == Operation.TRIAL_STATE:
-            self._take_state(line)
-        elif operation == Operation.STUDY_USER_ATTR:
-            self.about = {**self.about, **line["user_attr"]}
-            for key, value in line["user_attr"].items():
-                name, _, number = key.partition(OF_TRIAL)
-                if number and name in ("note", "tags"):
-                    setattr(self.trials[int(number)], name, value)
-        elif operation == Operation.STUDY_SYSTEM_ATTR:
-            if "earlier" in line["system_attr"]:
-                self.earlier = earlier_of(line["system_attr"]["earlier"])
-        elif operation == Operation.CREATE_STUDY:
-            self.study_name = self.study_name or line["study_name"]
-        else:
-            Operation(operation)
+        if (take := self._TAKES.get(line["op_code"])) is None:
+            raise ValueError(f"{line['op_code']}: no operation of Optuna's")
+        take(self, line)
+
+    def _take_nothing(self, line: Line) -> None:
+        """Of another study, or what the record has elsewhere."""
+
+    def _take_study(self, line: Line) -> None:
+        self.study_name = self.study_name or line["study_name"]
+
+    def _take_study_user_attr(self, line: Line) -> None:
+        self.about = {**self.about, **line["user_attr"]}
+        for key, value in line["user_attr"].items():
+            name, _, number = key.partition(OF_TRIAL)
+            if number and name in ("note", "tags"):
+                setattr(self.trials[int(number)], name, value)
+
+    def _take_study_system_attr(self, line: Line) -> None:
+        if "earlier" in line["system_attr"]:
+            self.earlier = earlier_of(line["system_attr"]["earlier"])
+
+    def _take_user_attr(self, line: Line) -> None:
+        if (row := self._open_row(line)) is None:
+            return
+        for name, value in line["user_attr"].items():
+            if name == "status":
+                self._statuses[line["trial_id"]] = value
+            elif is_attribute(name):
+                setattr(row, name, value)
+
+    def _take_system_attr(self, line: Line) -> None:
+        if (row := self._open_row(line)) is None:
+            return
+        for key, content in line["system_attr"].items():
+            if (epoch := take_up(row, key, content)) is not None:
+                self._take_report(row, epoch)
 
     def _open_row(self, line: Line) -> TrialRow | None:
         """The trial of a line; None where it has ended, or is not there: Optuna changes nothing then."""
@@ -118,3 +127,17 @@ class ReplayedTrials(RankedTrials):
             trial.end = seconds_of(line.get("datetime_complete"))
         if trial.status != "unfinished":
             self._settle(trial)
+
+    _TAKES: ClassVar[Mapping[int, Callable[[ReplayedTrials, Line], None]]] = {
+        Operation.CREATE_STUDY: _take_study,
+        Operation.DELETE_STUDY: _take_nothing,
+        Operation.STUDY_USER_ATTR: _take_study_user_attr,
+        Operation.STUDY_SYSTEM_ATTR: _take_study_system_attr,
+        Operation.CREATE_TRIAL: _take_trial,
+        Operation.TRIAL_PARAM: _take_nothing,
+        Operation.TRIAL_STATE: _take_state,
+        Operation.TRIAL_INTERMEDIATE_VALUE: _take_nothing,
+        Operation.TRIAL_USER_ATTR: _take_user_attr,
+        Operation.TRIAL_SYSTEM_ATTR: _take_system_attr,
+        Operation.DISCARD_TRIALS: _take_nothing,
+    }

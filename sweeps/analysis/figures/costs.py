@@ -259,7 +259,7 @@ def _filled(spans: Sequence[tuple[float, float, float]], edges: np.ndarray) -> n
     """Mean of the weights of spans (from, to, weight) over each bin."""
     begins, ends, weights = np.array(spans).reshape(-1, 3).T
     until = _weighed_until(begins, weights, edges) - _weighed_until(ends, weights, edges)
-    return np.diff(until) / np.diff(edges)
+    return np.asarray(np.diff(until) / np.diff(edges))
 
 
 def _weighed_until(starts: np.ndarray, weights: np.ndarray, moments: np.ndarray) -> np.ndarray:
@@ -269,7 +269,7 @@ def _weighed_until(starts: np.ndarray, weights: np.ndarray, moments: np.ndarray)
     weight = np.append(0.0, np.cumsum(weights[order]))
     total = np.append(0.0, np.cumsum(weights[order] * since))
     before = np.searchsorted(since, moments - moments[0], side="right")
-    return weight[before] * (moments - moments[0]) - total[before]
+    return np.asarray(weight[before] * (moments - moments[0]) - total[before])
 
 
 def _moment(seconds: float) -> datetime:
