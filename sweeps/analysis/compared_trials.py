@@ -18,9 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import optuna
 from optuna.distributions import CategoricalDistribution
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from scipy.stats import kruskal
 
 from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count
@@ -128,6 +126,9 @@ class ComparedTrials:
         """
         if self.why_no_importance:
             return {}
+        # It takes seconds to import, which the page of all sweeps and the start of a sweep do without.
+        from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+
         with warnings.catch_warnings(action="ignore"):  # of a condition that few trials met
             evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
             best_first = list(self.scores)
@@ -249,4 +250,6 @@ def _scores_differ(there: ComparedTrials, hyperparameter: str) -> bool:
         ordered = [score for _, score in sorted(points)]
         ends = [len(ordered) * quarter // 4 for quarter in range(5)]
         groups = [ordered[first:last] for first, last in itertools.pairwise(ends)]
+    from scipy.stats import kruskal  # seconds, as above
+
     return len(groups) > 1 and bool(kruskal(*groups).pvalue < 0.5)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from optuna.distributions import BaseDistribution
-from scipy.stats import hypergeom
 
 from sweeps.analysis.compared_trials import (
     BY_CHANCE,
@@ -171,6 +170,8 @@ def _dead_among(
     distributions: Mapping[str, Sequence[BaseDistribution]],
     level: float,
 ) -> Iterator[DeadRegion]:
+    from scipy.stats import hypergeom  # seconds, which the page of all sweeps does without
+
     for hyperparameter, drawn_from in distributions.items():
         having = [trial for trial in trials if hyperparameter in trial.optuna.params]
         rows = [

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from optuna.distributions import BaseDistribution
-from scipy.stats import binom, hypergeom
 
 from sweeps.analysis.compared_trials import (
     BEST_SHARE,
@@ -247,6 +246,8 @@ def _at_end(
 ) -> int | None:
     """How many of the best (the best one first) lie at an end; None where that is no pattern. Places are from
     0, the low end, to 1; a continuous range has no count of values."""
+    from scipy.stats import binom, hypergeom  # seconds, which the page of all sweeps does without
+
     if side == "low":
         best, trials = [1 - share for share in best], [1 - share for share in trials]
     at, chance = sum(share >= 1 - EDGE for share in best), max(EDGE, 1 / count) if count else EDGE

@@ -9,7 +9,6 @@ from functools import partial
 from statistics import median
 
 import numpy as np
-from scipy.stats import norm, spearmanr
 
 from sweeps.analysis.compared_trials import FEW
 from sweeps.common.formatting import duration
@@ -54,6 +53,8 @@ def later_first_rung(record: Record) -> int | None:
         return None
     if any(len(set(scores)) < 2 for scores in zip(*both, strict=True)):
         return None
+    from scipy.stats import spearmanr  # seconds, which the page of all sweeps does without
+
     correlation, error = spearmanr(both).statistic, math.sqrt(1.06 / (len(both) - 3))
     # Weak is a rank correlation below 0.4; of a normal distribution 95 % lie below 1.645.
     return later[0] if correlation < math.tanh(math.atanh(0.4) - 1.645 * error) else None
@@ -97,4 +98,6 @@ def _leaders(
     residual = math.sqrt(float(((last - start - slope * first) ** 2).sum()) / (len(first) - 2))
     scores = np.array([sign * trial.epochs[epoch].score for trial in stopped])
     behind = last.max() - start - slope * scores[np.isfinite(scores)]
+    from scipy.stats import norm  # as above
+
     return float(norm.sf(behind, scale=max(residual, 1e-12)).sum())
