@@ -98,8 +98,8 @@ def dashboard(asked: Asked) -> int:
         UserError: the port can't be had, or the token not be read.
     """
     from sweeps.page import access, open_pages, server
+    from sweeps.page.open_pages import Usage
     from sweeps.page.page_context import PageContext
-    from sweeps.page.usage import Usage
 
     token = access.token_of_user()
     for each in open_pages.open_pages():

@@ -9,11 +9,17 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sweeps.common import local_dirs
+from sweeps.page.page_context import PageContext
+from sweeps.ray_start.ray_folder import ray_folders
+
+UNUSED_S = 30.0
+"""After the last use it ends: a page that is loaded anew, or a sweep that follows another one, is a use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +67,27 @@ def open_pages() -> list[OpenPage]:
             else:
                 path.unlink()
     return found
+
+
+class Usage:
+    """Of a page: somebody looks at it, one of its sweeps runs, or `sweeps up` keeps this PC ready.
+
+    Args:
+        page: the page.
+        clock: seconds.
+    """
+
+    def __init__(self, page: PageContext, clock: Callable[[], float] = time.monotonic) -> None:
+        self._page, self._clock = page, clock
+        self._used = clock()
+
+    def has_ended(self) -> bool:
+        """Whether nobody has used it for some time."""
+        runs = self._page.sweeps.is_any_running()
+        stays = any(each.stays and each.state() is not None for each in ray_folders())
+        if self._page.listeners.number or runs or stays:
+            self._used = self._clock()
+        return self._clock() > self._used + UNUSED_S
 
 
 def _folder() -> Path:

@@ -27,9 +27,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from sweeps.analysis.report import page as report
 from sweeps.common.errors import UserError
-from sweeps.page import access, login_page, pcs_page, sweeps_page
+from sweeps.page import access, login_page, sweeps_page
 from sweeps.page.page_context import CONTEXT, PageContext, context_of
-from sweeps.page.pc_watch import PcWatch
+from sweeps.page.pcs import pcs_page
+from sweeps.page.pcs.pc_watch import PcWatch
 from sweeps.page.start import start_page
 from sweeps.page.started_sweeps import CHECKS, STARTED, Checks, StartedSweeps
 from sweeps.page.sweep import compare_page, control_page, sweep_page, trial_page

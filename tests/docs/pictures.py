@@ -78,8 +78,9 @@ def last_screen(recording: Recording, has: str = "", *lacks: str) -> Rows:
 
 def _dashboard(sweep: Path, picture: Path) -> None:
     with dashboards.served(sweep.parent) as served, browser.chromium(1100, 900) as chromium:
-        page = chromium.open(served.entry)
-        page.wait_for_text(sweep.name)
+        chromium.open(served.entry).wait_for_text(sweep.name)
+        page = chromium.open(f"{served.url}/sweep/{sweep.name}")
+        page.wait_for("document.querySelector('.main-svg')")
         page.value("document.documentElement.style.overflow = 'hidden'")
         page.screenshot(picture)
 

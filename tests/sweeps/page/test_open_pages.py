@@ -12,8 +12,7 @@ import pytest
 
 from sweeps.execution.output.page_process import PageProcess
 from sweeps.page import open_pages
-from sweeps.page.open_pages import OpenPage
-from sweeps.page.usage import UNUSED_S, Usage
+from sweeps.page.open_pages import UNUSED_S, OpenPage, Usage
 from sweeps.record import lock
 from tests.conftest import ROOT
 from tests.support.dashboards import Served
@@ -48,7 +47,7 @@ def test_only_a_page_of_the_same_kind_is_taken_for_another(tmp_path: Path) -> No
 def test_a_page_that_a_sweep_began_ends_some_time_after_its_last_use(
     results: Path, page: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweeps.page.usage.ray_folders", lambda: [])
+    monkeypatch.setattr("sweeps.page.open_pages.ray_folders", lambda: [])
     now = [0.0]
     usage = Usage(page.page, lambda: now[0])
     now[0] = UNUSED_S - 1

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 import ray
 
-from sweeps.page.pcs_page import WATCH
+from sweeps.page.pcs.pcs_page import WATCH
 from sweeps.ray_cluster import pc_reports
 from tests.conftest import ROOT
 from tests.support.dashboards import Served, cookie_of, served
@@ -33,7 +33,7 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_PROCESSES", str(tmp_path / "on-it"))
     monkeypatch.setenv("PYTHONPATH", f"{NVML}{os.pathsep}{ROOT}")
     monkeypatch.setenv("RAY_ADDRESS", NOBODY)
-    monkeypatch.setattr("sweeps.page.pc_reporter._own", list)
+    monkeypatch.setattr("sweeps.page.pcs.pc_reporter._own", list)
 
 
 def cluster(**process: Any) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class PcWatch:
     async def _follow(self) -> None:
         while True:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "sweeps.page.pc_reporter"),
+                *(sys.executable, "-m", "sweeps.page.pcs.pc_reporter"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

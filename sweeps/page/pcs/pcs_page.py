@@ -11,7 +11,7 @@ from aiohttp import web
 
 from sweeps.common.formatting import size
 from sweeps.page.page_context import PageContext, context_of
-from sweeps.page.pc_watch import PcWatch
+from sweeps.page.pcs.pc_watch import PcWatch
 from sweeps.page.sweep_list import ListedSweep
 from sweeps.page.sweep_summary import TrainingTrial
 
