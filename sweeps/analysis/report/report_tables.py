@@ -138,7 +138,8 @@ def ranking(sweep: Sweep) -> Table:
     columns = ["trial", *trainable, "status", *record.objectives.metrics, "in epoch", "epochs"]
     is_split = any(trial.micro_batches for trial in trials)
     codes = record.codes()
-    columns += [*(["micro-batch"] if is_split else []), *(["code"] if codes else []), *hyperparameters]
+    own = [name for name in ("tags", "note") if any(getattr(trial, name) for trial in trials)]
+    columns += [*(["micro-batch"] if is_split else []), *(["code"] if codes else []), *own, *hyperparameters]
     rows = []
     for trial in trials:
         number = f"{trial.number} ({DEFAULTS})" if trial.origin == DEFAULTS else str(trial.number)
@@ -147,6 +148,7 @@ def ranking(sweep: Sweep) -> Table:
         cells += [trial.best_epoch(objective), len(trial.epochs)]
         cells += [trial.micro_batch or ""] if is_split else []
         cells += [codes[trial.number]] if codes else []
+        cells += [" ".join(trial.tags) if name == "tags" else trial.note for name in own]
         params = record.varied(trial)
         rows.append(
             [

@@ -124,7 +124,10 @@ def settings(sweep: Sweep) -> list[str]:
     data = info.identity["data"]
     first += [f"The {name}: {text}." for name, text in data.items() if name.startswith("data") and text]
     first += _range_changes(sweep.record)
-    return [" ".join([*first, *_functions(sweep.record)]), _progress(sweep.record), *_codes(sweep.record)]
+    own = [f"Your note: {info.note}"] if info.note else []
+    own += [f"Its tags: {', '.join(info.tags)}."] if info.tags else []
+    said = [" ".join([*first, *_functions(sweep.record)]), _progress(sweep.record)]
+    return [*said, *_codes(sweep.record), *own]
 
 
 def _codes(record: Record) -> Iterator[str]:

@@ -9,6 +9,8 @@ import pytest
 
 from sweeps import control
 from sweeps.analysis import comparison, tables
+from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.report import report_tables, sentences
 from sweeps.common.errors import UserError
 from sweeps.config import control_commands
 from sweeps.config.sweep_folder import JOURNAL
@@ -132,5 +134,10 @@ def test_the_tables_and_the_list_of_sweeps_show_them_where_there_are_any(
     header, line = capsys.readouterr().out.splitlines()
     assert header.split()[-2:] == ["tags", "note"]
     assert line.endswith("night  a long text a long text a long text ...")
+    sweep = analysis_sweep.load(tmp_path)
+    table = report_tables.ranking(sweep)
+    assert [*table.columns[5:7]] == ["tags", "note"]
+    assert [row[5:7] for row in table.rows] == [["", "a good one"], ["a b", ""]]
+    assert sentences.settings(sweep)[-1] == "Its tags: night."
     (row,) = comparison.table([record]).to_pylist()
     assert (row["note"], row["tags"]) == (("a long text " * 20).strip(), ["night"])
