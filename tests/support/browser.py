@@ -142,6 +142,10 @@ class Page:
         failed = self._browser.call("Page.navigate", self._session, url=url).get("errorText")
         assert not failed, f"{url}: {failed}"
 
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """What the browser answers to a command of this page."""
+        return self._browser.call(method, self._session, **parameters)
+
     def value(self, script: str) -> Any:
         """What a JavaScript expression gives, a promise of it too."""
         answer = self._browser.call(

@@ -83,6 +83,7 @@ def time_spent(sweep: Sweep) -> go.Figure:
             x=list(parts.values()),
             y=list(parts),
             orientation="h",
+            width=0.7,
             text=[f"{100 * seconds / whole:.0f} %, {duration(seconds)}" for seconds in parts.values()],
             marker={"color": [style.GREY if n in ("start-up", "rest") else style.BLUE for n in parts]},
             textposition="outside",

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
@@ -26,7 +28,9 @@ from sweeps.record.trials import ENDED_WELL, TrialRow
 
 MOST_LINES, MOST_POINTS = 300, 1000
 """Trials in parallel coordinates, and in a slice."""
-MOST_AXES, MOST_LETTERS, BANDS = 12, 12, 9
+MOST_AXES_OF_HALF = 7
+"""Of parallel coordinates beside another figure."""
+MOST_AXES, MOST_LETTERS, BANDS = 12, 11, 9
 """Of parallel coordinates: axes, the score among them, letters of a word beside one, colours by rank."""
 MOST_CELLS = 100
 """Trials of a contour, which has a cell for each two of them."""
@@ -62,8 +66,9 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     caption = f"A line is a trial, red the best ones: {found.words}{_shown(found, MOST_LINES, 'lines')}."
     if left_out := len(every) - len(names):
         caption += f" {count(left_out, 'hyperparameter')} left out."
-    width, spans = 84 * len(labels), len(names) > 5
-    return style.finish(figure, title, caption, min_width=width, spans=spans, legend=False)
+    width, spans = 84 * len(labels), len(labels) > MOST_AXES_OF_HALF
+    figure = style.finish(figure, title, caption, min_width=width, spans=spans, legend=False)
+    return figure.update_layout(margin_b=12, margin_t=95)  # its axis is at the top
 
 
 def add_axes(figure: go.Figure, labels: Sequence[str], scales: Sequence[Scale]) -> None:
@@ -72,7 +77,7 @@ def add_axes(figure: go.Figure, labels: Sequence[str], scales: Sequence[Scale]) 
         for height, text in scale.ticks:
             words = {"text": text, "font_size": 11, "bgcolor": "white", "opacity": 0.85, "borderpad": 0}
             figure.add_annotation(x=place, y=height, showarrow=False, xanchor="left", xshift=3, **words)
-    names = {"tickvals": list(range(len(labels))), "ticktext": [*map(_shortened, labels)]}
+    names = {"tickvals": list(range(len(labels))), "ticktext": [*map(_broken, labels)]}
     look = {"side": "top", "tickangle": 0, "gridcolor": style.GREY, "showline": False}
     figure.update_xaxes(range=[-0.1, len(labels) - 0.4], **names, **look)
     figure.update_yaxes(visible=False, range=[-0.04, 1.04])
@@ -123,13 +128,14 @@ def scale_of(found: ComparedTrials, name: str, trials: Sequence[int]) -> Scale:
         return Scale.of_numbers(values, is_log=getattr(drawn_from, "log", False))
     choices = list(style.axis(found.tried, name)["categoryarray"])
     steps = max(1, len(choices) - 1)
-    ticks = [(place / steps, _shortened(choice)) for place, choice in enumerate(choices)]
+    ticks = [(place / steps, _broken(choice)) for place, choice in enumerate(choices)]
     return Scale([choices.index(value) / steps for value in values], ticks)
 
 
-def _shortened(name: str) -> str:
-    """Its end, behind the name of a group, where it is too long for an axis beside others."""
-    return escape(name if len(name) <= MOST_LETTERS else f"...{name[3 - MOST_LETTERS :]}")
+def _broken(name: str) -> str:
+    """In two lines where it is too long for an axis beside others: of more, the last two."""
+    lines = textwrap.wrap(re.sub(r"([._])", r"\1 ", name), MOST_LETTERS)
+    return "<br>".join(escape(line.replace(" ", "")) for line in lines[-2:])
 
 
 def slices(sweep: Sweep) -> go.Figure:

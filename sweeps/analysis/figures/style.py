@@ -33,6 +33,8 @@ LOG_TICKS = 3
 """At most, of an axis of a log scale that may be 100 pixels wide: more than that, and they overlap."""
 MOST_HYPERPARAMETERS = 12
 """That a point tells of its trial."""
+LEAST_CUT = 8
+"""Scores of which an axis may leave out the worst."""
 NO_EPOCH = "No epoch has been reported."
 """Why most figures of a new sweep are blank."""
 
@@ -228,7 +230,7 @@ def cut(figure: go.Figure, objective: Objective, shown: Iterable[float], best: I
     sign = objective.sign
     every = [sign * score for score in shown if math.isfinite(score)]
     scores = sorted(sign * score for score in best if math.isfinite(score))
-    if len(scores) < 3 or scores[0] == scores[-1]:
+    if len(scores) < LEAST_CUT or scores[0] == scores[-1]:
         return ""
     top, tied = scores[-1], bool(scores[-1] == statistics.median(scores))
     end = top - 4 * (top - (scores[0] if tied else statistics.median(scores)))

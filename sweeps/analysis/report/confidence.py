@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count, short
 from sweeps.common.objective import Objective
@@ -11,6 +13,13 @@ from sweeps.config.sweep_folder import resume_command
 from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.reruns import Confirmed
+
+LEAST_ROWS, MOST_ROWS = 20, 100_000
+"""Of the validation data, that can be told."""
+LEAST_SCORES, MOST_SCORES = 8, 1000
+"""Different ones, of which the rows are told."""
+ROUNDING = 1.2e-7
+"""Of a score between 0 and 1 that was computed in 32 bits."""
 
 
 def confidence(sweep: Sweep) -> list[str]:
@@ -64,8 +73,32 @@ def _lead_in_search(record: Record) -> str:
     scores = [record.trials[number].best_score(record.objective) or 0.0 for number in (first, second)]
     if scores[0] == scores[1]:
         return f"{unknown} In the search trial {second} has the same score as trial {first}."
-    lead = short(abs(scores[0] - scores[1]))
-    return f"{unknown} In the search trial {first} leads trial {second} by {lead}."
+    lead = abs(scores[0] - scores[1])
+    leads = f"In the search trial {first} leads trial {second} by {short(lead)}."
+    if (rows := validation_rows(record)) is None:
+        return f"{unknown} {leads}"
+    chance = math.sqrt(2 * scores[0] * (1 - scores[0]) / rows)
+    beyond = "within" if lead <= chance else "beyond" if lead > 2 * chance else "hardly beyond"
+    return (
+        f"{leads} {record.objective.metric} is a share of {rows:,} validation rows: of so many, two equally "
+        f"good models differ by about {short(chance)} (one standard error). The lead is {beyond} chance."
+    )
+
+
+def validation_rows(record: Record) -> int | None:
+    """Of how many rows the metric is a share, as an accuracy is: the least number of which each score is a
+    whole number of rows. None where there is none: of a loss, and of a mean over batches of different sizes.
+
+    Where it is less than there are, chance is thought too large rather than too small.
+    """
+    every = {row.score for trial in record.searched for row in trial.epochs.values()}
+    scores = np.array(sorted(score for score in every if math.isfinite(score)))[:MOST_SCORES]
+    if len(scores) < LEAST_SCORES or scores[0] < 0 or scores[-1] > 1:
+        return None
+    rows = np.arange(LEAST_ROWS, MOST_ROWS + 1)
+    for score in scores:
+        rows = rows[np.abs(score * rows - np.round(score * rows)) < 1e-6 + ROUNDING * rows]
+    return int(rows[0]) if len(rows) else None
 
 
 def _on_front(record: Record, found: list[Confirmed]) -> str:

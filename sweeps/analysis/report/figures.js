@@ -4,19 +4,23 @@
    `figures.refresh()` fetches those anew whose address has changed. */
 const figures = (() => {
   const BUTTONS = {displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]]};
-  const PANEL = {width: 290, height: 220};  // pixels that one of several panels takes
+  const PANEL = {width: 270, height: 220};  // pixels that one of several panels takes
+  const PAPER = {panel: 150, font: 10, half: 330, height: 230, shrinks: 0.75};  // figures are smaller there
   const root = document.documentElement;
   const contents = new Map();  // of each figure, as text
   const color = name => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
+  const isPaper = () => root.classList.contains("paper");
   const places = () => Array.from(document.querySelectorAll("figure[id^=figure-]"));
 
-  /* The figure in the colours of the page: what is black or white in it is text or ground. */
+  /* The figure in the colours of the page: what is black, blue or white in it is text, accent or ground. */
   function themed(content) {
     const inked = content.replaceAll('"#000000"', JSON.stringify(color("text")))
+      .replaceAll('"#0072B2"', JSON.stringify(color("accent")))
       .replaceAll('"white"', JSON.stringify(color("panel")));
     const figure = JSON.parse(inked), template = figure.layout.template.layout;
     template.font.color = color("text");
     template.paper_bgcolor = template.plot_bgcolor = "rgba(0, 0, 0, 0)";
+    if (isPaper()) template.font.size = PAPER.font;
     for (const axis of [template.xaxis, template.yaxis]) {
       axis.gridcolor = color("line");
       axis.linecolor = color("faint");
@@ -28,20 +32,28 @@ const figures = (() => {
   }
 
   /* Panels side by side as many as there is room for. */
-  function arrange(layout, panels, width) {
-    const columns = Math.max(1, Math.min(panels, Math.floor(width / PANEL.width)));
+  function arrange(layout, panels) {
+    const most = Math.floor(layout.width / (isPaper() ? PAPER.panel : PANEL.width));
+    const columns = Math.max(1, Math.min(panels, most));
     const rows = Math.ceil(panels / columns);
     layout.grid = {rows, columns, pattern: "independent", xgap: 0.22, ygap: 0.36};
     for (const [name, axis] of Object.entries(layout)) if (/^[xy]axis/.test(name)) delete axis.domain;
-    layout.height = layout.margin.t + 50 + PANEL.height * rows;
+    layout.height = layout.margin.t + 30 + PANEL.height * rows;
   }
 
   function prepared(place) {
-    const figure = themed(contents.get(place)), {layout} = figure;
-    const {min_width = 0, panels = 0} = layout.meta || {};
+    const figure = themed(contents.get(place)), {min_width = 0, spans} = figure.layout.meta || {};
+    place.style.minWidth = "";
+    place.closest(".card").classList.toggle("spans", spans || isPaper() && min_width > PAPER.half);
+    return [place, figure];
+  }
+
+  function sized([place, figure]) {
+    const {layout} = figure, {min_width = 0, panels = 0} = layout.meta || {};
     const room = place.parentElement.clientWidth;
-    layout.width = root.classList.contains("paper") ? room : Math.max(room, min_width);
-    if (panels > 1) arrange(layout, panels, layout.width);
+    layout.width = isPaper() ? room : Math.max(room, min_width);
+    if (panels > 1) arrange(layout, panels);
+    if (isPaper()) layout.height = Math.max(Math.min(layout.height, PAPER.height), layout.height * PAPER.shrinks);
     layout.uirevision = place.id;
     place.style.minWidth = `${layout.width}px`;
     place.style.minHeight = `${layout.height}px`;
@@ -56,11 +68,10 @@ const figures = (() => {
     place.setAttribute("aria-label", title);
   }
 
-  /* All heights are known before one is measured: figures of a row are as high as the highest. */
+  /* Each step is done with all, for the next one measures: figures of a row are as high as the highest. */
   function draw(which = places()) {
     const ready = which.filter(place => place.isConnected && contents.get(place));
-    for (const place of ready) place.style.minWidth = "";
-    for (const [place, {data, layout}] of ready.map(prepared)) {
+    for (const [place, {data, layout}] of ready.map(prepared).map(sized)) {
       layout.height = Math.max(layout.height, place.clientHeight);
       Plotly.react(place, data, layout, BUTTONS);
     }
@@ -93,8 +104,8 @@ const figures = (() => {
     }
   }
 
-  function paper(isPaper) {
-    root.classList.toggle("paper", isPaper);
+  function print(begins) {
+    root.classList.toggle("paper", begins);
     draw();
   }
 
@@ -102,13 +113,13 @@ const figures = (() => {
   draw();
   let waiting = 0, width = innerWidth;
   addEventListener("resize", () => {
-    if (innerWidth === width || root.classList.contains("paper")) return;
+    if (innerWidth === width || isPaper()) return;
     width = innerWidth;
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(() => draw());
   });
-  addEventListener("beforeprint", () => paper(true));
-  addEventListener("afterprint", () => paper(false));
+  addEventListener("beforeprint", () => print(true));
+  addEventListener("afterprint", () => print(false));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
   return {draw, refresh};
 })();

@@ -26,6 +26,8 @@ from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
 
 NOT_DRAWN = "This figure could not be drawn"
+TITLE = 55
+"""Height of the title and the caption of a figure, which the page writes itself, in pixels."""
 FOLDER = Path(__file__).parent
 """Of `style.css`, `figures.js`, `tables.js` and the templates."""
 
@@ -40,8 +42,6 @@ class Drawn:
     caption: str = ""
     why_blank: str = ""
     """Why there is no figure; "" where there is one."""
-    spans: bool = False
-    """Whether it is as wide as the page."""
     content: str = ""
     """JSON that is safe inside a `<script>`: data, layout, words, title, caption, why_blank."""
     address: str = ""
@@ -65,10 +65,10 @@ def drawn(name: str, make: Callable[[], go.Figure]) -> Drawn:
         "caption": layout.title.subtitle.text or "",
         "why_blank": figures.why_blank(made),
     }
-    made.update_layout(title=None, margin_t=layout.margin.t - 40)
+    made.update_layout(title=None, margin_t=layout.margin.t - TITLE, height=layout.height - TITLE)
     parts = {} if told["why_blank"] else made.to_plotly_json()
     content = _content(**parts, words=_words(parts.get("data", ())), **told)
-    return Drawn(name, **told, spans=bool((layout.meta or {}).get("spans")), content=content)
+    return Drawn(name, **told, content=content)
 
 
 def _content(**parts: Any) -> str:

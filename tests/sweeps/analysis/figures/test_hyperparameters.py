@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.compared_trials import compared_trials
+from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.objective import Objective
+from sweeps.record.record import Record
 from tests.support.kinds import add, begun, drawn
 
 
@@ -86,11 +89,30 @@ def test_the_best_so_far_never_gets_worse(sweeps: dict[str, Sweep]) -> None:
 
 
 def test_a_smaller_loss_is_a_better_one(tmp_path: Path) -> None:
-    from sweeps.record.record import Record
-
     record = Record.create(tmp_path, "s", "min", {"metric": "loss"})
     for number in range(4):
         add(record, drawn(number), 2, score=(5.0 - number).__add__)
     figure = analysis_figures.history(analysis_sweep.load(tmp_path))
     lines = [list(trace.y) for trace in figure.data if trace.mode == "lines"]
     assert lines[0] == [6.0, 5.0, 4.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_lines_go_through_the_axes_and_the_best_is_black_and_on_top(
+    mode: Literal["max", "min"], tmp_path: Path
+) -> None:
+    record = Record.create(tmp_path, "s", mode, {"metric": "acc"})
+    for number, (lr, width) in enumerate([(0.001, 4), (0.1, 16), (0.01, 8)]):
+        add(record, {"lr": lr, "width": width}, 1, score={1: record.objective.sign * number}.__getitem__)
+    figure = analysis_figures.parallel_coordinates(analysis_sweep.load(tmp_path))
+    assert list(figure.layout.xaxis.ticktext) == ["acc", "lr", "width"]
+    *bands, best, star = figure.data
+    heights = [[round(y, 6) for y in band.y if y is not None] for band in bands]
+    assert heights == [[0.0, 0.0, 0.0], [0.5, 1.0, 1.0], [1.0, 0.5, 0.5]], (
+        "each on its own scale, lr by its log"
+    )
+    assert (list(best.y), best.line.color) == (list(bands[-1].y), style.BLACK)
+    assert (list(star.x), list(star.y)) == ([0], [1.0]), "a good score lies above, of a loss, too"
+    assert star.customdata[0][2] == "lr 0.01<br>width 8"
+    words = {note.text for note in figure.layout.annotations}
+    assert {"0.001", "0.01", "0.1", "4", "8", "16"} <= words

@@ -28,7 +28,7 @@ def test_statuses_differ_by_more_than_their_colour() -> None:
 @pytest.mark.parametrize("mode", ["max", "min"])
 def test_an_axis_ends_behind_the_trials_that_matter(mode: str) -> None:
     objective = Objective("m", mode)
-    good = [0.9 * objective.sign + 0.01 * place for place in range(-2, 3)]
+    good = [0.9 * objective.sign + 0.01 * place for place in range(-4, 5)]
     figure = go.Figure()
     assert style.cut(figure, objective, good, good) == ""
     assert figure.layout.yaxis.range is None
@@ -37,6 +37,6 @@ def test_an_axis_ends_behind_the_trials_that_matter(mode: str) -> None:
     low, high = figure.layout.yaxis.range
     assert all(low < score < high for score in good)
     assert not low < bad < high
-    assert "with 1 of 6 trials beyond it" in told
+    assert "with 1 of 10 trials beyond it" in told
     assert style.cut(go.Figure(), objective, [0.5] * 9, [0.5] * 9) == "", "all alike"
     assert style.cut(go.Figure(), objective, [0.5] * 9 + [bad], [0.5] * 9 + [bad]) == "", "most alike"

@@ -7,8 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from sweeps.analysis.report.confidence import validation_rows
 from sweeps.record import lock
 from sweeps.record.record import Record
 from tests.support.kinds import add, begun, drawn, rerun
@@ -113,3 +115,29 @@ def test_reruns_that_are_to_come_are_not_said_to_be_trained(tmp_path: Path) -> N
     said = words_of(page_of(tmp_path))
     assert "Each trial was trained with one seed" in said
     assert "When the search has ended, the best trials are trained again with new seeds." in said
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (348, "differ by about 0.01"),
+        (348, "The lead is within chance."),
+        (341, "The lead is hardly beyond chance."),
+        (320, "The lead is beyond chance."),
+    ],
+)
+def test_rows_of_an_accuracy_tell_what_is_within_chance(second: int, words: str, tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for right in (350, second, *range(101, 113)):
+        add(record, drawn(len(record.trials)), 1, score=always(float(np.float32(right / 360))))
+    said = words_of(page_of(tmp_path))
+    assert "acc is a share of 360 validation rows" in said
+    assert words in said
+
+
+def test_a_loss_tells_no_rows(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for number in range(12):
+        add(record, drawn(number), 1, score=always(0.123456 + number / 17.3))
+    assert validation_rows(record) is None
+    assert "It is not known how much of a lead is chance." in words_of(page_of(tmp_path))
