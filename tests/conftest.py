@@ -95,11 +95,12 @@ def propose(
     params: Mapping[str, Any],
     words: Mapping[str, BaseDistribution] | None = None,
     seed: int = 0,
+    origin: str = "",
     **more: Any,
 ) -> TrialRow:
     """Begin a trial by hand; `more` is the rest of its Point."""
     optuna = OptunaPoint({name: params[name] for name in words or {}}, words or {})
-    return record.begin(Point(**{"trainable": "", **more}, params=params), optuna, seed)
+    return record.begin(Point(**{"trainable": "", **more}, params=params), optuna, seed, origin=origin)
 
 
 def optuna_trials(folder: Path) -> list[FrozenTrial]:

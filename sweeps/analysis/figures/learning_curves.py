@@ -11,6 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from sweeps.analysis.best_so_far import best_so_far
 from sweeps.analysis.compared_trials import is_bad, thinned
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
@@ -147,13 +148,9 @@ def history(sweep: Sweep) -> go.Figure:
             places, trials, scores = zip(*of_status, strict=True)
             looks = {"mode": "markers", "name": status, "marker": mark.points(8)}
             figure.add_trace(go.Scatter(x=places, y=scores, **looks, **style.hover(record, trials)))
-    steps: list[tuple[int, float]] = []
-    for place, trial, score in points:
-        if not is_bad(trial) and objective.is_better(score, steps[-1][1] if steps else None):
-            steps.append((place, score))
-    steps += [(points[-1][0], steps[-1][1])] if steps else []
+    steps = best_so_far(record, "trials")
     line = {"shape": "hv", "color": style.BLACK, "width": 2.5}
-    x, y = [place for place, _ in steps], [score for _, score in steps]
+    x, y = zip(*steps, strict=True) if steps else ((), ())
     figure.add_trace(go.Scatter(x=x, y=y, mode="lines", name="best so far", line=line, hoverinfo="skip"))
     best = record.best()
     for place, trial, score in points:

@@ -55,7 +55,7 @@ def test_figures_follow_the_theme_and_fill_the_width(page: Page) -> None:
     assert dark != light
     page.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
     page.wait_for("document.querySelector('#figure-history .main-svg').clientWidth < 390")
-    assert page.value("document.documentElement.scrollWidth") == 390, "nothing is cut"
+    assert page.value("document.documentElement.scrollWidth <= innerWidth"), "nothing is cut"
 
 
 @pytest.mark.slow
