@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from sweeps.analysis.figures import FIGURES
 from sweeps.analysis.report.page import Drawn, figure
 from sweeps.analysis.report.sections import SECTIONS, Section
-from sweeps.analysis.report.summary import summary
+from sweeps.analysis.report.summary import Tile, summary
 from sweeps.analysis.sweep import Sweep
 from sweeps.page.page_context import context_of
 from sweeps.page.sweep import at_work, control_forms
@@ -22,6 +23,9 @@ CURVE_WIDTH, CURVE_HEIGHT = 90, 24
 """Of a small curve, in pixels."""
 OWN_TABLE, ABOVE = "trials", ("result", "next-steps")
 """The section of the report in whose place this page has a table of its own, and those above it."""
+
+
+MOST_EPOCHS_AT_EACH_CHANGE = 2000
 
 
 async def show(request: web.Request) -> web.Response:
@@ -46,12 +50,25 @@ def _content(sweep: ShownSweep, request: web.Request, part: str) -> dict[str, An
         "statuses": statuses,
         "frame": table.frame(shown.rows, CURVE_WIDTH, CURVE_HEIGHT),
         "words_of_curve": words_of_curve,
-        "tiles": summary(Sweep(record)) if part in ("", "now") else [],
+        "tiles": _tiles(sweep) if part in ("", "now") else [],
         "training": at_work.training(record, time.time()),
         "rungs": at_work.rungs(record),
         "events": at_work.events(record),
         "forms": control_forms.offered(sweep.listed.status),
     }
+
+
+_TILES: WeakKeyDictionary[Record, tuple[str, list[Tile]]] = WeakKeyDictionary()
+
+
+def _tiles(sweep: ShownSweep) -> list[Tile]:
+    """The summary, of a sweep with many epochs not at each change: it adds up all of them."""
+    is_large = sweep.listed.summary is not None and sweep.listed.summary.epochs > MOST_EPOCHS_AT_EACH_CHANGE
+    version = sweep.versions["slow" if is_large else "changed"]
+    known = _TILES.get(sweep.record)
+    if known is None or known[0] != version:
+        known = _TILES[sweep.record] = version, summary(Sweep(sweep.record))
+    return known[1]
 
 
 async def show_sections(request: web.Request) -> web.Response:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from sweeps.record.record import Record
 from sweeps.record.trials import DEFAULTS, TrialRow
 
 TRIALS_A_PAGE = 100
+MOST_TABLES = 4
+"""In memory."""
 HYPERPARAMETER = "param."
 """Begins the name of the column of a hyperparameter."""
 _State = tuple[int, int, str, bool, tuple[Any, ...]]
@@ -26,17 +28,32 @@ _State = tuple[int, int, str, bool, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class ShownTrial:
-    """A trial in the table."""
+    """A trial in the table; what most pages of the table do not show is made when it is asked for."""
 
+    record: Record
     trial: TrialRow
     status: str
     """In the words of a running sweep: training and waiting, too."""
-    values: tuple[float | None, ...]
-    """Of each objective, in its best epoch."""
-    best_epoch: int | None
-    seconds: float
-    params: Mapping[str, Any]
-    """Those that differ between trials."""
+
+    @cached_property
+    def values(self) -> tuple[float | None, ...]:
+        """Of each objective, in its best epoch."""
+        several = self.record.objectives
+        return self.trial.values(several) or (None,) * len(several.every)
+
+    @cached_property
+    def best_epoch(self) -> int | None:
+        return self.trial.best_epoch(self.record.objective)
+
+    @cached_property
+    def seconds(self) -> float:
+        """Of training."""
+        return self.trial.seconds
+
+    @cached_property
+    def params(self) -> Mapping[str, Any]:
+        """Those that differ between trials."""
+        return self.record.varied(self.trial)
 
     @property
     def name(self) -> str:
@@ -79,7 +96,7 @@ class TrialTable:
     def columns(self) -> list[Column[ShownTrial]]:
         """The columns that this sweep has."""
         record = self._record
-        names = dict.fromkeys(name for row in self.rows() for name in row.params)
+        names = dict.fromkeys(name for trial in record.trials for name in trial.params)
         best_first = [objective.mode == "max" for objective in record.objectives.every]
         several = [Column[ShownTrial]("model", "model", lambda row: row.trial.trainable)]
         values = [
@@ -115,15 +132,9 @@ class TrialTable:
         state = trial.attempt, len(trial.epochs), words, trial.reason != "", notes
         known = self._shown.get(trial.number)
         if known is None or known[0] != state or known[1].trial is not trial:
-            known = state, self._made(trial, words)
+            known = state, ShownTrial(self._record, trial, words)
             self._shown[trial.number] = known
         return known[1]
-
-    def _made(self, trial: TrialRow, status: str) -> ShownTrial:
-        record = self._record
-        values = trial.values(record.objectives) or (None,) * len(record.objectives.every)
-        best_epoch = trial.best_epoch(record.objective)
-        return ShownTrial(trial, status, values, best_epoch, trial.seconds, record.varied(trial))
 
 
 def _value(place: int) -> Callable[[ShownTrial], float | None]:
@@ -134,14 +145,10 @@ def _param(name: str) -> Callable[[ShownTrial], Any]:
     return lambda row: row.params.get(name)
 
 
-_TABLES: WeakKeyDictionary[Record, TrialTable] = WeakKeyDictionary()
-
-
+@functools.lru_cache(maxsize=MOST_TABLES)
 def table_of(record: Record) -> TrialTable:
-    """The table of a record, which is kept as long as the record is."""
-    if (found := _TABLES.get(record)) is None:
-        found = _TABLES[record] = TrialTable(record)
-    return found
+    """The table of a record; the last ones are kept."""
+    return TrialTable(record)
 
 
 def status_word(trial: TrialRow, *, is_running: bool, is_held: bool = False) -> str:
