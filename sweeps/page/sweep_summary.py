@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sweeps.analysis.best_so_far import best_so_far
 from sweeps.common import atomic_io
 from sweeps.kinds.registry import shown_name
 from sweeps.record import status
@@ -61,7 +62,7 @@ class SweepSummary:
     best_score: float | None
     best: str
     """In words."""
-    curve: Sequence[tuple[int, float]] = field(default=())
+    curve: Sequence[tuple[float, float]] = field(default=())
     """Epochs trained until then, and the best score so far, wherever it got better; the last one ends it."""
     elapsed_s: float = 0.0
     ends: float | None = None
@@ -103,7 +104,7 @@ def summary_of(record: Record) -> SweepSummary:
         best_trial=None if leader is None else leader.number,
         best_score=None if leader is None else leader.best_score(objective),
         best=status.best(record),
-        curve=best_so_far(record),
+        curve=best_so_far(record, "epochs", MOST_POINTS),
         elapsed_s=record.elapsed_s,
         ends=_ends(record) if is_running else None,
     )
@@ -114,22 +115,6 @@ def _ends(record: Record) -> float | None:
     left, runs = record.info.time_left, record.info.runs
     began = runs[-1].started if runs else None
     return None if left is None or left.time < (began or 0.0) else left.time + left.seconds
-
-
-def best_so_far(record: Record) -> list[tuple[int, float]]:
-    """The best score against the epochs that all trials have trained, in at most MOST_POINTS steps."""
-    reports = sorted(
-        (row.time, row.score, trial.status not in BAD)
-        for trial in record.searched
-        for *_, row in trial.every_report()
-    )
-    steps: list[tuple[int, float]] = []
-    for epochs, (_, score, counts) in enumerate(reports, start=1):
-        if counts and record.objective.is_better(score, steps[-1][1] if steps else None):
-            steps.append((epochs, score))
-    if len(steps) > MOST_POINTS:
-        steps = [steps[round(n * (len(steps) - 1) / (MOST_POINTS - 1))] for n in range(MOST_POINTS)]
-    return [*steps, (len(reports), steps[-1][1])] if steps else []
 
 
 class SweepState(NamedTuple):
@@ -188,6 +173,6 @@ class SummaryCache:
 def _summary(content: Mapping[str, Any]) -> SweepSummary:
     if set(content) != {each.name for each in fields(SweepSummary)}:
         raise ValueError("of another version")
-    curve = [(int(epochs), float(score)) for epochs, score in content["curve"]]
+    curve = [(float(epochs), float(score)) for epochs, score in content["curve"]]
     training = [TrainingTrial(*trial) for trial in content["training"]]
     return SweepSummary(**{**content, "curve": curve, "training": training})

@@ -75,7 +75,8 @@ def rungs(record: Record) -> list[Rung]:
     """The rungs of a sweep that runs, with who waits there."""
     if not status.is_running(record):
         return []
-    waiting: dict[int, list[int]] = {epoch: [] for epoch in judged_at(record)[:-1]}
+    is_pruned = record.info.settings.scheduler != "none"
+    waiting: dict[int, list[int]] = {epoch: [] for epoch in judged_at(record)[:-1] if is_pruned}
     for trial in record.live:
         if trial.is_paused:
             waiting.setdefault(len(trial.epochs), []).append(trial.number)

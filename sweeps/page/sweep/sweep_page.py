@@ -16,7 +16,7 @@ from sweeps.analysis.sweep import Sweep
 from sweeps.page.page_context import context_of
 from sweeps.page.sweep import at_work, control_forms
 from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, events, shown_sweep
-from sweeps.page.sweep.trial_table import table_of, view_of, words_of_curve
+from sweeps.page.sweep.trial_table import STATUSES, table_of, view_of, words_of_curve
 from sweeps.record.record import Record
 
 CURVE_WIDTH, CURVE_HEIGHT = 90, 24
@@ -40,14 +40,11 @@ def _content(sweep: ShownSweep, request: web.Request, part: str) -> dict[str, An
     record, table = sweep.record, table_of(sweep.record)
     rows, view = table.rows(), view_of(request.query, record)
     shown = view.of(rows, lambda row: row.status, lambda row: row.words)
-    statuses: dict[str, int] = {}
-    for row in rows:
-        statuses[row.status] = statuses.get(row.status, 0) + 1
     return {
         "record": record,
         "view": view,
         "shown": shown,
-        "statuses": statuses,
+        "statuses": STATUSES,
         "frame": table.frame(shown.rows, CURVE_WIDTH, CURVE_HEIGHT),
         "words_of_curve": words_of_curve,
         "tiles": _tiles(sweep) if part in ("", "now") else [],

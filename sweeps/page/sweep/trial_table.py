@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -16,11 +16,13 @@ from sweeps.page.curves import Frame
 from sweeps.page.table_view import Column, TableView
 from sweeps.record import status as record_status
 from sweeps.record.record import Record
-from sweeps.record.trials import DEFAULTS, TrialRow
+from sweeps.record.trials import DEFAULTS, Status, TrialRow
 
 TRIALS_A_PAGE = 100
 MOST_TABLES = 4
 """In memory."""
+STATUSES = ("training", "waiting", *get_args(Status))
+"""Of trials, as `status_word` says them."""
 HYPERPARAMETER = "param."
 """Begins the name of the column of a hyperparameter."""
 _State = tuple[int, int, str, bool, tuple[Any, ...]]
