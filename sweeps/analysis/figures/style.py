@@ -234,7 +234,7 @@ def cut(figure: go.Figure, objective: Objective, shown: Iterable[float], best: I
         return ""
     top, tied = scores[-1], bool(scores[-1] == statistics.median(scores))
     end = top - 4 * (top - (scores[0] if tied else statistics.median(scores)))
-    worst, margin = min(every), 0.06 * (top - end)
+    worst, margin = min(every, default=top), 0.06 * (top - end)
     if top - worst < 1.5 * (top - end):
         return ""
     figure.update_yaxes(range=sorted([sign * end, sign * (top + margin)]))

@@ -38,5 +38,7 @@ def test_an_axis_ends_behind_the_trials_that_matter(mode: str) -> None:
     assert all(low < score < high for score in good)
     assert not low < bad < high
     assert "with 1 of 10 trials beyond it" in told
+    unfinished = [each / 100 for each in range(30)]
+    assert style.cut(go.Figure(), objective, [], unfinished) == "", "no trial has ended"
     assert style.cut(go.Figure(), objective, [0.5] * 9, [0.5] * 9) == "", "all alike"
     assert style.cut(go.Figure(), objective, [0.5] * 9 + [bad], [0.5] * 9 + [bad]) == "", "most alike"
