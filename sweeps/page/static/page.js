@@ -9,4 +9,11 @@ Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, fresh) => {
 };
 /* A box that somebody has ticked stays so. */
 Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) => name !== "checked" || element.type !== "checkbox";
+/* A live part that was asked for before somebody sorted or filtered it is out of date. */
+document.addEventListener("htmx:beforeSwap", ({detail}) => {
+  const part = detail.target;
+  if (detail.requestConfig.elt !== part || detail.pathInfo.requestPath === part.getAttribute("hx-get")) return;
+  detail.shouldSwap = false;
+  setTimeout(() => htmx.trigger(part, "sse:changed"));
+});
 document.addEventListener("htmx:afterSettle", () => typeof figures === "undefined" || figures.refresh());

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -40,8 +40,9 @@ async def show(request: web.Request) -> web.Response:
     chosen += [("trial", each) for each in request.query.getall("trial", [])]
     version = "-".join(sweep.versions["slow"] for sweep in sweeps)
     address = f"?{urlencode([*chosen, ('version', version)])}"
+    figures_of: Iterable[str] = OF_TRIALS if trials else OF_SWEEPS
     figures = [
-        Drawn(name, address=f"/compare/{name}{address}") for name in (OF_TRIALS if trials else OF_SWEEPS)
+        Drawn(name, spans=name == "best_of_each", address=f"/compare/{name}{address}") for name in figures_of
     ]
     paths = [sweep.trial_path(trial.number) for sweep, trial in trials] or [sweep.path for sweep in sweeps]
     return page.html(

@@ -42,12 +42,13 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
     costs = mean_costs((row.seconds, row.costs) for row in trial.epochs.values())
     word = status_word(trial, is_running=is_running, is_held=record.info.paused_at is not None)
     version = f"{trial.attempt}-{len(trial.epochs)}-{sweep.versions['slow']}"
+    address = f"{sweep.trial_path(trial.number)}/figure?version={version}"
     log, forms = _log(folder, trial), control_forms.offered(sweep.listed.status)
     return {
         "record": record,
         "how": word,
         "values": status.in_words(record, trial.values(record.objectives)),
-        "figure": Drawn("trial_curves", address=f"{sweep.trial_path(trial.number)}/figure?version={version}"),
+        "figure": Drawn("trial_curves", spans=True, address=address),
         "beside": compared.beside_best(record, trial),
         "best": record.best(),
         "breakdown": {part.replace("_", " "): costs.get(f"{part}_pct", 0.0) for part in PARTS}
