@@ -90,6 +90,8 @@ def test_a_sweep_from_the_form_to_its_end(page: Served, tmp_path: Path) -> None:
         assert shown.value("window.asked") == 1
         send(shown, "try", point="lr=0.01 momentum=0.5 hidden=16")
         shown.wait_for_text("Trial 2 will have these hyperparameters")
+        send(shown, "note", text="of a <b>browser</b>")
+        shown.wait_for("document.querySelector('#now .note').innerText == 'of a <b>browser</b>'")
         send(shown, "try", point="lr=9")
         shown.wait_for_text("Refused")
         shown.wait_for("document.querySelector('#trial-2') !== null")
@@ -115,4 +117,5 @@ def test_a_sweep_from_the_form_to_its_end(page: Served, tmp_path: Path) -> None:
         assert bad == []
     record = Record.read(tmp_path / "pressed")
     assert [trial.status for trial in record.trials] == ["stopped"] * 3
+    assert record.info.note == "of a <b>browser</b>"
     assert record.trials[2].params == {"lr": 0.01, "momentum": 0.5, "hidden": 16}

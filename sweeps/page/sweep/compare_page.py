@@ -40,10 +40,8 @@ async def show(request: web.Request) -> web.Response:
     chosen += [("trial", each) for each in request.query.getall("trial", [])]
     version = "-".join(sweep.versions["slow"] for sweep in sweeps)
     address = f"?{urlencode([*chosen, ('version', version)])}"
-    figures_of: Iterable[str] = OF_TRIALS if trials else OF_SWEEPS
-    figures = [
-        Drawn(name, spans=name == "best_of_each", address=f"/compare/{name}{address}") for name in figures_of
-    ]
+    names_of: Iterable[str] = OF_TRIALS if trials else OF_SWEEPS
+    figures = [Drawn(name, address=f"/compare/{name}{address}") for name in names_of]
     paths = [sweep.trial_path(trial.number) for sweep, trial in trials] or [sweep.path for sweep in sweeps]
     return page.html(
         request,

@@ -48,7 +48,7 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
         "record": record,
         "how": word,
         "values": status.in_words(record, trial.values(record.objectives)),
-        "figure": Drawn("trial_curves", spans=True, address=address),
+        "figure": Drawn("trial_curves", address=address),
         "beside": compared.beside_best(record, trial),
         "best": record.best(),
         "breakdown": {part.replace("_", " "): costs.get(f"{part}_pct", 0.0) for part in PARTS}
