@@ -54,9 +54,10 @@ def _result(sweep: Sweep) -> Section:
 
 
 def _next_steps(sweep: Sweep) -> Section:
-    advised, how = advice.advise(sweep), status.status(sweep.record)
     if status.is_running(sweep.record):
+        how = status.status(sweep.record)
         return Section("Next steps", [f"The sweep is {how}: what is next follows at its end."])
+    advised = advice.advise(sweep)
     tables = [report_tables.next_ranges(sweep, advised.changes)]
     return Section("Next steps", advised.basis, steps=advised.steps, tables=tables)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,22 +38,33 @@ async def show(request: web.Request) -> web.Response:
 
 
 def _content(sweep: ShownSweep, request: web.Request, part: str) -> dict[str, Any]:
-    record, table = sweep.record, table_of(sweep.record)
-    rows, view = table.rows(), view_of(request.query, record)
-    shown = view.of(rows, lambda row: row.status, lambda row: row.words)
-    return {
-        "record": record,
-        "view": view,
-        "shown": shown,
-        "statuses": STATUSES,
-        "frame": table.frame(shown.rows, CURVE_WIDTH, CURVE_HEIGHT),
-        "words_of_curve": words_of_curve,
-        "tiles": _tiles(sweep) if part in ("", "now") else [],
-        "training": at_work.training(record, time.time()),
-        "rungs": at_work.rungs(record),
-        "events": at_work.events(record),
-        "forms": control_forms.offered(sweep.listed.status),
-    }
+    """What the parts of the page show, all or the one that is fetched again."""
+    record, parts = sweep.record, [part] if part else [*_OF_PARTS]
+    made = (_OF_PARTS[name](sweep, request) for name in parts if name in _OF_PARTS)
+    return {"record": record, **{name: value for each in made for name, value in each.items()}}
+
+
+def _trials(sweep: ShownSweep, request: web.Request) -> dict[str, Any]:
+    table = table_of(sweep.record)
+    view = view_of(request.query, sweep.record)
+    shown = view.of(table.rows(), lambda row: row.status, lambda row: row.words)
+    frame = table.frame(shown.rows, CURVE_WIDTH, CURVE_HEIGHT)
+    found = {"view": view, "shown": shown, "frame": frame}
+    return {**found, "statuses": STATUSES, "words_of_curve": words_of_curve}
+
+
+def _at_work(sweep: ShownSweep, request: web.Request) -> dict[str, Any]:
+    return {"training": at_work.training(sweep.record, time.time()), "rungs": at_work.rungs(sweep.record)}
+
+
+_OF_PARTS: Mapping[str, Callable[[ShownSweep, web.Request], dict[str, Any]]] = {
+    "now": lambda sweep, request: {"tiles": _tiles(sweep)},
+    "steering": lambda sweep, request: {"forms": control_forms.offered(sweep.listed.status)},
+    "at-work": _at_work,
+    "trials": _trials,
+    "events": lambda sweep, request: {"events": at_work.events(sweep.record)},
+}
+"""Each part that is fetched again by itself, with what its template takes."""
 
 
 _TILES: WeakKeyDictionary[Record, tuple[str, list[Tile]]] = WeakKeyDictionary()

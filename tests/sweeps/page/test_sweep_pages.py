@@ -43,6 +43,16 @@ def test_a_part_that_is_fetched_again_comes_alone(page: Served) -> None:
     assert 'id="trials"' not in page.ask("/sweep/s", HX_Target="now").text
 
 
+@pytest.mark.parametrize("part", ["now", "steering", "at-work", "trials", "events"])
+def test_each_live_part_can_be_fetched_again(page: Served, results: Path, part: str) -> None:
+    whole = page.ask("/sweep/s").text
+    assert f'id="{part}"' in whole
+    alone = page.ask("/sweep/s", HX_Target=part)
+    assert alone.status == 200
+    others = {"now", "steering", "at-work", "trials", "events"} - {part}
+    assert [each for each in (part, *others) if f'<div id="{each}"' in alone.text] == [part]
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_each_figure_is_fetched_as_json(page: Served, name: str) -> None:
     answer = page.ask(f"/sweep/s/figure/{name}?version=1")
