@@ -12,7 +12,7 @@ from PIL import Image
 from tests.docs.pages import BY_NAME
 from tests.support import browser
 
-WIDTH, HEIGHT = 1080, 12_000
+WIDTH, HEIGHT = 1280, 9_000
 """Of the window: all of a report is seen at once."""
 COLORS = 200
 
@@ -39,18 +39,33 @@ def figure(name: str) -> str:
     return f".drawn:has(#figure-{name})"
 
 
-def _figures(name: str, *names: str) -> Part:
-    """Two figures, one below the other."""
-    first, *_, last = map(figure, names)
-    return Part(name, first, last, (first, last))
-
-
 PARTS = (
+    Part("summary", "header", ".summary", (".summary",)),
     Part(
         "result",
-        "header",
         "#result",
-        ("#result .answer", "#result .answer + p", "#result .wide", figure("seeds")),
+        "#result",
+        ("#result .answer", "#result .answer + p", "#result .table", figure("history"), figure("seeds")),
+    ),
+    Part("next-steps", "#next-steps", "#next-steps", ("#next-steps ol", "#next-steps .table")),
+    Part("trials", "#trials", "#trials", ("#trials thead", "#trials tbody tr")),
+    Part(
+        "learning",
+        "#learning-and-pruning",
+        "#learning-and-pruning",
+        ("#learning-and-pruning .table", figure("learning_curves"), figure("metrics")),
+    ),
+    Part(
+        "hyperparameters",
+        "#hyperparameters",
+        "#hyperparameters",
+        tuple(map(figure, ("importance", "parallel_coordinates", "slices", "contour"))),
+    ),
+    Part(
+        "cost",
+        "#cost",
+        "#cost",
+        ("#cost p", *map(figure, ("time_spent", "utilization", "timeline"))),
     ),
     Part(
         "settings",
@@ -58,37 +73,26 @@ PARTS = (
         "#settings-and-search-space",
         ("#settings-and-search-space p",),
     ),
-    Part("next-steps", "#next-steps", "#next-steps", ("#next-steps ol", "#next-steps .wide")),
-    Part("trials", "#best-trials", "#best-trials", ("#best-trials thead", "#best-trials tbody tr")),
-    Part(
-        "curves",
-        "#learning-and-pruning",
-        figure("learning_curves"),
-        ("#learning-and-pruning .wide", figure("learning_curves")),
-    ),
-    _figures("rungs", "rung_survival", "history"),
-    _figures("importance", "importance", "slices"),
-    _figures("pairs", "contour", "parallel_coordinates"),
-    Part("cost", "#cost", figure("time_spent"), ("#cost p", figure("time_spent"))),
-    _figures("pcs", "utilization", "timeline"),
-    Part("failures", "#failures", "#lineage", ("#failures p", figure("lineage"))),
 )
 ROOM = """
 document.documentElement.style.overflow = 'hidden';
-document.body.style.cssText = 'max-width: none; padding-left: 56px';
-dispatchEvent(new Event('resize'))
+document.querySelector('.contents').style.position = 'static';
+document.body.style.paddingLeft = '44px';
+figures.draw()
 """
-"""For the numbers, and without scroll bars."""
+"""Without scroll bars, without the contents over what is below them, and with room for the numbers."""
 MARK = """
 (parts => {
+  const left = selector => document.querySelector(selector).getBoundingClientRect().left;
   const top = selector => document.querySelector(selector).getBoundingClientRect().top + scrollY;
   const end = selector => document.querySelector(selector).getBoundingClientRect().bottom + scrollY;
   let number = 0;
   for (const part of parts) for (const selector of part.marked) {
     const mark = document.createElement("b");
     mark.textContent = ++number;
-    mark.style.cssText = `position: absolute; left: 10px; top: ${top(selector)}px; width: 30px; height: 30px;
-      border-radius: 15px; background: #b3261e; color: white; text-align: center; line-height: 30px`;
+    mark.style.cssText = `position: absolute; z-index: 9; width: 26px; height: 26px;
+      left: ${Math.max(2, left(selector) - 32)}px; top: ${top(selector) - 4}px; font-size: 14px;
+      border-radius: 13px; background: #b3261e; color: white; text-align: center; line-height: 26px`;
     document.body.append(mark);
   }
   return parts.map(part => [top(part.first), end(part.last)]);

@@ -66,7 +66,7 @@ def parallel_coordinates(sweep: Sweep) -> go.Figure:
     caption = f"A line is a trial, red the best ones: {found.words}{_shown(found, MOST_LINES, 'lines')}."
     if left_out := len(every) - len(names):
         caption += f" {count(left_out, 'hyperparameter')} left out."
-    width, spans = 84 * len(labels), len(labels) > MOST_AXES_OF_HALF
+    width, spans = 80 * len(labels), len(labels) > MOST_AXES_OF_HALF
     figure = style.finish(figure, title, caption, min_width=width, spans=spans, legend=False)
     return figure.update_layout(margin_b=12, margin_t=95)  # its axis is at the top
 

@@ -68,7 +68,9 @@ def learning_curves(sweep: Sweep) -> go.Figure:
 def metrics(sweep: Sweep) -> go.Figure:
     """The other metrics that the best trials logged, such as the losses, over their epochs."""
     title, record = "Other metrics", sweep.record
-    trials = [record.trials[number] for number in record.leaders(MOST_CURVES_OF_METRIC)]
+    best = [trial for trial in [record.best()] if trial is not None]
+    leaders = (record.trials[number] for number in record.leaders(MOST_CURVES_OF_METRIC))
+    trials = [*best, *(trial for trial in leaders if trial not in best)]
     logged = dict.fromkeys(name for trial in trials for row in trial.epochs.values() for name in row.metrics)
     names = [name for name in logged if name != record.objective.metric][:MOST_METRICS]
     if not names:
