@@ -82,7 +82,7 @@ def test_a_sweep_from_the_form_to_its_end(page: Served, tmp_path: Path) -> None:
         press(shown, "a.button[href='/sweep/pressed']")
         # Nothing is loaded anew from here on: what is shown comes by itself.
         shown.wait_for("document.querySelectorAll('#at-work li a').length == 2")
-        shown.wait_for("Number(document.querySelector('#trial-0 [data-title=epochs]').innerText) > 1")
+        shown.wait_for("Number(document.querySelector('#trial-0 [data-title=epochs]')?.innerText) > 1")
         shown.wait_for("document.querySelector('#sections-rest figure svg') !== null")
         shown.value("window.asked = 0; window.confirm = () => { window.asked += 1; return true }")
         send(shown, "stop", trial="0")
@@ -91,7 +91,7 @@ def test_a_sweep_from_the_form_to_its_end(page: Served, tmp_path: Path) -> None:
         send(shown, "try", point="lr=0.01 momentum=0.5 hidden=16")
         shown.wait_for_text("Trial 2 will have these hyperparameters")
         send(shown, "note", text="of a <b>browser</b>")
-        shown.wait_for("document.querySelector('#now .note').innerText == 'of a <b>browser</b>'")
+        shown.wait_for("document.querySelector('#now .note')?.innerText == 'of a <b>browser</b>'")
         send(shown, "try", point="lr=9")
         shown.wait_for_text("Refused")
         shown.wait_for("document.querySelector('#trial-2') !== null")
@@ -101,7 +101,7 @@ def test_a_sweep_from_the_form_to_its_end(page: Served, tmp_path: Path) -> None:
         type_into(shown, "status", "")
         shown.wait_for("document.querySelectorAll('tr[id^=trial-]').length == 3")
         press(shown, "th a[hx-get*='sort=param.lr']")
-        shown.wait_for("document.querySelector('th[aria-sort=ascending]').innerText.startsWith('lr')")
+        shown.wait_for("document.querySelector('th[aria-sort=ascending]')?.innerText.startsWith('lr')")
         press(shown, "#trial-1 th a")
         shown.wait_for_text("Trial 1 beside the best trials")
         shown.value("window.confirm = () => true")
@@ -111,7 +111,7 @@ def test_a_sweep_from_the_form_to_its_end(page: Served, tmp_path: Path) -> None:
         press(shown, ".trail a")
         shown.value("window.confirm = () => true")
         send(shown, "stop", trial="2")
-        shown.wait_for("document.querySelector('h1 .status').innerText == 'finished'")
+        shown.wait_for("document.querySelector('h1 .status')?.innerText == 'finished'")
         shown.wait_for_text("Try again")
         bad = [each for each in chromium.said if each.get("method") == "Runtime.exceptionThrown"]
         assert bad == []
