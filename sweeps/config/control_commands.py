@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,6 +69,7 @@ def parse(words: Sequence[str]) -> Command:
     Raises:
         UserError: there is no such command, or a word or a value does not fit; every fault, one a line.
     """
+    refuse(_faults_of_characters(words))
     name, *rest = words or ("",)
     if name not in NAMES:
         fault = f"{name}: no such command.{nearest(name, NAMES)}" if name else "give a command."
@@ -91,6 +93,18 @@ def parse(words: Sequence[str]) -> Command:
     if rest:
         raise UserError(f"{name} {' '.join(rest)}: {name} takes nothing else")
     return Command(name)
+
+
+def _faults_of_characters(words: Sequence[str]) -> list[str]:
+    """Of words that are no text: their command is kept in the record, and written to tables and pages."""
+    must = "give UTF-8 text, without control characters other than line breaks and tabs"
+    faults = []
+    for word in words:
+        text = word.replace("\r\n", "\n")
+        wrong = [each for each in text if each not in "\n\t" and unicodedata.category(each) in ("Cc", "Cs")]
+        if wrong:
+            faults.append(f"{word[:40]!a}: it has the character {wrong[0]!a}; {must}")
+    return faults
 
 
 def retried(where: str, words: Sequence[str]) -> tuple[int | str, ...]:
@@ -123,7 +137,7 @@ def _annotation(name: str, words: Sequence[str]) -> Command:
         return Command(name, trial=trial, tags=tags(where, words))
     if len(words) != 1:
         raise UserError('note: give one text in quotes, as in note "a baseline" or note 7 "lr too high"')
-    text = words[0].strip()
+    text = words[0].replace("\r\n", "\n").strip()  # a form in a browser sends both
     if len(text) > MOST_OF_NOTE:
         raise UserError(f"note: it has {len(text):,} characters; give at most {MOST_OF_NOTE:,}")
     return Command(name, trial=trial, note=text)

@@ -26,6 +26,9 @@ from sweeps.record.journal import RecordLost, RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.record.trials import NO_EARLIER
 
+WAIT_S = 1.0
+"""In which another process may finish a note of the sweep that is resumed."""
+
 
 @contextlib.contextmanager
 def opened(plan: Plan) -> Iterator[Record]:
@@ -39,7 +42,7 @@ def opened(plan: Plan) -> Iterator[Record]:
     resumes = plan.config.resume is not None
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(lock.held(plan.folder) if resumes else _created(plan))
+            stack.enter_context(lock.held(plan.folder, WAIT_S) if resumes else _created(plan))
             record = Record.reopen(plan.folder)
             stack.enter_context(_inbox_open(plan))
         except (OSError, RecordUnreadable) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sweeps.common.errors import UserError
@@ -10,7 +11,7 @@ from sweeps.common.yaml_values import nearest
 from sweeps.config.control_commands import Command
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import lock
-from sweeps.record.journal import RecordUnreadable, mend
+from sweeps.record.journal import RecordLost, RecordUnreadable
 from sweeps.record.record import Record
 
 
@@ -49,14 +50,28 @@ def annotate(record: Record, command: Command) -> str:
 def annotate_ended(folder: Path, command: Command) -> str:
     """The same of a sweep that no process runs.
 
+    The lock is held only to write: a large record is read for seconds, in which a resume may begin. The file
+    keeps its time, by which the newest sweep is found.
+
     Raises:
+        Taken: a process has begun to run it.
         UserError: the same, or the record can't be read or written.
     """
+    journal = folder / JOURNAL
     try:
-        with lock.held(folder):
-            mend(folder / JOURNAL)
-            return annotate(Record.read(folder), command)
-    except RecordUnreadable as error:
+        while True:
+            before = journal.stat()
+            record = Record.read(folder)
+            record.refuse_other_versions("annotate it")
+            with lock.held(folder):
+                now = journal.stat()
+                if (now.st_ino, now.st_size) == (before.st_ino, before.st_size):
+                    record.mend()
+                    try:
+                        return annotate(record, command)
+                    finally:
+                        os.utime(journal, ns=(now.st_atime_ns, now.st_mtime_ns))
+    except (RecordUnreadable, RecordLost) as error:
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"{shown_path(folder)}: {error.strerror or error}") from None

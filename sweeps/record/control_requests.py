@@ -135,9 +135,10 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
     """
     requests, ends = folder / CONTROL_FOLDER / REQUESTS_FOLDER, time.monotonic() + wait_s
     _refuse_others(folder)
-    while lock.is_held(folder) and not requests.is_dir() and time.monotonic() < ends:
+    # Looked at once a turn: a process that writes a note of an ended sweep may take the lock at any moment.
+    while (runs := lock.is_held(folder)) and not requests.is_dir() and time.monotonic() < ends:
         time.sleep(LOOK_EVERY_S)
-    if not lock.is_held(folder):
+    if not runs:
         raise NotRunning
     if not requests.is_dir():
         raise NotTaken

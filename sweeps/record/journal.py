@@ -73,7 +73,7 @@ class Journal:
     sweep's own (`lock.py`) keeps other writers away.
 
     Args:
-        path: of the file.
+        path: of the file, which is there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -108,13 +108,21 @@ class Journal:
         if not self._syncs:
             yield
             return
-        size, self._syncs = self._path.stat().st_size, False
+        size, self._syncs = self._size(), False
         try:
             yield
         finally:
             self._syncs = True
-            if self._lost is None and self._path.stat().st_size > size:
+            if self._lost is None and self._size() > size:
                 self._write(b"", size)
+
+    def _size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except OSError as error:
+            self._lost = error
+            self._refuse_if_lost()
+            raise
 
     def _add(self, content: bytes) -> None:
         self._write(content)
@@ -122,7 +130,7 @@ class Journal:
     def _write(self, content: bytes, size: int | None = None) -> None:
         """Append, and sync; where that fails, cut the file back to a size in bytes, or to the one before."""
         try:
-            with self._path.open("ab") as file:
+            with open(self._path, "ab", opener=_opened_to_append) as file:
                 size = file.tell() if size is None else size
                 file.write(content)
                 file.flush()
@@ -139,6 +147,11 @@ class Journal:
         if self._lost is not None:
             why = self._lost.strerror or self._lost
             raise RecordLost(f"the record can't be written: {why} ({self._path})")
+
+
+def _opened_to_append(path: str, flags: int) -> int:
+    """A descriptor of a file that is there: where it was removed, a new one would have no beginning."""
+    return os.open(path, flags & ~os.O_CREAT)
 
 
 class UnwrittenJournal(Journal):
@@ -172,6 +185,11 @@ class JournalReader:
         with self._path.open("rb") as file:
             file.seek(self._position - len(self._tail))
             return file.read(len(self._tail)) == self._tail
+
+    def cut(self) -> None:
+        """Remove what follows the whole lines that were read: an incomplete one."""
+        if self._path.stat().st_size > self._position:
+            os.truncate(self._path, self._position)
 
     def unread(self) -> Iterator[Line]:
         """The whole lines that were not read before. An incomplete last line is left: it may be in writing.

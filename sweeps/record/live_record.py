@@ -44,7 +44,7 @@ class LiveRecord:
                 self._found = error
             self._seen, self.version = seen, self.version + 1
         if not isinstance(self._found, Record):
-            raise self._found
+            raise self._found.with_traceback(None)  # else it would grow with each call
         return self._found
 
     def _look(self) -> tuple[int, int, int] | None:

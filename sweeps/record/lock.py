@@ -15,22 +15,30 @@ from sweeps.common.errors import UserError
 LOCK_FILE = ".lock"
 
 
+class Taken(UserError):
+    """Another process holds the lock."""
+
+
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path, wait_s: float = 0.1) -> Iterator[None]:
     """Hold the lock for a block; the file names this process.
 
+    Args:
+        folder: of the sweep.
+        wait_s: seconds in which another process may free it. One that looks, in `is_held`, holds it for a
+            moment, and so does one that writes a note of a sweep that has ended.
+
     Raises:
-        UserError: another process holds it.
+        Taken: another process holds it.
         FileNotFoundError: there is no such folder; filelock would make it.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"no sweep in {folder}: there is no such folder")
     path = folder / LOCK_FILE
     try:
-        # A process that looks, in `is_held`, holds the lock for a moment.
-        lock = FileLock(path, timeout=0.1, poll_interval=0.02, fallback_to_soft=False).acquire()
+        lock = FileLock(path, timeout=wait_s, poll_interval=0.02, fallback_to_soft=False).acquire()
     except Timeout:
-        raise UserError(f"{folder}: this sweep is already running, in process {path.read_text()}") from None
+        raise Taken(f"{folder}: this sweep is already running, in process {path.read_text()}") from None
     with lock:
         with contextlib.suppress(OSError):  # a full disk: then the file names no process
             path.write_text(str(os.getpid()))

@@ -89,6 +89,7 @@ class Record(ReplayedTrials):
         """A new record in a new folder; `earlier` holds trials of the sweeps that it refines. Metric and mode
         are those of the first objective; `about["objectives"]` names all of several, as `val_acc:max`."""
         record = cls(folder)
+        (folder / JOURNAL).touch()
         about = {"format": FORMAT, **about, "mode": mode, "started": time.time()}
         objectives = sweep_info.parse(about).objectives
         record._write(Operation.CREATE_STUDY, **study_fields(name, objectives))
@@ -147,6 +148,25 @@ class Record(ReplayedTrials):
             path = self.folder / JOURNAL
             raise RecordUnreadable(f"{path}: this is an Optuna journal, but not the record of a sweep")
 
+    def refuse_other_versions(self, what: str) -> None:
+        """Raise where another version has made the record, so that this one only reads it.
+
+        Args:
+            what: is to be done, in words.
+
+        Raises:
+            RecordUnreadable: another version has made it.
+        """
+        if not self.info.is_of_this_version:
+            raise RecordUnreadable(
+                "another version of sweeps has made this sweep. Its results and its report open here; "
+                f"to {what}, use that version"
+            )
+
+    def mend(self) -> None:
+        """Remove an incomplete last line, which `read` has left out, before another is added."""
+        self._reader.cut()
+
     def is_intact(self) -> bool:
         """Whether the file still begins with what was read of it.
 
@@ -165,11 +185,7 @@ class Record(ReplayedTrials):
         """
         cut_bytes = mend(folder / JOURNAL) if (folder / JOURNAL).is_file() else 0
         record = cls.read(folder)
-        if not record.info.is_of_this_version:
-            raise RecordUnreadable(
-                "another version of sweeps has made this sweep. Its results and its report open here; "
-                "to resume it, use that version"
-            )
+        record.refuse_other_versions("resume it")
         record.is_ours, record.cut_bytes = True, cut_bytes
         for trial in record.trials:
             if list(trial.epochs) != list(range(1, len(trial.epochs) + 1)):

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from optuna.trial import TrialState
 
-from sweeps.record.journal import Line, Operation
+from sweeps.record.journal import STUDY_ID, Line, Operation
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.trials import (
     ATTEMPT_OF,
@@ -35,8 +35,8 @@ class ReplayedTrials(RankedTrials):
         self.earlier: Earlier = NO_EARLIER
         self.study_name: str | None = None
         """In Optuna's journal; None before its first line."""
-        self._rows: list[TrialRow] = []
-        """By Optuna's ids: each attempt is a trial of its own there."""
+        self._rows: list[TrialRow | None] = []
+        """By Optuna's ids: each attempt is a trial of its own there. None of a trial of another study."""
         self._ids: list[int] = []
         """Optuna's id of each trial, of its last attempt."""
         self._statuses: dict[int, Status] = {}
@@ -55,7 +55,10 @@ class ReplayedTrials(RankedTrials):
         """
         if (take := self._TAKES.get(line["op_code"])) is None:
             raise ValueError(f"{line['op_code']}: no operation of Optuna's")
-        take(self, line)
+        if line.get("study_id", STUDY_ID) == STUDY_ID:
+            take(self, line)
+        elif line["op_code"] == Operation.CREATE_TRIAL:
+            self._rows.append(None)
 
     def _take_nothing(self, line: Line) -> None:
         """Of another study, or what the record has elsewhere."""
@@ -91,7 +94,7 @@ class ReplayedTrials(RankedTrials):
                 self._take_report(row, epoch)
 
     def _open_row(self, line: Line) -> TrialRow | None:
-        """The trial of a line; None where it has ended, or is not there: Optuna changes nothing then."""
+        """The trial of a line; None where it has ended, is not there, or is of another study."""
         optuna_id: int = line["trial_id"]
         return None if optuna_id in self._ended or optuna_id >= len(self._rows) else self._rows[optuna_id]
 

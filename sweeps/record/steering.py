@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,7 +47,9 @@ def steer(folder: Path, words: Sequence[str]) -> Answer:
             return control_requests.ask(folder.resolve(), words) or Answer(KEPT)
         except control_requests.NotRunning:
             if (command := control_commands.parse(words)).name in control_commands.ANNOTATING:
-                return Answer(annotate_ended(folder, command))
+                with contextlib.suppress(lock.Taken):  # a resume has begun, or another note is written
+                    return Answer(annotate_ended(folder, command))
+                continue
             if (why := how_to_go_on(folder, words)) is not None:
                 raise why from None
         except control_requests.NotTaken:

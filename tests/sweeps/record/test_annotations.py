@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,12 +15,14 @@ from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.report import report_tables, sentences
 from sweeps.common.errors import UserError
 from sweeps.config import control_commands
-from sweeps.config.sweep_folder import JOURNAL
+from sweeps.config.sweep_folder import JOURNAL, newest_sweep
 from sweeps.execution.output.table_files import write_tables
-from sweeps.record import lock
-from sweeps.record.annotations import annotate
+from sweeps.record import lock, steering
+from sweeps.record.annotations import annotate, annotate_ended
 from sweeps.record.control_requests import Inbox, ask
+from sweeps.record.live_record import LiveRecord
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS
 from tests.sweeps.record.written import scored
 
 
@@ -80,12 +84,22 @@ def test_what_is_not_there_is_refused_and_nothing_changes(
         (["tag", "7"], "tag 7: give tags, as in tag 7 baseline good"),
         (["tag", "a,b"], "tag a,b: a tag has 1 to 40 letters, digits, '.', '_' and '-'; several are"),
         (["untag", "7", "", "ü"], "untag 7 : a tag has 1 to 40 letters"),
+        (
+            ["note", "7", "a\udcff"],
+            r"'a\udcff': it has the character '\udcff'; give UTF-8 text",
+        ),
+        (["note", "\x1b[2J"], r"'\x1b[2J': it has the character '\x1b'; give UTF-8 text"),
+        (["tag", "a\n\0"], r"'a\n\x00': it has the character '\x00'; give UTF-8 text"),
     ],
 )
 def test_a_mistake_in_the_words_is_named(words: list[str], fault: str) -> None:
     with pytest.raises(UserError) as raised:
         control_commands.parse(words)
     assert str(raised.value).startswith(fault)
+
+
+def test_line_breaks_and_tabs_are_text_and_those_of_a_browser_are_those_of_a_terminal() -> None:
+    assert control_commands.parse(["note", "ä\r\n\tb\nc"]).note == "ä\n\tb\nc"
 
 
 def test_the_longest_note_of_the_widest_characters_fits_in_a_request(tmp_path: Path) -> None:
@@ -114,6 +128,83 @@ def test_an_ended_sweep_takes_notes_and_tags_and_nothing_else(
     assert control.main([str(folder), "untag", "other"]) == 2
     assert "untag other: no such tag. Tags: keep" in capsys.readouterr().err
     assert not lock.is_held(folder)
+
+
+def ended(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    scored(folder, "max", [[0.1], [0.2]])
+    return folder
+
+
+def test_a_resume_may_begin_while_a_note_reads_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, held = ended(tmp_path / "ended"), list[bool]()
+    read = Record.read
+
+    def read_while_another_writes(of: Path) -> Record:
+        record = read(of)
+        held.append(lock.is_held(of))
+        if len(held) == 1:
+            Record.reopen(of).annotate(None, tags=["other"])
+        return record
+
+    monkeypatch.setattr(Record, "read", read_while_another_writes)
+    assert annotate_ended(folder, control_commands.parse(["tag", "mine"])).endswith("the tags other, mine.")
+    assert not any(held)
+    with lock.held(folder), pytest.raises(lock.Taken):
+        annotate_ended(folder, control_commands.parse(["tag", "late"]))
+
+
+def test_a_second_note_waits_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, tries = ended(tmp_path / "ended"), list[int]()
+
+    def is_taken_once(of: Path, command: control_commands.Command) -> str:
+        tries.append(0)
+        if len(tries) == 1:
+            raise lock.Taken("of another note")
+        return annotate_ended(of, command)
+
+    monkeypatch.setattr(steering, "annotate_ended", is_taken_once)
+    assert steering.steer(folder, ["tag", "mine"]).text == "The sweep has the tags mine."
+
+
+def test_a_note_leaves_an_older_sweep_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seconds, name in enumerate(("old", "new")):
+        os.utime(ended(tmp_path / "results" / name) / JOURNAL, (1e9 + seconds, 1e9 + seconds))
+    live = LiveRecord(tmp_path / "results" / "old")
+    assert live.read().info.note == ""
+    assert control.main(["old", "note", "a baseline"]) == 0
+    assert newest_sweep() == Path("results/new")
+    assert live.read().info.note == "a baseline"
+
+
+def test_an_ended_sweep_of_another_version_is_left_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = ended(tmp_path / "later") / JOURNAL
+    later = journal.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT_OF_ATTEMPTS + 1}')
+    journal.write_text(later + '{"op_code":8,"torn')
+    before = journal.read_bytes()
+    assert control.main([str(tmp_path / "later"), "note", "x"]) == 2
+    assert "another version of sweeps has made this sweep." in capsys.readouterr().err
+    assert journal.read_bytes() == before
+
+
+def test_a_note_for_which_the_disk_has_no_room_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ended(tmp_path / "ended")
+    before = (folder / JOURNAL).read_bytes()
+
+    def no_room(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    assert control.main([str(folder), "note", "x"]) == 2
+    assert "the record can't be written: No space left on device" in capsys.readouterr().err
+    assert (folder / JOURNAL).read_bytes() == before
 
 
 def test_the_tables_and_the_list_of_sweeps_show_them_where_there_are_any(

@@ -27,6 +27,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 def new_journal(folder: Path) -> Path:
+    (folder / JOURNAL).touch()
     append(folder / JOURNAL, range(10))
     return folder / JOURNAL
 
@@ -202,6 +203,7 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_each_line_is_synced_and_lines_together_once_at_their_end(tmp_path: Path, syncs: list[int]) -> None:
+    (tmp_path / JOURNAL).touch()
     backend = Journal(tmp_path / JOURNAL)
     backend.append(0)
     assert len(syncs) == 1
@@ -233,3 +235,15 @@ def test_lines_together_that_a_disk_refuses_are_taken_back(
     assert journal.read_bytes() == whole
     with pytest.raises(RecordLost, match="Input/output error"):
         backend.append(12)
+
+
+def test_a_file_that_was_removed_is_not_begun_anew(journal: Path) -> None:
+    backend, other, third = Journal(journal), Journal(journal), Journal(journal)
+    with pytest.raises(RecordLost, match="No such file"), third.together():  # noqa: PT012
+        third.append(10)
+        journal.unlink()
+    with pytest.raises(RecordLost, match="No such file"):
+        backend.append(11)
+    with pytest.raises(RecordLost, match="No such file"), other.together():
+        raise AssertionError("has begun")
+    assert not journal.exists()

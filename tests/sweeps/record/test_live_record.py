@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -229,3 +230,14 @@ def test_the_records_that_were_read_last_stay_in_memory(
     assert records.read(folders[0]) is not found[0]
     monkeypatch.setattr(live_record, "MOST_BYTES", 1)
     assert records.read(folders[2]) is records.read(folders[2]), "the last one stays in any case"
+
+
+def test_a_damaged_record_that_is_looked_at_again_and_again_takes_no_more_memory(tmp_path: Path) -> None:
+    new_record(tmp_path, trials=1)
+    (tmp_path / JOURNAL).write_bytes(b"garbage\n" + (tmp_path / JOURNAL).read_bytes())
+    live, lengths = LiveRecord(tmp_path), list[int]()
+    for _ in range(3):
+        with pytest.raises(RecordUnreadable) as raised:
+            live.read()
+        lengths.append(len(list(traceback.walk_tb(raised.value.__traceback__))))
+    assert len(set(lengths)) == 1

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import get_args
 
+import optuna
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.storages import JournalStorage
@@ -298,6 +299,24 @@ def test_a_journal_of_another_program_is_refused(tmp_path: Path) -> None:
     storage.create_new_study([StudyDirection.MAXIMIZE], "of somebody else")
     with pytest.raises(RecordUnreadable, match="this is an Optuna journal, but not the record of a sweep"):
         Record.reopen(tmp_path)
+
+
+def test_a_second_study_in_the_journal_changes_nothing_of_the_sweep(tmp_path: Path) -> None:
+    new_record(tmp_path, trials=1)
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / JOURNAL)))
+    other = optuna.create_study(storage=storage, study_name="of somebody else", direction="minimize")
+    other.set_user_attr("metric", "theirs")
+    trial = other.ask()
+    propose(record := Record.reopen(tmp_path), {"lr": 0.5}, {"lr": FloatDistribution(0, 10)}, seed=1)
+    trial.set_user_attr("note", "theirs")
+    other.tell(trial, 3.0)
+    record.report(1, 1, 0.5, {}, 1.0)
+    record.end(1, "finished")
+    read = Record.read(tmp_path)
+    assert read.info.objective.metric == "m"
+    assert [(each.status, each.note) for each in read.trials] == [("unfinished", ""), ("finished", "")]
+    theirs = optuna.load_study(storage=storage, study_name="of somebody else")
+    assert [each.value for each in theirs.trials] == [3.0]
 
 
 def test_a_folder_without_a_record_can_not_be_gone_on_with_and_gets_none(tmp_path: Path) -> None:
