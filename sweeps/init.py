@@ -6,7 +6,6 @@ Exit status: 0; 2, the folder is a file, is not empty, or can't be written to.
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 from collections.abc import Sequence
 from importlib import resources
@@ -51,8 +50,9 @@ def init(folder: Path) -> int:
     """Write the project, and say what to type next; the exit status."""
     files = write(folder)
     print(f"Created    {shown_path(folder.resolve())}: {', '.join(files)}")
-    print(f"Next       {_next(folder)}")
-    json_output.answer(folder=str(folder.resolve()), files=files, next=_next(folder))
+    typed = command("run", "-n", "12", folder=folder)
+    print(f"Next       {typed}")
+    json_output.answer(folder=str(folder.resolve()), files=files, next=typed)
     return 0
 
 
@@ -77,19 +77,6 @@ def write(folder: Path) -> list[str]:
     except OSError as error:
         raise UserError(f"{shown_path(folder)} can't be written to: {error.strerror or error}") from None
     return sorted(files)
-
-
-def _next(folder: Path) -> str:
-    words = ("run", "-n", "12")
-    typed = command(*words)
-    if folder.resolve() == Path.cwd():
-        return typed
-    if not typed.startswith("sweeps "):  # a relative path is not valid in that folder
-        program = str(Path(sys.executable).with_name("sweeps"))
-        typed = shlex.join(
-            [*([program] if Path(program).is_file() else [sys.executable, "-m", "sweeps"]), *words]
-        )
-    return f"{shlex.join(['cd', shown_path(folder.resolve())])} && {typed}"
 
 
 if __name__ == "__main__":

@@ -72,16 +72,28 @@ def shown_path(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def command(*words: str) -> str:
-    """A command of this program, as it can be typed here: `sweeps run --resume results/NAME`."""
+def command(*words: str, folder: Path | None = None) -> str:
+    """A command of this program, as it can be typed here: `sweeps run --resume results/NAME`.
+
+    Args:
+        words: behind `sweeps`.
+        folder: where it runs, by `cd` unless it is the current one; None for the current one.
+    """
     script = Path(sys.executable).with_name("sweeps")
+    is_here = folder is None or folder.resolve() == Path.cwd()
+    shown = shown_path if is_here else str  # a relative path is not valid in that folder
     if not script.is_file():
-        program = [shown_path(Path(sys.executable)), "-m", "sweeps"]
+        program = [shown(Path(sys.executable)), "-m", "sweeps"]
     elif shutil.which("sweeps") == str(script):
         program = ["sweeps"]
     else:
-        program = [shown_path(script)]
-    return shlex.join([*program, *words])
+        program = [shown(script)]
+    typed = shlex.join([*program, *words])
+    return (
+        typed
+        if folder is None or is_here
+        else f"{shlex.join(['cd', shown_path(folder.resolve())])} && {typed}"
+    )
 
 
 def fitted(text: str, width: int | None, indent: int = 0) -> str:

@@ -109,8 +109,7 @@ def use(chosen: Path | None = None) -> None:
 def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
     """Use the project of a sweep or of a single run, in whichever folder the command is typed.
 
-    The first folder that has the trainables is used: one above the results (a project may be moved or copied
-    with them), the noted one, the current one. Without a noted one it is the current folder.
+    It is that of `of_results`; without a noted one the current folder.
 
     Args:
         results: folder of the sweep or of the run.
@@ -122,16 +121,25 @@ def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
     """
     global _results
     _results = results
-    if (noted := noted_in(results)) is None:
-        return use()
-    places = [*results.resolve().parents, Path(noted), Path.cwd()]
-    found = next((each for each in places if all(file_in(each, name) for name in trainables)), Path(noted))
-    if not found.is_dir():
+    found = of_results(results, trainables)
+    if found is not None and not found.is_dir():
         raise UserError(
-            f"{where}: the project's folder {noted} is missing; it was moved or deleted. "
+            f"{where}: the project's folder {found} is missing; it was moved or deleted. "
             f"Run the command in the folder that has {' and '.join(trainables)} now"
         )
-    return use(found)
+    use(found)
+
+
+def of_results(results: Path, trainables: Sequence[str]) -> Path | None:
+    """The project of a sweep or of a single run; None where none is noted.
+
+    It is the first folder that has the trainables: one above the results (a project may be moved or copied
+    with them), the noted one, the current one. Where none has them it is the noted one, which may be missing.
+    """
+    if (noted := noted_in(results)) is None:
+        return None
+    places = [*results.resolve().parents, Path(noted), Path.cwd()]
+    return next((each for each in places if all(file_in(each, name) for name in trainables)), Path(noted))
 
 
 def results_used() -> Path | None:

@@ -40,6 +40,8 @@ class StartedSweep:
     """Behind `sweeps`."""
     name: str
     """Of the sweep."""
+    folder: Path
+    """In which it was typed."""
     pid: int
     """Of its process."""
     log: Path
@@ -87,9 +89,9 @@ class StartedSweeps:
                 start_new_session=True,
             )
         self._processes = [each for each in self._processes if each.poll() is None] + [process]
-        started = {"words": [*words], "name": name, "pid": process.pid}
+        started = {"words": [*words], "name": name, "folder": str(cwd), "pid": process.pid}
         (self._folder / f"{key}.json").write_text(json.dumps(started))
-        return StartedSweep(key, tuple(words), name, process.pid, log)
+        return StartedSweep(key, tuple(words), name, cwd, process.pid, log)
 
     def every(self) -> list[StartedSweep]:
         """All that are known, the newest first."""
@@ -105,7 +107,8 @@ class StartedSweeps:
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             known = json.loads((self._folder / f"{key}.json").read_text())
             log = self._folder / f"{key}.log"
-            return StartedSweep(key, tuple(known["words"]), str(known["name"]), int(known["pid"]), log)
+            words, folder = tuple(known["words"]), Path(known["folder"])
+            return StartedSweep(key, words, str(known["name"]), folder, int(known["pid"]), log)
         return None
 
     def _forget_old(self) -> None:

@@ -191,13 +191,13 @@ def words_of(texts: Mapping[str, str], project: Path, kept: Mapping[str, str]) -
             known = [*registry.choices(), *shlex.split(kept.get(name, ""))]
             faults += [
                 f"{flag(name)} {each}: not in this project. Choices: {', '.join(known) or 'none'}"
-                for each in typed[1:]
+                for each in _named(setting, text)
                 if each not in known
             ]
         elif name in PLUG_INS and text != kept.get(name):
             faults += [
                 f"{flag(name)} {each}: a file outside the project; the page takes none"
-                for each in typed[1:]
+                for each in _named(setting, text)
                 if _is_outside(each, project)
             ]
         words += typed
@@ -224,15 +224,31 @@ def _typed(setting: Setting, text: str) -> list[str]:
     return [word for line in lines if line for word in (name, *line)]
 
 
+def _named(setting: Setting, text: str) -> list[str]:
+    """What a text names; as a flag it may be one word with its value."""
+    return shlex.split(text) if _kind(setting) == "words" else [text]
+
+
 def _is_outside(name: str, project: Path) -> bool:
     is_file = "/" in name or name.endswith(".py")
     return is_file and not (project / Path(name).expanduser()).resolve().is_relative_to(project.resolve())
 
 
-def shown_command(words: Iterable[str]) -> str:
-    """The command, a flag with its values a line, to be copied into a shell."""
-    text = command("run", *words)
-    return re.sub(r" (?=--[a-z])", " \\\\\n  ", text) if len(text) > 80 else text
+def shown_command(words: Iterable[str], project: Path) -> str:
+    """The command, a flag with its values a line, to be copied into a shell.
+
+    Args:
+        words: behind `sweeps run`.
+        project: folder in which it runs.
+    """
+    lines = [command("run", folder=project)]
+    for word in map(shlex.quote, words):
+        if word.startswith("--"):
+            lines.append(word)
+        else:
+            lines[-1] += f" {word}"
+    text = " ".join(lines)
+    return " \\\n  ".join(lines) if len(text) > 80 else text
 
 
 def of_sweep(folder: Path) -> dict[str, str]:

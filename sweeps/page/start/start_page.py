@@ -21,6 +21,7 @@ from sweeps.page.sweep import trial_log
 from sweeps.page.sweep.shown_sweep import path_of, shown_sweep
 
 FORM = re.compile(r"[0-9a-f]{16}")
+SECONDS = re.compile(r"\d{1,11}")
 MOST_STARTED = 10
 NAVIGATION["/start"] = "Start"
 CHANGING.add("/start")
@@ -35,21 +36,24 @@ class Typed:
     """Of the sweep."""
     folder: Path
     """Of the project."""
+    is_own: bool
+    """Whether it runs no code outside of the page's own project."""
 
 
 async def show(request: web.Request) -> web.Response:
     """The form: empty, or with the settings of a sweep to run it again with changes."""
-    page, values, fault = context_of(request), dict[str, str](), ""
+    page, values, fault, is_own, now = context_of(request), dict[str, str](), "", True, int(time.time())
     if page.is_read_only:
         raise web.HTTPNotFound(text="This page is read-only (--read-only): it starts no sweep.")
     again = request.query.get("again", "")
     if again:
         try:
-            values = settings_form.of_sweep((await shown_sweep(request, again)).listed.folder)
+            values, folder = await _again(request, again)
+            is_own = _is_own(values, folder)
         except UserError as error:
             fault = str(error)
     trainables = shlex.split(values.get("trainable", ""))
-    values["name"] = settings_form.new_name(trainables, values.get("name", ""), time.time())
+    values["name"] = settings_form.new_name(trainables, values.get("name", ""), now)
     fields = settings_form.fields(values)
     groups: dict[str, list[settings_form.SettingField]] = {}
     for field in fields:
@@ -62,6 +66,8 @@ async def show(request: web.Request) -> web.Response:
         groups=groups,
         again=again,
         form=secrets.token_hex(8),
+        now=now,
+        is_own=is_own,
         fault=fault,
         started=request.app[STARTED].every()[:MOST_STARTED],
         path_of=path_of,
@@ -78,8 +84,11 @@ async def check(request: web.Request) -> web.Response:
         typed = await _typed(request, posted)
     except UserError as error:
         return page.html(request, "checked.html", command="", said=str(error), status_of_check=2)
+    command = settings_form.shown_command(typed.words[1:], typed.folder)
+    if not typed.is_own and "asked" not in posted:
+        said = "It runs code that is not in this page's own project: press Check for its plan."
+        return page.html(request, "checked.html", command=command, said=said, status_of_check=None)
     status, said = await request.app[CHECKS].check(form, typed.words, typed.folder)
-    command = settings_form.shown_command(typed.words[1:])
     shown = trial_log.shown(said.encode())
     return page.html(request, "checked.html", command=command, said=shown, status_of_check=status)
 
@@ -107,7 +116,7 @@ async def show_started(request: web.Request) -> web.Response:
         request,
         "started.html",
         started=started,
-        command=settings_form.shown_command(started.words[1:]),
+        command=settings_form.shown_command(started.words[1:], started.folder),
         printed=trial_log.end_of(started.log),
         key=key,
         path_of=path_of,
@@ -141,13 +150,33 @@ async def _typed(request: web.Request, posted: Mapping[str, str]) -> Typed:
     """
     texts, kept, folder = settings_form.posted_texts(posted), dict[str, str](), project.folder()
     if again := posted.get("again", ""):
-        before = (await shown_sweep(request, again)).listed.folder
-        kept, noted = settings_form.of_sweep(before), project.noted_in(before)
-        folder = Path(noted) if noted and Path(noted).is_dir() else folder
-    if not texts.get("name"):
-        texts["name"] = settings_form.new_name(shlex.split(texts.get("trainable", "")), "", time.time())
+        kept, folder = await _again(request, again)
     words = settings_form.words_of(texts, folder, kept)
-    return Typed(("run", *words), texts["name"], folder)
+    if not (name := texts.get("name", "")):  # of when the form was opened: what is checked is what starts
+        opened = posted.get("opened", "")
+        now = int(opened) if SECONDS.fullmatch(opened) else time.time()
+        name = settings_form.new_name(shlex.split(texts.get("trainable", "")), "", now)
+        words += ["--name", name]
+    return Typed(("run", *words), name, folder, _is_own(texts, folder))
+
+
+async def _again(request: web.Request, key: str) -> tuple[dict[str, str], Path]:
+    """The settings of a sweep that is run again, and the folder of its project.
+
+    Raises:
+        UserError: its settings can't be read.
+    """
+    before = await shown_sweep(request, key)
+    return settings_form.of_sweep(before.listed.folder), before.project
+
+
+def _is_own(texts: Mapping[str, str], folder: Path) -> bool:
+    """Whether settings run no code outside of the page's own project."""
+    try:
+        settings_form.words_of(texts, project.folder(), {})
+    except UserError:
+        return False
+    return folder.resolve() == project.folder().resolve()
 
 
 ROUTES = [

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from sweeps.common import project
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
 from sweeps.config import control_commands
@@ -55,7 +53,7 @@ async def go_on(request: web.Request) -> web.Response:
         )
     folder = sweep.listed.folder
     typed = ["run", "--resume", str(folder), *found.flags]
-    started = request.app[STARTED].start(typed, folder.name, _project_of(folder))
+    started = request.app[STARTED].start(typed, folder.name, sweep.project)
     text = "It is starting, in a process of its own: it goes on when this page is closed."
     return _answer(request, sweep, typed, text, started=started)
 
@@ -75,12 +73,6 @@ def _words(text: object) -> list[str]:
     except (ValueError, RecursionError, UserError):
         raise web.HTTPBadRequest(text="These are no words of a command.") from None
     return words
-
-
-def _project_of(folder: Path) -> Path:
-    """Where the sweep's project is now, as far as that is known."""
-    noted = project.noted_in(folder)
-    return Path(noted) if noted and Path(noted).is_dir() else project.folder()
 
 
 def _answer(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import quote
 
 from aiohttp import web
 
+from sweeps.common import project
 from sweeps.page.page_context import PageContext, context_of
 from sweeps.page.sweep_list import ListedSweep
 from sweeps.record.journal import RecordUnreadable
@@ -32,6 +34,12 @@ class ShownSweep:
     def path(self) -> str:
         """Of its page."""
         return path_of(self.listed.key)
+
+    @property
+    def project(self) -> Path:
+        """The folder of its project, as far as that is known; else of the page's."""
+        found = project.of_results(self.listed.folder, self.record.info.trainables)
+        return found if found is not None and found.is_dir() else project.folder()
 
     @property
     def versions(self) -> dict[str, str]:

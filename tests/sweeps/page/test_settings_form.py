@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,8 @@ def test_the_most_used_settings_come_first_and_all_others_follow() -> None:
         ({"trainable": "/etc/evil.py"}, "not in this project"),
         ({"search_space": "../evil.py"}, "a file outside the project"),
         ({"searcher": "~/evil.py"}, "a file outside the project"),
+        ({"searcher": "-x/../../../evil.py"}, "a file outside the project"),
+        ({"scheduler": "--x/../../../evil.py"}, "a file outside the project"),
         ({"ranges": "lr=0..1 --command=evil"}, "a value can't begin with --"),
         ({"tries": "lr=1\n--notify-command evil"}, "a value can't begin with --"),
         ({"loggers": "wandb '--command=evil'"}, "a value can't begin with --"),
@@ -103,5 +107,14 @@ def test_a_new_sweep_gets_a_name_of_its_trainable_or_of_the_one_before() -> None
 
 
 def test_the_command_can_be_pasted_into_a_shell() -> None:
-    text = settings_form.shown_command(["--trainable", "digits_mlp", "--ranges", "lr=1e-4..1e-1:log"] * 3)
+    words = ["--trainable", "digits_mlp", "--ranges", "lr=1e-4..1e-1:log", "--name", "a --b's --c"] * 2
+    text = settings_form.shown_command(words, Path())
     assert "\\\n  --ranges" in text
+    pasted = subprocess.run(["bash", "-c", f"printf '%s\\n' {text}"], capture_output=True, text=True)
+    assert pasted.stdout.splitlines()[-len(words) :] == words
+
+
+def test_the_command_of_another_project_begins_with_its_folder(tmp_path: Path) -> None:
+    text = settings_form.shown_command(["--trainable", "digits_mlp"], tmp_path / "a b")
+    assert text.startswith(f"cd '{tmp_path}/a b' && ")
+    assert shlex.split(text)[3].startswith(("/", "sweeps"))

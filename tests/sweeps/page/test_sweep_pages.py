@@ -245,3 +245,57 @@ def test_the_form_of_the_start_has_all_settings_and_types_them(
     evil = page.ask("/start/check", "POST", data=fields | {"setting.trainable": "command:touch /tmp/x"}).text
     assert "not in this project" in evil
     assert page.ask("/start/check", "POST", data=fields | {"form": "../x"}).status == 400
+
+
+MODEL = """
+import pathlib
+pathlib.Path(__file__).with_name("was-run").touch()
+raise RuntimeError("enough")
+"""
+
+
+def of_project(noted: Path, results: Path) -> None:
+    """A sweep whose record notes a project."""
+    results.mkdir(parents=True)
+    Record.create(
+        results, results.name, "max", {"sweep": results.name, "trainable": "m", "project": str(noted)}
+    )
+    (results / "sweep.yaml").write_text(f"trainable: m\nname: {results.name}\n")
+
+
+def project_at(folder: Path) -> Path:
+    """A project with a model that notes that it was run; where it does."""
+    (folder / "trainables").mkdir(parents=True)
+    (folder / "trainables" / "m.py").write_text(MODEL)
+    return folder / "trainables" / "was-run"
+
+
+@pytest.mark.slow
+def test_code_of_another_project_runs_only_when_asked(tmp_path: Path) -> None:
+    was_run = project_at(tmp_path / "other")
+    of_project(tmp_path / "other", tmp_path / "results" / "again")
+    fields = {"form": "0" * 16, "again": "again", "setting.trainable": "m", "opened": "1"}
+    with served(tmp_path / "results") as page:
+        shown = page.ask("/start?again=again").text
+        assert 'formaction="/start/check"' in shown
+        unasked = page.ask("/start/check", "POST", data=fields).text
+        assert f"cd {tmp_path}/other &amp;&amp; " in unasked
+        assert "press Check" in unasked
+        assert not was_run.exists()
+        asked = page.ask("/start/check", "POST", data=fields | {"asked": "true"}).text
+        assert "enough" in asked
+        assert was_run.exists()
+
+
+def test_a_sweep_that_was_moved_with_its_project_runs_again_there(tmp_path: Path) -> None:
+    project_at(tmp_path / "before")
+    project_at(tmp_path / "moved")
+    of_project(tmp_path / "before", tmp_path / "moved" / "results" / "again")
+    with served(tmp_path / "moved" / "results") as page:
+        fields = {"form": "0" * 16, "again": "again", "setting.trainable": "m"}
+        assert f"cd {tmp_path}/moved &amp;&amp; " in page.ask("/start/check", "POST", data=fields).text
+
+
+def test_a_sweep_without_a_name_starts_by_the_name_that_was_checked(page: Served) -> None:
+    fields = {"form": "0" * 16, "setting.trainable": "digits_mlp", "setting.num_trials": "0", "opened": "1"}
+    assert "--name digits_mlp-19700101-" in page.ask("/start/check", "POST", data=fields).text
