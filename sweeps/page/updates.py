@@ -29,12 +29,34 @@ class Event:
     name: str
     data: str
     id: str
-    """What a browser names that connects again: it has this event."""
+    """The versions that a page has then, as a query: what a browser names that connects again."""
 
     def encoded(self) -> bytes:
         """As it is sent."""
         data = "".join(f"data: {line}\n" for line in self.data.split("\n"))
-        return f"event: {self.name}\nid: {self.id}\n{data}\n".encode()
+        return f"event: {self.name}\nid: {self.id}\n{data}\n".encode(errors="backslashreplace")
+
+
+def known_versions(request: web.Request) -> dict[str, str]:
+    """The versions that a page has which asks for a stream."""
+    last = request.headers.get("Last-Event-ID")
+    return dict(request.query if last is None else parse_qsl(last))
+
+
+def changes(known: dict[str, str], versions: Versions, text: str = "") -> list[Event]:
+    """What a page is told that has other versions; they are taken for known then.
+
+    Args:
+        known: versions that the page has.
+        versions: those of now.
+        text: that the events bring along.
+    """
+    events = []
+    for name, version in versions.items():
+        if known.get(name) != version:
+            known[name] = version
+            events.append(Event(name, text, urlencode(known, errors="backslashreplace")))
+    return events
 
 
 class Listeners:
@@ -58,16 +80,12 @@ class Listeners:
             request: with the versions that the page has, each by the name of its event.
             versions_of: looks anew. It is called once a second as long as this page is open.
         """
-        last = request.headers.get("Last-Event-ID")
-        known = dict(request.query if last is None else parse_qsl(last))
+        known = known_versions(request)
 
-        async def changes() -> list[Event]:
-            versions = await versions_of()
-            changed = [event for event, version in versions.items() if known.get(event) != version]
-            known.update(versions)
-            return [Event(event, versions[event], urlencode(versions)) for event in changed]
+        async def events() -> list[Event]:
+            return changes(known, await versions_of())
 
-        return await self.push(request, changes)
+        return await self.push(request, events)
 
     async def push(
         self, request: web.Request, events_of: Callable[[], Awaitable[Sequence[Event]]]
@@ -80,9 +98,9 @@ class Listeners:
         """
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
-        await response.prepare(request)
         self.number += 1
         try:
+            await response.prepare(request)
             looks = 0
             while not self._ends.is_set():
                 events = await events_of()

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
+
+LOOK_EVERY_S = 0.05
+MOST_BYTES = 2**12
+"""Of what it has printed that are read."""
 
 
 class PageProcess:
@@ -16,12 +23,13 @@ class PageProcess:
 
     def __init__(self, results: Path) -> None:
         words = ("-m", "sweeps", "dashboard", str(results), "--until-unused", "--no-browser")
+        # No pipe: the page prints on, and goes on, when nobody reads it any more.
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed in describe()
         self._process = subprocess.Popen(
             [sys.executable, *words],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=self._printed,
             stderr=subprocess.STDOUT,
-            text=True,
             start_new_session=True,  # Ctrl-C is for the sweep
         )
 
@@ -32,7 +40,16 @@ class PageProcess:
 
     def describe(self) -> str:
         """Where it is, once it is there, or why it is not."""
-        assert self._process.stdout is not None
-        with self._process.stdout as said:
-            first = said.readline().strip()
+        has_ended = False
+        while not (said := self._said()).endswith("\n") and not has_ended:
+            has_ended = self._process.poll() is not None  # what it has printed last is read after that
+            time.sleep(LOOK_EVERY_S)
+        self._printed.close()
+        first = said.strip()
         return f"dashboard  {first if first.startswith('http') else f'none: {first}'}"
+
+    def _said(self) -> str:
+        """Its first line, as far as it is printed."""
+        # Read without a move: the page writes where this file is.
+        printed = os.pread(self._printed.fileno(), MOST_BYTES, 0).decode(errors="replace")
+        return next(iter(printed.splitlines(keepends=True)), "")

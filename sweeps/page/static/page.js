@@ -17,3 +17,39 @@ document.addEventListener("htmx:beforeSwap", ({detail}) => {
   setTimeout(() => htmx.trigger(part, "sse:changed"));
 });
 document.addEventListener("htmx:afterSettle", () => typeof figures === "undefined" || figures.refresh());
+/* The stream of a page. A browser opens six connections to a host at most, for all its tabs: a page that nobody
+   sees gives its own up, and goes on from the last event when it is seen again. The id of an event is a query. */
+class Stream extends EventTarget {
+  constructor(address) {
+    super();
+    Object.assign(this, {address, names: new Set(), source: null, isClosed: false});
+    this.turn = () => document.hidden || this.isClosed ? this.disconnect() : this.source || this.connect();
+    document.addEventListener("visibilitychange", this.turn);
+    this.turn();
+  }
+  get readyState() { return this.isClosed ? EventSource.CLOSED : this.source?.readyState === EventSource.OPEN ? EventSource.OPEN : EventSource.CONNECTING; }
+  connect() {
+    const source = this.source = new EventSource(this.address);
+    source.onopen = event => this.onopen?.(event);
+    source.onerror = event => {
+      if (source.readyState === EventSource.CLOSED && source === this.source) { this.disconnect(); setTimeout(this.turn, 3000); }
+      this.onerror?.(event);
+    };
+    this.names.forEach(name => this.forward(name));
+  }
+  disconnect() { this.source?.close(); this.source = null; }
+  forward(name) {
+    this.source.addEventListener(name, event => {
+      this.address = `${this.address.split("?")[0]}?${event.lastEventId}`;
+      this.dispatchEvent(new MessageEvent(name, {data: event.data, lastEventId: event.lastEventId}));
+    });
+  }
+  addEventListener(name, ...rest) {
+    super.addEventListener(name, ...rest);
+    if (this.names.has(name)) return;
+    this.names.add(name);
+    if (this.source) this.forward(name);
+  }
+  close() { this.isClosed = true; this.disconnect(); document.removeEventListener("visibilitychange", this.turn); }
+}
+htmx.createEventSource = address => new Stream(address);

@@ -36,10 +36,11 @@ class LogPart:
 
 
 def log_files(folder: Path, trial: TrialRow) -> Sequence[Path]:
-    """The logs of a trial that are there, of its last attempt first."""
+    """The logs of a trial that are there, of its last attempt first; no link to a file elsewhere is one."""
     named = [trial, *reversed(trial.attempts)]
     paths = [folder / LOGS_FOLDER / f"{each.name}.log" for each in named]
-    return [path for path in paths if path.is_file()]
+    root = folder.resolve()
+    return [path for path in paths if path.is_file() and path.resolve().is_relative_to(root)]
 
 
 def end_of(path: Path, most_bytes: int = MOST_BYTES) -> LogPart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import itertools
 from pathlib import Path
@@ -14,11 +15,13 @@ from sweeps.analysis.report.page import Drawn, drawn
 from sweeps.analysis.sweep import Sweep
 from sweeps.page.page_context import context_of
 from sweeps.page.sweep import at_work, compared, control_forms, trial_log
-from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, shown_sweep, shown_trial
+from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, shown_sweep, shown_trial, versions_of
 from sweeps.page.sweep.sweep_page import figure_response
+from sweeps.page.sweep.trial_log import LogPart
 from sweeps.page.sweep.trial_table import status_word
-from sweeps.page.updates import Event
+from sweeps.page.updates import Event, changes, known_versions
 from sweeps.record import status
+from sweeps.record.journal import RecordUnreadable
 from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import PARTS, mean_costs, verdict
 
@@ -44,6 +47,8 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
     version = f"{trial.attempt}-{len(trial.epochs)}-{sweep.versions['slow']}"
     address = f"{sweep.trial_path(trial.number)}/figure?version={version}"
     log, forms = _log(folder, trial), control_forms.offered(sweep.listed.status)
+    end = None if log is None else trial_log.end_of(log)
+    log_versions = {} if log is None or end is None else {"log": _log_version(log, end)}
     return {
         "record": record,
         "how": word,
@@ -59,8 +64,9 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
             (nth, row, after.opened_for if row.status == "unfinished" else row.reason)
             for nth, (row, after) in enumerate(itertools.pairwise([*trial.attempts, trial]), start=1)
         ],
-        "log": None if log is None else trial_log.end_of(log),
+        "log": end,
         "log_name": "" if log is None else log.name,
+        "versions": {**sweep.versions, "log-file": "" if log is None else log.name, **log_versions},
         "forms": [form for form in forms if form.command in _commands(trial)],
     }
 
@@ -80,23 +86,47 @@ async def show_figure(request: web.Request) -> web.Response:
     return figure_response(found)
 
 
-async def log_events(request: web.Request) -> web.StreamResponse:
-    """Push what is printed into the log."""
-    sweep = await shown_sweep(request)
-    trial = shown_trial(request, sweep)
-    after = request.headers.get("Last-Event-ID", request.query.get("after", ""))
-    ends_at = int(after) if after.isascii() and after.isdecimal() and len(after) < 16 else 0
+async def events(request: web.Request) -> web.StreamResponse:
+    """Tell the page of a trial that something has changed, and push what is printed into its log."""
+    sweep, page, known = await shown_sweep(request), context_of(request), known_versions(request)
+    shown_trial(request, sweep)
 
-    async def printed() -> list[Event]:
-        nonlocal ends_at
-        log = _log(sweep.listed.folder, trial)
-        part = None if log is None else trial_log.printed_since(log, ends_at)
-        if part is None:
+    def look() -> list[Event]:
+        nonlocal sweep
+        page.sweeps.look()
+        listed = page.sweeps.sweeps.get(sweep.listed.key)
+        if listed is None:
+            return changes(known, versions_of(None))
+        if listed.version != sweep.listed.version:
+            sweep = ShownSweep(listed, page.sweeps.record(listed.key))
+        log = _log(listed.folder, sweep.record.trials[int(request.match_info["number"])])
+        versions = {**versions_of(listed), "log-file": "" if log is None else log.name}
+        return [*changes(known, versions), *_printed(known, log)]
+
+    async def looked() -> list[Event]:
+        try:
+            return await page.in_thread(look)
+        except (OSError, RecordUnreadable, LookupError):  # it is gone: the next look says so
             return []
-        ends_at = part.ends_at
-        return [Event("whole" if part.is_whole else "log", html.escape(part.text), str(ends_at))]
 
-    return await context_of(request).listeners.push(request, printed)
+    return await page.listeners.push(request, looked)
+
+
+def _printed(known: dict[str, str], log: Path | None) -> list[Event]:
+    """What was printed since, or the end of another file as a whole."""
+    if log is None:
+        return []
+    name, _, ends_at = known.get("log", "").rpartition(":")
+    is_known = name == log.name and ends_at.isascii() and ends_at.isdecimal() and len(ends_at) < 16
+    part = trial_log.printed_since(log, int(ends_at)) if is_known else trial_log.end_of(log)
+    if part is None:
+        return []
+    told = changes(known, {"log": _log_version(log, part)}, html.escape(part.text))
+    return [dataclasses.replace(event, name="whole-log") if part.is_whole else event for event in told]
+
+
+def _log_version(log: Path, part: LogPart) -> str:
+    return f"{log.name}:{part.ends_at}"
 
 
 def _log(folder: Path, trial: TrialRow) -> Path | None:
@@ -106,5 +136,5 @@ def _log(folder: Path, trial: TrialRow) -> Path | None:
 ROUTES = [
     web.get(TRIAL, show),
     web.get(f"{TRIAL}/figure", show_figure),
-    web.get(f"{TRIAL}/log-events", log_events),
+    web.get(f"{TRIAL}/events", events),
 ]

@@ -16,7 +16,7 @@ from sweeps.record.sweep_info import Outcome
 from tests.conftest import propose
 from tests.support import browser
 from tests.support.browser import Chromium
-from tests.support.dashboards import LR, Served, served
+from tests.support.dashboards import LR, Served, served, sweep
 
 EVIL = "<img src=x onerror=window.hit=1>"
 
@@ -139,3 +139,50 @@ def test_another_site_reads_nothing_presses_no_button_and_frames_nothing(
     assert page.app[WATCH].commands == []
     assert page.ask("/pcs/back", "POST").status == 303  # as the page itself presses it
     assert len(page.app[WATCH].commands) == 1
+
+
+SEEN = """Object.defineProperty(document, "hidden", {{get: () => {hidden}, configurable: true}});
+document.dispatchEvent(new Event("visibilitychange"))"""
+"""A browser without a window takes each of its tabs for the one that is seen."""
+
+
+@pytest.mark.slow
+def test_more_pages_of_trials_are_open_than_a_browser_opens_connections(
+    chromium: Chromium, page: Served
+) -> None:
+    url = f"{page.url}/sweep/s/trial/0"
+    chromium.open(page.entry).wait_for_text("Sweeps")
+    for _ in range(8):
+        shown = chromium.open(url)
+        shown.wait_for_text("It has printed nothing yet.", 20)
+        shown.value(SEEN.format(hidden="true"))
+    ninth = chromium.open(url)
+    ninth.wait_for_text("It has printed nothing yet.", 20)
+
+
+@pytest.mark.slow
+def test_the_log_of_a_trial_is_followed_into_its_next_attempt(chromium: Chromium, tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "s"
+    (folder / "logs").mkdir(parents=True)
+    record = sweep(folder)
+    log = "document.querySelector('.log').innerText"
+    with served(tmp_path / "results") as page:
+        chromium.open(page.entry).wait_for_text("Sweeps")
+        shown = chromium.open(f"{page.url}/sweep/s/trial/2")
+        shown.wait_for_text("It has printed nothing yet.")
+        first = folder / "logs" / f"{record.trials[2].name}.log"
+        first.write_text("<b>first line</b>\n")
+        shown.wait_for(f"{log} === '<b>first line</b>\\n'")
+        shown.wait_for_text(first.name)
+        assert "printed nothing" not in shown.text
+        shown.value(SEEN.format(hidden="true"))
+        with first.open("a") as file:
+            file.write("second line\n")
+        shown.value(SEEN.format(hidden="false"))
+        shown.wait_for(f"{log} === '<b>first line</b>\\nsecond line\\n'")
+        record.open_again(2, 0, "retry")
+        second = folder / "logs" / f"{record.trials[2].name}.log"
+        second.write_text("of the second attempt\n")
+        shown.wait_for(f"{log} === 'of the second attempt\\n'")
+        shown.wait_for_text(second.name)
+        assert page.page.listeners.number <= 2

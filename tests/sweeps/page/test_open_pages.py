@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,12 @@ def test_a_sweep_prints_the_address_of_its_page_or_why_there_is_none(
     monkeypatch.chdir(tmp_path)
     process = PageProcess(results)
     try:
-        assert process.describe().startswith("dashboard  http://127.0.0.1:")
+        said = process.describe()
+        assert said.startswith("dashboard  http://127.0.0.1:")
+        # Nobody reads what it prints any more: it prints on all the same, and answers.
+        os.close(os.open(f"/proc/{process.pid}/fd/1", os.O_WRONLY | os.O_NONBLOCK))
+        with urllib.request.urlopen(said.split()[1].partition("?")[0] + "login", timeout=60) as answer:
+            assert answer.status == 200
     finally:
         os.kill(process.pid, signal.SIGTERM)
     nothing = PageProcess(tmp_path / "nothing").describe()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.page.sweep import trial_log
+from tests.support.dashboards import sweep
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,16 @@ def test_a_log_whose_middle_was_left_out_is_shown_anew(tmp_path: Path) -> None:
     log.unlink()
     assert trial_log.printed_since(log, 3) is None
     assert trial_log.end_of(log).text == ""
+
+
+def test_a_link_to_a_file_outside_the_sweep_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "s" / "logs").mkdir(parents=True)
+    trial = sweep(tmp_path / "s").trials[0]
+    log = tmp_path / "s" / "logs" / f"{trial.name}.log"
+    (tmp_path / "secret").write_text("of another user\n")
+    log.symlink_to(tmp_path / "secret")
+    assert trial_log.log_files(tmp_path / "s", trial) == []
+    log.unlink()
+    log.write_text("its own\n")
+    (tmp_path / "link").symlink_to(tmp_path / "s")  # of the sweep itself
+    assert [path.name for path in trial_log.log_files(tmp_path / "link", trial)] == [log.name]
