@@ -51,9 +51,11 @@ class _Output:
             self._lines, sys.stdout = sys.stdout, sys.stderr
         else:
             self._kept = os.dup(of_stdout)
-            self._lines = os.fdopen(os.dup(of_stdout), "w", encoding="utf-8")
+            # A byte of a path that is no UTF-8, say: JSON has the same escapes.
+            self._lines = os.fdopen(os.dup(of_stdout), "w", encoding="utf-8", errors="backslashreplace")
             os.dup2(of_stderr, of_stdout)  # for programs that this one starts
-            sys.stdout = _ForPeople(os.fdopen(os.dup(of_stderr), "wb"), line_buffering=True)
+            of_people = os.fdopen(os.dup(of_stderr), "wb")
+            sys.stdout = _ForPeople(of_people, errors="backslashreplace", line_buffering=True)
         if not has_lines:
             self._lines = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
@@ -67,8 +69,9 @@ class _Output:
 
     def relay(self, line: str) -> None:
         """Write a line as it is."""
-        with self._lock, contextlib.suppress(OSError, ValueError):
-            print(line, file=self._lines, flush=True)
+        with self._lock, contextlib.suppress(OSError):
+            if not self._lines.closed:
+                print(line, file=self._lines, flush=True)
 
     def close(self) -> None:
         """Give the standard output back."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeps.common.cli import json_output
 from sweeps.config.sweep_folder import resume_command
+from sweeps.execution.output.new_best import NewBest
 from sweeps.plan.fingerprint import data_and_space
 from sweeps.plan.plan import Plan
 from sweeps.record import status
@@ -71,7 +72,7 @@ class _EventLines:
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._best: dict[str, Any] | None = None
+        self._new_best = NewBest(record)
 
     def __call__(self, event: TrialEvent, trial: TrialRow) -> None:
         match event:
@@ -97,8 +98,5 @@ class _EventLines:
                     best_score=trial.best_score(self._record.objective),
                     seconds=trial.seconds,
                 )
-        if event in ("report", "ended") and (best := best_of(self._record)) is not None:
-            is_news = self._best is None or any(self._best[key] != best[key] for key in ("id", "values"))
-            if is_news:
-                json_output.write("best", **best)
-            self._best = best
+        if event in ("report", "ended") and self._new_best.is_found():
+            json_output.write("best", **(best_of(self._record) or {}))

@@ -23,6 +23,7 @@ from ray.tune.experiment import Trial
 from sweeps.common.errors import RayLost, UserError
 from sweeps.common.formatting import count
 from sweeps.execution.output import status_lines
+from sweeps.execution.output.new_best import NewBest
 from sweeps.execution.run_context import DriverCallback, RunContext, RunEnd
 from sweeps.plan.plan import Plan
 from sweeps.record import status
@@ -35,6 +36,8 @@ TIMEOUT_S = 60.0
 """A mail server that does not answer must not keep a sweep from its end."""
 EVERY_S = 60.0
 """Between two commands for the same event, at least."""
+MOST_CHARACTERS = 1_000
+"""Of the text: a reason may be of any length, and Linux starts no command with a variable over 128 KiB."""
 LAST_S = 10.0
 """That the commands of a sweep that ends have, before they are killed."""
 
@@ -95,6 +98,8 @@ def facts(
         score = confirmed[0].mean if is_confirmed else best.best_score(record.objective)
         leader = f"best {leader}"
     text = f"{plan.config.name}: {what}; {leader}"
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[: MOST_CHARACTERS - 4]} ..."
     return {
         "SWEEP_EVENT": event,
         "SWEEP_NAME": str(plan.config.name),
@@ -168,7 +173,7 @@ class Alerts(DriverCallback):
         self._events = config.notify_events if config.notify_command else []
         self._sender = _Sender(config.notify_command or "", context.say, every_s)
         self._has_news = False
-        self._best, self._half_is_told = self._leader(), bool(self._half())
+        self._new_best, self._half_is_told = NewBest(self._record), bool(self._half())
         self._untold_failures = 0
         if self._events:
             self._record.listeners.append(self._hear)
@@ -179,8 +184,7 @@ class Alerts(DriverCallback):
         if "half" in self._events and not self._half_is_told and (how := self._half()):
             self._half_is_told = True
             self._put("half", how)
-        if self._has_news and "best" in self._events and (best := self._leader()) != self._best:
-            self._best = best
+        if self._has_news and "best" in self._events and self._new_best.is_found():
             self._put("best", "new best")
         self._has_news = False
 
@@ -202,10 +206,6 @@ class Alerts(DriverCallback):
 
     def _put(self, event: str, what: str) -> None:
         self._sender.put(event, facts(self._context.plan, self._record, event, what))
-
-    def _leader(self) -> tuple[int, Any] | None:
-        leader = self._record.best()
-        return None if leader is None else (leader.number, leader.values(self._record.objectives))
 
     def _half(self) -> str:
         """What is half through; "" where nothing is."""

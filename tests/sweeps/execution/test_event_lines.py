@@ -86,3 +86,33 @@ def test_what_the_sweep_says_is_a_notice_and_its_table_is_not(
 
     assert lines_of(of.record, change, capsys) == [{"event": "notice", "id": None, "text": "Stopping."}]
     assert said(context) == ["", "Stopping.", "trials 1/2 ended"]
+
+
+def test_only_a_better_score_than_all_that_was_told_is_a_new_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = Sweep(tmp_path)
+    of.trial(3.0, ended="finished")  # before a resume
+
+    def change() -> None:
+        for score, status in ((2.0, "finished"), (5.0, "diverged"), (4.0, "finished"), (6.0, "finished")):
+            of.trial(score, ended=status)
+
+    bests = [line for line in lines_of(of.record, change, capsys) if line["event"] == "best"]
+    assert [(line["id"], line["values"]["score"]) for line in bests] == [(2, 5.0), (4, 6.0)]
+
+
+def test_with_several_objectives_another_knee_is_a_new_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of = Sweep(tmp_path, metric=["score:max", "size:min"])
+
+    def change() -> None:
+        for score, size in ((1.0, 1.0), (1.0, 1.0), (0.5, 2.0), (3.0, 0.5)):
+            number = of.record.begin(Point("m", {"x": 1.0}), OptunaPoint(), 0).number
+            of.record.report(number, 1, score, {"score": score, "size": size}, 1.0)
+            of.record.end(number, "finished")
+
+    bests = [line for line in lines_of(of.record, change, capsys) if line["event"] == "best"]
+    assert [line["id"] for line in bests] == [0, 3]
+    assert bests[-1]["values"] == {"score": 3.0, "size": 0.5}

@@ -276,3 +276,29 @@ def test_the_end_is_told_where_it_is_asked_for(notify_on: str, tmp_path: Path) -
     with notify.at_the_end(of.plan, of.record, RunEnd(Outcome.FINISHED, has_begun=True)):
         pass
     assert (tmp_path / "told").exists() == (notify_on == "end")
+
+
+def test_a_leader_that_diverges_leaves_no_new_best(tmp_path: Path) -> None:
+    context, lines = alerted(tmp_path, "best")
+    report(context, 1.0, ended="finished")
+    report(context, 3.0)
+    alerts = notify.Alerts(context, every_s=0.0)
+    context.record.end(1, "diverged")
+    alerts.on_step_end(0, [])
+    report(context, 2.0, ended="finished")
+    alerts.on_step_end(0, [])
+    report(context, 4.0, ended="finished")
+    alerts.on_step_end(0, [])
+    alerts.close()
+    assert lines.read_text().splitlines() == ["best|running||3|s: new best; best score 4 (trial 3, epoch 1)"]
+
+
+def test_a_reason_of_any_length_is_told_shortened(tmp_path: Path) -> None:
+    context, lines = alerted(tmp_path, "failed")
+    alerts = notify.Alerts(context, every_s=0.0)
+    report(context, ended="failed", reason="x" * 1_000_000)
+    alerts.close()
+    assert said(context) == []
+    (line,) = lines.read_text().splitlines()
+    assert line.endswith("xxx ...")
+    assert len(line.split("|")[-1]) == 1_000

@@ -172,3 +172,11 @@ def test_lines_of_the_same_command_elsewhere_are_passed_on(capsys: pytest.Captur
         {"event": "report", "id": 3},
         {"event": "end", "exit_status": 1, "outcome": "lost"},
     ]
+
+
+def test_a_text_that_is_not_utf_8_is_escaped_and_loses_no_line() -> None:
+    more = 'print("of people \\udcff"); json_output.answer(folder="r\\udcff", ok="ü")'
+    done = run(more, stdout=subprocess.PIPE)
+    assert "of people \\udcff" in done.stderr
+    (end,) = [json.loads(line) for line in done.stdout.splitlines() if '"end"' in line]
+    assert (end["folder"], end["ok"], end["exit_status"]) == ("r\udcff", "ü", 0)
