@@ -45,9 +45,12 @@ def load_yaml(text: str) -> Any:
 
     Raises:
         yaml.YAMLError: it is not YAML.
+        UserError: its lists are nested too deep.
     """
     try:
         return yaml.load(text, _Loader)
+    except RecursionError:
+        raise UserError(f"{text[:20]}...: nested too deep") from None
     except (ValueError, TypeError, LookupError, AttributeError):  # of PyYAML's constructors, and not its own
         raise yaml.constructor.ConstructorError(None, None, "a value does not fit its tag (!!...)") from None
 

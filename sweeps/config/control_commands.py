@@ -126,10 +126,12 @@ def retried(where: str, words: Sequence[str]) -> tuple[int | str, ...]:
     return tuple(dict.fromkeys(each for each in found.values() if each is not None))
 
 
-def _annotation(name: str, words: Sequence[str]) -> Command:
-    """A command of ANNOTATING; the number of a trial comes first."""
+def _annotation(name: str, words: list[str]) -> Command:
+    """A command of ANNOTATING; the number of a trial comes first. "" in its place means the sweep, whose note
+    or tag may be a number."""
     number = number_of_trial(words[0]) if words else None
-    if number is not None:
+    means_sweep = words[:1] == [""] and (name != "note" or len(words) > 1)  # note "" removes one
+    if number is not None or means_sweep:
         words = words[1:]
     trial = -1 if number is None else number
     if name != "note":

@@ -210,9 +210,11 @@ def _typed(setting: Setting, text: str) -> list[str]:
     """The flag and its values.
 
     Raises:
-        ValueError: the text can't be divided into words, or one of them would be a flag.
+        ValueError: the text can't be divided into words, or one of them would be a flag or none at all.
     """
     kind, name = _kind(setting), flag(setting.name)
+    if "\0" in text:
+        raise ValueError("a value can't have a zero byte")
     if kind == "switch":
         on = f"--{setting.name.replace('_', '-')}"
         return [on if text == "true" else f"--no-{on[2:]}"]

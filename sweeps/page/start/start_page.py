@@ -88,7 +88,10 @@ async def check(request: web.Request) -> web.Response:
     if not typed.is_own and "asked" not in posted:
         said = "It runs code that is not in this page's own project: press Check for its plan."
         return page.html(request, "checked.html", command=command, said=said, status_of_check=None)
-    status, said = await request.app[CHECKS].check(form, typed.words, typed.folder)
+    try:
+        status, said = await request.app[CHECKS].check(form, typed.words, typed.folder)
+    except OSError as error:  # such as too long a command
+        status, said = 2, str(error)
     shown = trial_log.shown(said.encode())
     return page.html(request, "checked.html", command=command, said=shown, status_of_check=status)
 

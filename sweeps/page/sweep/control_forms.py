@@ -120,7 +120,10 @@ def words_of(command: str, posted: Mapping[str, str]) -> list[str]:
             words.append(text)
         elif field.kind == "words":
             words += _split(command, text)
-        elif text:
+        else:
+            if text and control_commands.number_of_trial(text) is None:
+                other = ", or nothing for the sweep" if field.kind == "trial or none" else ""
+                raise UserError(f"{command} {text}: give the number of one trial{other}")
             words.append(text)
     control_commands.parse(words)
     return words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,7 +54,10 @@ async def go_on(request: web.Request) -> web.Response:
         )
     folder = sweep.listed.folder
     typed = ["run", "--resume", str(folder), *found.flags]
-    started = request.app[STARTED].start(typed, folder.name, sweep.project)
+    try:
+        started = request.app[STARTED].start(typed, folder.name, sweep.project)
+    except OSError as error:
+        return _answer(request, sweep, words, str(error), is_refused=True)
     text = "It is starting, in a process of its own: it goes on when this page is closed."
     return _answer(request, sweep, typed, text, started=started)
 
@@ -85,7 +89,7 @@ def _answer(
     resume: str = "",
     started: Any = None,
 ) -> web.Response:
-    typed = command(*words) if started else " ".join(["control", sweep.listed.key, *words])
+    typed = command(*words) if started else shlex.join(["control", sweep.listed.key, *words])
     content: dict[str, Any] = {"sweep": sweep, "words": json.dumps([*words]), "typed": typed, "text": text}
     return context_of(request).html(
         request, "answer.html", is_refused=is_refused, resume=resume, started=started, **content

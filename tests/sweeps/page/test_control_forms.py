@@ -27,10 +27,12 @@ TYPED = {
     ("retry", "failed", "7"): {"trials": "failed 7"},
     ("set", "num-trials=48", "lr=1e-4..1e-2:log"): {"values": "num-trials=48\nlr=1e-4..1e-2:log"},
     ("pause",): {},
-    ("note", 'a long\nnote, "quoted"'): {"trial": "", "text": ' a long\nnote, "quoted" '},
+    ("note", "", "2024"): {"trial": "", "text": "2024"},
+    ("tag", "", "7", "good"): {"trial": "", "tags": "7 good"},
+    ("note", "", 'a long\nnote, "quoted"'): {"trial": "", "text": ' a long\nnote, "quoted" '},
     ("note", "7", "lr too high"): {"trial": "7", "text": "lr too high"},
     ("note", "7", ""): {"trial": "7", "text": ""},
-    ("tag", "baseline", "good"): {"trial": "", "tags": "baseline good"},
+    ("tag", "", "baseline", "good"): {"trial": "", "tags": "baseline good"},
     ("untag", "7", "good"): {"trial": "7", "tags": "good"},
 }
 
@@ -46,6 +48,11 @@ def test_a_form_gives_the_words_of_its_command(words: tuple[str, ...]) -> None:
     [
         ("stop", {"trial": ""}, "give the number of one trial"),
         ("stop", {"trial": "7 8"}, "give the number of one trial"),
+        ("tag", {"trial": "best", "tags": "good"}, "tag best: give the number of one trial"),
+        ("tag", {"trial": "", "tags": ""}, "tag: give tags"),
+        ("note", {"trial": "7 8", "text": "good"}, "give the number of one trial"),
+        ("note", {"trial": "", "text": "a\0b"}, "without control characters"),
+        ("set", {"values": "a=" + "[" * 5000}, "nested too deep"),
         ("try", {"point": "lr"}, "give name=value"),
         ("try", {"point": "lr='1"}, "no closing quotation"),
         ("set", {"values": "num-trials=0"}, "must be at least 1"),

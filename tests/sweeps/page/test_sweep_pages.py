@@ -177,7 +177,11 @@ def test_a_sweep_that_no_process_runs_says_how_it_goes_on_and_starts_that(
     assert 'href="/sweep/s"' in shown
 
 
-@pytest.mark.parametrize("words", ["x", '["explode"]', '["--command", "evil"]', "{}", "[" * 10000, "[1]"])
+NO_WORDS = ["x", '["explode"]', '["--command", "evil"]', "{}", "[" * 10000, "[1]"]
+NO_WORDS += [json.dumps(["try", f"lr={character}"]) for character in ("\0", "\ud800")]
+
+
+@pytest.mark.parametrize("words", NO_WORDS)
 def test_only_words_of_a_command_go_on(page: Served, words: str) -> None:
     assert page.ask("/sweep/s/go-on", "POST", data={"words": words}).status == 400
     assert StartedSweeps().every() == []
@@ -244,6 +248,9 @@ def test_the_form_of_the_start_has_all_settings_and_types_them(
     assert "must be at least 1" in checked
     evil = page.ask("/start/check", "POST", data=fields | {"setting.trainable": "command:touch /tmp/x"}).text
     assert "not in this project" in evil
+    for path in ("/start", "/start/check"):
+        assert "a zero byte" in page.ask(path, "POST", data=fields | {"setting.name": "a\0b"}).text
+        assert "too long" in page.ask(path, "POST", data=fields | {"setting.name": "n" * 2**18}).text
     assert page.ask("/start/check", "POST", data=fields | {"form": "../x"}).status == 400
 
 
