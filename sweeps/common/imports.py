@@ -30,6 +30,17 @@ def missing(package: str, extra: str) -> str:
     return f"{package} is not installed: {pip_install(f'{DISTRIBUTION}[{extra}]')}"
 
 
+def module_command(module: str, *words: str) -> list[str]:
+    """The command of a process that runs a module of this program: no file in the current folder, such as a
+    `sweeps.py` of the user, hides it.
+
+    Args:
+        module: `sweeps`, or one of its modules.
+        words: behind it.
+    """
+    return [sys.executable, "-P", "-m", module, *words]
+
+
 @contextlib.contextmanager
 def fast() -> Iterator[None]:
     """Import with the garbage collector off. Afterwards exclude the imported objects from it for good.

@@ -10,7 +10,6 @@ import re
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pathlib import Path
 from aiohttp import web
 
 from sweeps.common import local_dirs
+from sweeps.common.imports import module_command
 
 FOLDER = "started"
 """In the state folder of the user: what the started ones print, each in a file."""
@@ -81,7 +81,7 @@ class StartedSweeps:
         log = self._folder / f"{key}.log"
         with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as printed:  # noqa: PTH123
             process = subprocess.Popen(
-                [sys.executable, "-m", "sweeps", *words],
+                module_command("sweeps", *words),
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=subprocess.STDOUT,
@@ -134,8 +134,7 @@ class Checks:
         """
         self._end(form)
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "sweeps", *words, "--dry-run"),
+            *module_command("sweeps", *words, "--dry-run"),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from sweeps.common import gpus, local_dirs
 from sweeps.common.formatting import duration
+from sweeps.common.imports import module_command
 from sweeps.config.sweep_config import flag
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
@@ -204,7 +205,7 @@ def noted(context: RunContext, signals: Sequence[int]) -> contextlib.AbstractCon
     config, folder, here = context.config, context.plan.folder.resolve(), context.cluster.here
     if not config.queue or here is None:
         return contextlib.nullcontext()
-    words = ["-m", "sweeps", "run", "--resume", str(folder), *local_dirs.typed_again()]
+    words = [*module_command("sweeps")[1:], "run", "--resume", str(folder), *local_dirs.typed_again()]
     words += ["--queue", "--priority", str(config.priority)]
     words += [
         flag(name) for name, is_given in (("beside", config.beside), ("force", config.force)) if is_given

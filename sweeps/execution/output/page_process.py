@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
+
+from sweeps.common.imports import module_command
 
 LOOK_EVERY_S = 0.05
 MOST_BYTES = 2**12
@@ -22,11 +23,10 @@ class PageProcess:
     """
 
     def __init__(self, results: Path) -> None:
-        words = ("-m", "sweeps", "dashboard", str(results), "--until-unused", "--no-browser")
         # No pipe: the page prints on, and goes on, when nobody reads it any more.
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - closed in describe()
         self._process = subprocess.Popen(
-            [sys.executable, *words],
+            module_command("sweeps", "dashboard", str(results), "--until-unused", "--no-browser"),
             stdin=subprocess.DEVNULL,
             stdout=self._printed,
             stderr=subprocess.STDOUT,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sweeps.common.formatting import command
+from sweeps.common.imports import module_command
 
 RETRIES_S = 5.0
 """After which a reporter that has ended is started again: its Ray has ended, or another one has begun."""
@@ -73,7 +73,7 @@ class PcWatch:
     async def _follow(self) -> None:
         while True:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "sweeps.page.pcs.pc_reporter"),
+                *module_command("sweeps.page.pcs.pc_reporter"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -111,7 +111,7 @@ class PcWatch:
 
     async def _run(self, typed: TypedCommand) -> None:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "sweeps", *typed.words),
+            *module_command("sweeps", *typed.words),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

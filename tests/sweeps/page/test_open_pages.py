@@ -89,6 +89,7 @@ def test_a_sweep_prints_the_address_of_its_page_or_why_there_is_none(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweeps.py").write_text("print('mine')")
     process = PageProcess(results)
     try:
         said = process.describe()

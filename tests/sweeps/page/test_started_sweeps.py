@@ -35,6 +35,15 @@ def test_a_command_runs_in_a_session_of_its_own(tmp_path: Path) -> None:
     assert started.log.stat().st_mode & 0o077 == 0
 
 
+def test_a_file_of_the_name_of_this_program_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "sweeps.py").write_text("print('mine')")
+    started = StartedSweeps(tmp_path).start(["queue", "--help"], "first", tmp_path)
+    checked = asyncio.run(Checks().check("form", ["run", "--num-trials", "0"], tmp_path))
+    assert "must be at least 1" in checked[1]
+    until(lambda: not started.is_running)
+    assert "usage: " in started.log.read_text()
+
+
 def test_its_end_is_seen(tmp_path: Path) -> None:
     sweeps = StartedSweeps(tmp_path)
     started = sweeps.start(["nothing"], "first", ROOT)
