@@ -101,7 +101,7 @@ def dashboard(asked: Asked) -> int:
     from sweeps.page.open_pages import Usage
     from sweeps.page.page_context import PageContext
 
-    token = access.token_of_user()
+    token = access.token_of_user(is_read_only=asked.is_read_only)
     for each in open_pages.open_pages():
         if each.shows(asked.folders, asked.host, is_read_only=asked.is_read_only):
             _tell(asked, each.url, token)

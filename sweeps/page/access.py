@@ -80,8 +80,10 @@ class Access:
             raise web.HTTPForbidden(text=f"This page does not answer to the name {request.host!r}.")
         if request.method not in ("GET", "HEAD", "POST"):
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD", "POST"])
-        if request.method == "POST" and not _is_of_same_origin(request):
-            raise web.HTTPForbidden(text="This request does not come from this page.")
+        if request.method == "POST":
+            if not _is_of_same_origin(request):
+                raise web.HTTPForbidden(text="This request does not come from this page.")
+            await _read_form(request)
         if given := request.query.get(TOKEN_PARAMETER):
             if not self.is_right(given):
                 raise web.HTTPSeeOther("/login?wrong=1")
@@ -100,11 +102,14 @@ class Access:
     def is_right(self, given: str) -> bool:
         """Whether a text is the token, or a code that was not used yet. The time that it takes says nothing
         about the token."""
-        if hmac.compare_digest(given.encode(), self.token.encode()):
+        if _are_equal(given, self.token):
             return True
         until, _, _ = given.partition(".")
-        is_code = hmac.compare_digest(given.encode(), _code(self.token, until).encode())
-        if not is_code or given in self._used_codes or time.time() > int(until):
+        if (
+            not _are_equal(given, _code(self.token, until))
+            or given in self._used_codes
+            or time.time() > int(until)
+        ):
             return False
         self._used_codes.add(given)
         return True
@@ -114,7 +119,7 @@ class Access:
         response = web.Response(status=303, headers={"Location": path})
         response.set_cookie(
             _cookie_name(request),
-            self._cookie,
+            self._cookie(request),
             max_age=COOKIE_DAYS * 86400,
             httponly=True,
             samesite="Strict",
@@ -124,12 +129,13 @@ class Access:
 
     def _has_cookie(self, request: web.Request) -> bool:
         given = request.cookies.get(_cookie_name(request), "")
-        return hmac.compare_digest(given.encode(), self._cookie.encode())
+        return _are_equal(given, self._cookie(request))
 
-    @property
-    def _cookie(self) -> str:
-        """Not the token itself, which can't be told from this."""
-        return hmac.new(self.token.encode(), b"cookie", hashlib.sha256).hexdigest()
+    def _cookie(self, request: web.Request) -> str:
+        """Not the token itself, which can't be told from this. It is good for the page at this port alone,
+        and not for one that may do more: the browser sends it to every program of this PC that it opens."""
+        port = request.get_extra_info("sockname")[1]
+        return _derived(self.token, f"cookie {'read-only' if self.is_read_only else 'all'} {port}")
 
     def _is_named(self, host: str) -> bool:
         """Whether the page answers to a name. A page of the web can give its own name the address of this PC,
@@ -145,11 +151,24 @@ def one_time_code(token: str) -> str:
 
 
 def _code(token: str, until: str) -> str:
-    return f"{until}.{hmac.new(token.encode(), f'code {until}'.encode(), hashlib.sha256).hexdigest()}"
+    return f"{until}.{_derived(token, f'code {until}')}"
 
 
-def token_of_user() -> str:
+def _derived(token: str, purpose: str) -> str:
+    """What only who has the token can make, and from which the token can't be told."""
+    return hmac.new(token.encode(), purpose.encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
+def _are_equal(given: str, right: str) -> bool:
+    """The time that it takes says nothing about what is right; any bytes may be given."""
+    return hmac.compare_digest(given.encode(errors="replace"), right.encode())
+
+
+def token_of_user(*, is_read_only: bool) -> str:
     """The token, which is made at the first start, so that a bookmark of the page stays good.
+
+    Args:
+        is_read_only: whether that of a page which only shows: it opens no other page.
 
     Raises:
         UserError: its file can't be read or written, or others can read it.
@@ -168,7 +187,19 @@ def token_of_user() -> str:
         raise UserError(f"{path}: {error.strerror}") from None
     if len(token) < 16:
         raise UserError(f"{path}: not a token of this program. Remove the file: a new one is made then")
-    return token
+    return _derived(token, "read-only") if is_read_only else token
+
+
+async def _read_form(request: web.Request) -> None:
+    """Read the form that is posted; handlers find it read.
+
+    Raises:
+        HTTPBadRequest: it is none.
+    """
+    try:
+        await request.post()
+    except (ValueError, LookupError):  # bytes that are no text, or a coding that does not exist
+        raise web.HTTPBadRequest(text="This form can't be read.") from None
 
 
 def _is_of_same_origin(request: web.Request) -> bool:

@@ -15,7 +15,7 @@ from sweeps.analysis.report import page as report
 from sweeps.common.formatting import count, duration, rough, short, shown_path, size
 from sweeps.kinds.registry import shown_name
 from sweeps.page.access import Access
-from sweeps.page.sweep_list import SweepList
+from sweeps.page.sweep_list import SweepList, encodable
 from sweeps.page.updates import Listeners, Versions
 
 T = TypeVar("T")
@@ -75,7 +75,9 @@ class PageContext:
         }
         names = {"page": self, "request": request, "navigation": links}
         text = self._templates.get_template(template).render(names | content)
-        return web.Response(text=text, content_type="text/html", status=status)
+        # A record may hold text that is none, half of a pair of surrogates: that costs no page.
+        body = text.encode(errors="backslashreplace")
+        return web.Response(body=body, content_type="text/html", charset="utf-8", status=status)
 
     async def end(self) -> None:
         """Let all open pages go."""
@@ -93,7 +95,8 @@ def context_of(request: web.Request) -> PageContext:
 
 def query_with(request: web.Request, **changed: str) -> str:
     """The address of the same page with other parameters; those that are empty are left out."""
-    parameters = {name: text for name, text in {**request.query, **changed}.items() if text}
+    texts = {name: encodable(text) for name, text in changed.items()}
+    parameters = {name: text for name, text in {**request.query, **texts}.items() if text}
     return str(request.rel_url.with_query(parameters))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import os
 import threading
 import time
 from collections import Counter
@@ -80,7 +81,7 @@ class SweepList:
     def version(self) -> str:
         """Another one once any sweep has changed."""
         words = "".join(f"{each.key} {each.version}\n" for each in self.sweeps.values())
-        return hashlib.sha256(words.encode()).hexdigest()[:16]
+        return hashlib.sha256(words.encode(errors="backslashreplace")).hexdigest()[:16]
 
     def version_of(self, key: str) -> str:
         """That of one sweep; "" where it is gone."""
@@ -136,7 +137,14 @@ class SweepList:
             fault = str(error)
         except Exception as error:  # a fault in one record costs its row, not the page
             fault = f"its record can't be shown ({type(error).__name__}: {error})"
-        return ListedSweep(key=folder.name, folder=folder, state=state, summary=summary, fault=fault)
+        return ListedSweep(
+            key=encodable(folder.name), folder=folder, state=state, summary=summary, fault=fault
+        )
+
+
+def encodable(text: str) -> str:
+    """A text as UTF-8 can hold it: names of files, and what programs report, may be none."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _state_of(folder: Path) -> SweepState:
@@ -145,7 +153,7 @@ def _state_of(folder: Path) -> SweepState:
 
 
 def _key_beside(folder: Path) -> str:
-    return f"{folder.name}~{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
+    return f"{encodable(folder.name)}~{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
 
 
 def _newest_first(sweep: ListedSweep) -> tuple[bool, float, str]:

@@ -104,9 +104,11 @@ def cookie_of(served: Served) -> str:
 
 
 @contextlib.contextmanager
-def served(*folders: Path, is_read_only: bool = False, token: str = "token-of-a-test") -> Iterator[Served]:
+def served(
+    *folders: Path, is_read_only: bool = False, token: str = "token-of-a-test", port: int = 0
+) -> Iterator[Served]:
     """The page of sweeps, by a server in a thread of this process."""
-    with server.listening_socket("127.0.0.1", 0) as listening:
+    with server.listening_socket("127.0.0.1", port) as listening:
         page = PageContext(folders, token, "127.0.0.1", is_read_only=is_read_only)
         app, loop = server.app_of(page), asyncio.new_event_loop()
         task = loop.create_task(server.serve(app, listening))

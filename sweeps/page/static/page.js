@@ -53,3 +53,34 @@ class Stream extends EventTarget {
   close() { this.isClosed = true; this.disconnect(); document.removeEventListener("visibilitychange", this.turn); }
 }
 htmx.createEventSource = address => new Stream(address);
+/* What goes wrong is said: htmx shows no answer that is an error. A part that is gone is told in place of the page, a
+   button beside it, and all else above the page until it is good again. */
+const sayFault = text => {
+  const place = document.querySelector("#server-fault");
+  if (place.textContent !== text) place.textContent = text;
+  place.hidden = !text;
+};
+const isButton = detail => detail.requestConfig?.verb === "post" && detail.target !== document.body;
+const answerBox = (place, text) => {
+  const box = Object.assign(document.createElement("p"), {className: "answer-box bad", textContent: text});
+  place.replaceChildren(box);
+};
+const wordsOf = request => {
+  const main = new DOMParser().parseFromString(request.responseText, "text/html").querySelector("main");
+  return (main?.textContent ?? request.responseText).trim() || `The page's server answers with status ${request.status}.`;
+};
+document.addEventListener("htmx:beforeSwap", ({detail}) => {
+  if (!detail.isError) return;
+  if (isButton(detail)) answerBox(detail.target, wordsOf(detail.xhr));
+  else if (detail.xhr.status !== 404 || detail.requestConfig.verb !== "get") sayFault(wordsOf(detail.xhr));
+  else Object.assign(detail, {
+    shouldSwap: true, target: document.querySelector("main"), selectOverride: "main", swapOverride: "outerHTML",
+  });
+});
+document.addEventListener("htmx:sendError", ({detail}) => {
+  if (isButton(detail)) answerBox(detail.target, "The page's server does not answer. See whether it was done before you press the button again.");
+  else sayFault("The page's server does not answer.");
+});
+document.addEventListener("htmx:sseError", () => sayFault("The page's server does not answer; it tries again."));
+document.addEventListener("htmx:sseOpen", () => sayFault(""));
+document.addEventListener("htmx:afterRequest", ({detail}) => detail.successful && sayFault(""));

@@ -88,25 +88,25 @@ async def show_figure(request: web.Request) -> web.Response:
 
 async def events(request: web.Request) -> web.StreamResponse:
     """Tell the page of a trial that something has changed, and push what is printed into its log."""
-    sweep, page, known = await shown_sweep(request), context_of(request), known_versions(request)
-    shown_trial(request, sweep)
+    page, known = context_of(request), known_versions(request)
+    key, sweep = request.match_info["key"], None
 
     def look() -> list[Event]:
         nonlocal sweep
         page.sweeps.look()
-        listed = page.sweeps.sweeps.get(sweep.listed.key)
+        listed = page.sweeps.sweeps.get(key)
         if listed is None:
             return changes(known, versions_of(None))
-        if listed.version != sweep.listed.version:
-            sweep = ShownSweep(listed, page.sweeps.record(listed.key))
-        log = _log(listed.folder, sweep.record.trials[int(request.match_info["number"])])
+        if sweep is None or listed.version != sweep.listed.version:
+            sweep = ShownSweep(listed, page.sweeps.record(key))
+        log = _log(listed.folder, shown_trial(request, sweep))
         versions = {**versions_of(listed), "log-file": "" if log is None else log.name}
         return [*changes(known, versions), *_printed(known, log)]
 
     async def looked() -> list[Event]:
         try:
             return await page.in_thread(look)
-        except (OSError, RecordUnreadable, LookupError):  # it is gone: the next look says so
+        except (OSError, RecordUnreadable, KeyError, web.HTTPNotFound):  # the next look says so
             return []
 
     return await page.listeners.push(request, looked)

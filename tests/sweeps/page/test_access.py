@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 import time
 from pathlib import Path
@@ -147,14 +148,47 @@ def test_each_answer_forbids_frames_and_scripts_of_others(page: Served) -> None:
 
 
 def test_the_token_is_that_of_the_user_alone_and_stays(tmp_path: Path) -> None:
-    token = access.token_of_user()
+    token = access.token_of_user(is_read_only=False)
     file = tmp_path / "state" / "sweeps" / access.TOKEN_FILE
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert (access.token_of_user(), len(token)) == (token, 43)
+    assert (access.token_of_user(is_read_only=False), len(token)) == (token, 43)
     file.chmod(0o644)
     with pytest.raises(UserError, match=r"others can read this token. Remove the file"):
-        access.token_of_user()
+        access.token_of_user(is_read_only=False)
     file.chmod(0o600)
     file.write_text("")
     with pytest.raises(UserError, match="not a token of this program"):
-        access.token_of_user()
+        access.token_of_user(is_read_only=False)
+
+
+def test_what_opens_a_page_that_only_shows_opens_no_other(results: Path) -> None:
+    whole, shows = (access.token_of_user(is_read_only=only) for only in (False, True))
+    assert shows not in (whole, "")
+    with served(results, token=whole) as page, served(results, token=whole, is_read_only=True) as shown:
+        assert "Set-Cookie" not in page.ask(f"/?token={shows}", is_in=False).headers
+        # Of one token even: neither the mode nor the port can be changed in a cookie.
+        name = cookie_of(page).partition("=")[0]
+        stolen = cookie_of(shown).partition("=")[2]
+        assert page.ask(is_in=False, Cookie=f"{name}={stolen}").status == 401
+    with served(results, token=whole) as other:
+        cookie = cookie_of(other)
+    with served(results, token=whole) as page:
+        name = cookie_of(page).partition("=")[0]
+        assert page.ask(is_in=False, Cookie=f"{name}={cookie.partition('=')[2]}").status == 401
+
+
+def raw(page: Served, lines: bytes) -> bytes:
+    """The first line of what the server answers to bytes that no browser sends."""
+    host, _, port = page.url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(lines.replace(b"PORT", port.encode()))
+        return connection.makefile("rb").readline()
+
+
+def test_bytes_that_are_no_text_are_refused(page: Served) -> None:
+    asked = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nCookie: sweeps-PORT=\xff\r\n\r\n"
+    assert b" 401 " in raw(page, asked)
+    form = b"Content-Type: application/x-www-form-urlencoded"
+    for kind in (form, form + b"; charset=none-such"):
+        head = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\nOrigin: http://127.0.0.1:PORT\r\n"
+        assert b" 400 " in raw(page, head + kind + b"\r\nContent-Length: 7\r\n\r\ntoken=\xff")

@@ -141,23 +141,14 @@ def test_another_site_reads_nothing_presses_no_button_and_frames_nothing(
     assert len(page.app[WATCH].commands) == 1
 
 
-SEEN = """Object.defineProperty(document, "hidden", {{get: () => {hidden}, configurable: true}});
-document.dispatchEvent(new Event("visibilitychange"))"""
-"""A browser without a window takes each of its tabs for the one that is seen."""
-
-
 @pytest.mark.slow
 def test_more_pages_of_trials_are_open_than_a_browser_opens_connections(
     chromium: Chromium, page: Served
 ) -> None:
     url = f"{page.url}/sweep/s/trial/0"
     chromium.open(page.entry).wait_for_text("Sweeps")
-    for _ in range(8):
-        shown = chromium.open(url)
-        shown.wait_for_text("It has printed nothing yet.", 20)
-        shown.value(SEEN.format(hidden="true"))
-    ninth = chromium.open(url)
-    ninth.wait_for_text("It has printed nothing yet.", 20)
+    for _ in range(9):
+        chromium.open(url).wait_for_text("It has printed nothing yet.", 20)
 
 
 @pytest.mark.slow
@@ -175,10 +166,11 @@ def test_the_log_of_a_trial_is_followed_into_its_next_attempt(chromium: Chromium
         shown.wait_for(f"{log} === '<b>first line</b>\\n'")
         shown.wait_for_text(first.name)
         assert "printed nothing" not in shown.text
-        shown.value(SEEN.format(hidden="true"))
+        chromium.open("about:blank")
+        assert shown.value("document.hidden")
         with first.open("a") as file:
             file.write("second line\n")
-        shown.value(SEEN.format(hidden="false"))
+        shown.call("Page.bringToFront")
         shown.wait_for(f"{log} === '<b>first line</b>\\nsecond line\\n'")
         record.open_again(2, 0, "retry")
         second = folder / "logs" / f"{record.trials[2].name}.log"
@@ -186,3 +178,28 @@ def test_the_log_of_a_trial_is_followed_into_its_next_attempt(chromium: Chromium
         shown.wait_for(f"{log} === 'of the second attempt\\n'")
         shown.wait_for_text(second.name)
         assert page.page.listeners.number <= 2
+
+
+@pytest.mark.slow
+def test_an_open_page_says_what_has_failed(chromium: Chromium, tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "s"
+    folder.mkdir(parents=True)
+    record = sweep(folder)
+    fault = "document.querySelector('#server-fault').innerText"
+    with served(tmp_path / "results") as page:
+        chromium.open(page.entry).wait_for_text("Sweeps")
+        shown = chromium.open(f"{page.url}/sweep/s/trial/0")
+        shown.wait_for("document.querySelector('#steering summary') && htmx.version")
+        assert shown.value(fault) == ""
+    shown.wait_for(f"{fault} === 'The page\\'s server does not answer; it tries again.'")
+    with served(tmp_path / "results", port=int(page.url.rpartition(":")[2])) as page:
+        shown.wait_for(f"{fault} === ''")
+        record.report(4, 2, 0.7, {"acc": 0.7}, 1.0)  # it goes on
+        shown.call("Network.enable")
+        shown.call("Network.clearBrowserCookies")
+        shown.value("document.querySelector('#steering form').requestSubmit()")
+        shown.wait_for("document.querySelector('#answer').innerText.includes('needs the token')")
+        chromium.open(page.entry).wait_for_text("Sweeps")
+        shown.call("Page.bringToFront")
+        folder.rename(tmp_path / "elsewhere")
+        shown.wait_for("document.querySelector('main').innerText.includes('There is no sweep s')")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import os
 import re
 from pathlib import Path
 
@@ -177,3 +178,21 @@ def test_nobody_looks_nothing_is_read(page: Served, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(page.page.sweeps, "look", lambda: looks.append(1))
     asyncio.run(asyncio.sleep(1.2))
     assert (looks, page.page.listeners.number) == ([], 0)
+
+
+def test_text_that_is_none_costs_no_page(results: Path) -> None:
+    half = "half \ud800"
+    folder = results / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    about = {"sweep": half, "metric": "acc", "trainable": half, "tags": [half]}
+    record = Record.create(folder, half, "max", about)
+    propose(record, {"lr": 0.1}, LR)
+    record.report(0, 1, 0.5, {"acc": 0.5}, 1.0)
+    record.end(0, "failed", half)
+    with served(results) as page:
+        listed = page.ask()
+        assert listed.status == 200
+        assert "half \\ud800" in listed.text
+        (address,) = re.findall(r'href="(/sweep/caf[^"]+)"', listed.text)
+        for path in ("", "/trial/0", "/sections?of=result", "/sections?of=rest", "/trial/0/figure"):
+            assert page.ask(address + path).status == 200
