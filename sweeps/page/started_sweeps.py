@@ -73,21 +73,25 @@ class StartedSweeps:
             cwd: folder of the project.
 
         Raises:
-            OSError: its log can't be written.
+            OSError: its log can't be written, or the command is too long.
         """
         key = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._forget_old()
         log = self._folder / f"{key}.log"
         with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as printed:  # noqa: PTH123
-            process = subprocess.Popen(
-                module_command("sweeps", *words),
-                stdin=subprocess.DEVNULL,
-                stdout=printed,
-                stderr=subprocess.STDOUT,
-                cwd=cwd,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    module_command("sweeps", *words),
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    start_new_session=True,
+                )
+            except OSError:
+                log.unlink()
+                raise
         self._processes = [each for each in self._processes if each.poll() is None] + [process]
         started = {"words": [*words], "name": name, "folder": str(cwd), "pid": process.pid}
         (self._folder / f"{key}.json").write_text(json.dumps(started))

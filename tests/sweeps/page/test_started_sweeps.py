@@ -44,6 +44,12 @@ def test_a_file_of_the_name_of_this_program_is_not_run(tmp_path: Path) -> None:
     assert "usage: " in started.log.read_text()
 
 
+def test_what_can_not_start_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="too long"):
+        StartedSweeps(tmp_path).start(["run", "x" * 2**18], "first", ROOT)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_its_end_is_seen(tmp_path: Path) -> None:
     sweeps = StartedSweeps(tmp_path)
     started = sweeps.start(["nothing"], "first", ROOT)
