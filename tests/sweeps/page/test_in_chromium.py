@@ -148,7 +148,7 @@ def test_more_pages_of_trials_are_open_than_a_browser_opens_connections(
     url = f"{page.url}/sweep/s/trial/0"
     chromium.open(page.entry).wait_for_text("Sweeps")
     for _ in range(9):
-        chromium.open(url).wait_for_text("It has printed nothing yet.", 20)
+        chromium.open(url).wait_for("!!document.querySelector('.js-plotly-plot')")
 
 
 @pytest.mark.slow
