@@ -43,7 +43,7 @@ NOT_RUN = {
     **dict.fromkeys(("make sweep", "make test", "make test-slurm"), IS_MAKE),
     **dict.fromkeys(("make faces", "sweeps fit faces", "sweeps ladder faces"), FACES),
     "--loggers mlflow": EXTRA,
-    **dict.fromkeys(("mail -s", "curl"), NETWORK),
+    **dict.fromkeys(("mail -s", "curl", "export SLACK_WEBHOOK", "export DISCORD_WEBHOOK"), NETWORK),
     **dict.fromkeys((".venv/bin/jupyter", "sweeps dashboard", "--dashboard", "optuna-dashboard"), WAITS),
     **dict.fromkeys(("--epoch-steps", "--name night"), LONG),
     "sweeps control": LIVE,

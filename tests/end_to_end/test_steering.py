@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweeps.control import KEPT
 from sweeps.record.control_requests import CONTROL_FOLDER, REQUESTS_FOLDER
 from sweeps.record.record import Record
+from sweeps.record.steering import KEPT
 from tests.support.steered import RunningSweep, epochs, is_alive, running
 
 TOY = (
@@ -229,7 +229,7 @@ def test_a_request_that_was_kept_is_taken_up_by_the_resume(
         done = sweep.control("finish")
         assert (done.returncode, done.stdout) == (
             0,
-            f"The sweep is starting or busy. {KEPT}\n",
+            f"{KEPT}\n",
         )
         sweep.kill()
         sweep.start()
