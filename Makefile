@@ -48,14 +48,13 @@ check: lint docs data
 test-all: test check
 	$(BIN)/python -m pytest -m long --timeout 1800
 
-# The tests that `make test` skipped for want of an extra, or of a program that was installed since.
+# The tests that `make test` skipped for want of an extra, or of a program that was installed since. `make check` has
+# slow ones that need them.
 test-extras: data faces mlflow wandb projects $(DOCS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements.lock "onnxruntime>=1.20" \
 	  transformers accelerate keras xgboost-cpu lightgbm
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "trackio>=0.43" # with an older Pillow than the lock's
 	$(BIN)/python -m pytest -m "not slow and not long" $(PARALLEL) --only-skipped
-	$(BIN)/python -m pytest $(PARALLEL) tests/sweeps/integrations tests/end_to_end/test_libraries.py \
-	  tests/sweeps/training/test_command_run.py
 
 # What only a GPU shows, in a few minutes; without one each test is skipped with the reason.
 test-gpu: data
