@@ -141,6 +141,7 @@ def test_images_are_files_with_the_pixels_and_labels_of_the_data_set(
     assert first["image"].numpy() == pytest.approx(images[0].numpy() / 255)
 
 
+@pytest.mark.long
 def test_the_first_two_rungs_are_measured_and_an_interrupted_run_goes_on(
     needs_fashion_mnist: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -190,6 +190,7 @@ def test_the_skill_has_the_front_matter_of_its_form() -> None:
     assert body.count("\n") < 500
 
 
+@pytest.mark.long
 def test_the_sweep_of_the_skill_tells_each_event(walk: Walk) -> None:
     events = [line["event"] for line in walk.of_sweep]
     assert {"plan", "trial_begun", "report", "best", "trial_ended", "notice"} <= {*events}
@@ -201,6 +202,7 @@ def test_the_sweep_of_the_skill_tells_each_event(walk: Walk) -> None:
     assert Path(end["report"]).is_file()
 
 
+@pytest.mark.long
 def test_the_skill_s_steering_and_results_are_of_its_sweep(walk: Walk) -> None:
     by_command = walk.lines
     assert [each["name"] for each in by_command["sweeps queue --json"][-1]["sweeps"]] == ["first"]

@@ -35,6 +35,7 @@ def sweeps(environment: dict[str, str]) -> Run:
     return run
 
 
+@pytest.mark.long
 def test_one_that_was_killed_decides_and_ends_as_one_that_was_not(
     sweep: Command, sweeps: Run, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_script_of_a_shell_with_a_second_objective_and_a_constraint(sweeps: Ru
     assert len(Record.read(tmp_path / "results" / "typo").trials) <= 2
 
 
+@pytest.mark.long
 def test_one_that_hangs_is_ended_and_the_others_are_trained(sweeps: Run, tmp_path: Path) -> None:
     """It ignores SIGTERM, and has started another process."""
     (tmp_path / "train.sh").write_text(

@@ -106,6 +106,7 @@ def test_a_script_resumes_by_name_what_is_the_same(swept: Path) -> None:
     assert "ROWS 8" in alone.stdout, alone.stdout + alone.stderr
 
 
+@pytest.mark.long
 def test_a_program_with_its_own_ray_runs_several(tmp_path: Path) -> None:
     """The second one is of a trainable of the project, in the same process; the program's own Ray stays."""
     (tmp_path / "loop.py").write_text(
@@ -122,7 +123,7 @@ print("SECOND", second.trials.num_rows, ray.get(ray.put("is mine")))
     assert "SECOND 2 is mine" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("ends_by", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("ends_by", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_program_that_is_interrupted_or_killed_leaves_a_sweep_that_goes_on(
     tmp_path: Path, ends_by: signal.Signals
 ) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.conftest import ROOT, Command
@@ -40,6 +41,7 @@ def test_one_that_was_killed_decides_and_ends_as_one_that_was_not(
     assert (first["score"], first["epoch"]) == (second["score"], second["epoch"])
 
 
+@pytest.mark.long
 def test_one_without_checkpoints_is_never_paused(sweep: Command, tmp_path: Path) -> None:
     """Its trials are stopped by asha, and the best one's hyperparameters are kept."""
     module = tmp_path / "project" / "plain.py"

@@ -29,7 +29,7 @@ def ended(sweep: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results / "sweep"
 
 
-@pytest.mark.parametrize("chosen", ["restart", "anew"])
+@pytest.mark.parametrize("chosen", ["restart", pytest.param("anew", marks=pytest.mark.long)])
 def test_a_kill_amid_more_epochs_changes_nothing(
     chosen: str, ended: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -51,6 +51,7 @@ def test_a_kill_amid_more_epochs_changes_nothing(
     assert tables[0] == tables[1]
 
 
+@pytest.mark.long
 def test_a_sweep_gets_more_epochs_while_it_runs(environment: dict[str, str], tmp_path: Path) -> None:
     toy = ("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--searcher", "random")
     few = ("--scheduler", "none", "--params", "epoch_s=0.5", "--max-concurrent", "1", "--num-trials", "2")

@@ -110,6 +110,7 @@ def test_the_example_of_the_docs_shows_its_trials_and_goes_on_after_an_interrupt
     assert "'lr':" in text_of(kernel.run(second + "\n" + best))
 
 
+@pytest.mark.long
 def test_a_kernel_that_is_killed_leaves_a_sweep_that_has_ended_in_order(
     kernel: Kernel, tmp_path: Path
 ) -> None:
@@ -136,6 +137,7 @@ def wait_for_epochs(folder: Path) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.long
 def test_a_cell_that_can_not_be_shown_leaves_a_sweep_that_has_ended_in_order(
     kernel: Kernel, tmp_path: Path
 ) -> None:

@@ -146,6 +146,7 @@ def told_of_second(first: RunningSweep) -> int:
     return first.printed.count("Shares the PCs with sweep second.")
 
 
+@pytest.mark.long
 def test_a_full_disk_of_one_sweep_does_not_hold_the_other_up(
     environment: dict[str, str], tmp_path: Path, disk_of_100_mb: Path
 ) -> None:

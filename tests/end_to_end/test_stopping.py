@@ -155,6 +155,7 @@ def test_several_workers_leave_together_at_the_next_step(environment: dict[str, 
     assert re.search(r"Unfinished trial 0 continues at epoch 1, batch [1-9] of 50\n", output), output
 
 
+@pytest.mark.long
 def test_a_trial_that_the_end_of_the_time_cuts_short_may_be_the_best(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -256,6 +257,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_grace(environment: dict[str, str]
     assert "Traceback" not in output
 
 
+@pytest.mark.long
 def test_a_sweep_ends_where_its_target_is_reached(environment: dict[str, str], tmp_path: Path) -> None:
     runs = Runs(environment, tmp_path)
     toy = (

@@ -113,7 +113,7 @@ def test_a_resume_of_a_sweep_that_has_ended_writes_what_is_missing(name: str, tm
     assert EPOCHS_IN[name](of.folder) == {0: [(1, 1.0)]}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_full_disk_costs_a_line_and_nothing_else(
     name: str, small_disk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_full_disk_costs_a_line_and_nothing_else(
     assert str(said).count(f"--loggers {name}: ") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_files_that_are_removed_under_it_cost_at_most_a_line(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
