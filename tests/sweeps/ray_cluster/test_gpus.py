@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +52,13 @@ def test_gpus_are_read_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("GPUS", str(listed))
     assert cluster_gpus.list_gpus(nvml) == [], "no driver"
     listed.write_text(SAYS)
-    assert cluster_gpus.list_gpus(nvml) == [LARGE, SMALL]
+    assert cluster_gpus.list_gpus(nvml) == [
+        replace(card, load_percent=nvml.LOAD_PERCENT) for card in (LARGE, SMALL)
+    ]
     listed.write_text("")
     assert cluster_gpus.list_gpus(nvml) == [], "the driver fails"
     listed.write_text("NVIDIA Odd, 580.65, [N/A]\n")
-    assert cluster_gpus.list_gpus(nvml) == [ODD]
+    assert cluster_gpus.list_gpus(nvml) == [replace(ODD, load_percent=nvml.LOAD_PERCENT)]
 
 
 THREE = (
