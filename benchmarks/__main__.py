@@ -43,6 +43,7 @@ PARTS = (
     Benchmark("search", 10, ("--repeats", "1")),
     Benchmark("infeasible", 6, ("--repeats", "1")),
     Benchmark("cluster", 15, ("--repeats", "1")),
+    Benchmark("page", 2, ("--repeats", "1")),
     Benchmark("sharing", 15, ("--sweeps", "3", "--minutes", "15", "--skip-s", "240")),
     Benchmark("story", 40),
 )

@@ -1,0 +1,168 @@
+"""What the page of all sweeps takes: `python -m benchmarks.page`
+
+The command `sweeps dashboard`, asked as a browser asks it, over records that the real record wrote: 200 small
+sweeps, of which three grow, and one of 10,000 trials. Of each repeat:
+
+  url       from the command to the address that it prints
+  first     the first page of the 200, whose records were never read; again: by a server that is started anew
+  next      the same page once more, as a browser fetches it after each change
+  large     the page of the sweep of 10,000 trials, as the first one that is asked for; then once more
+  sections  what the page of that sweep fetches after it
+  told      from an epoch in a record to the event that an open page gets
+  idle      share of a core while nobody looks, and while one page is open and nothing changes
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from http.cookiejar import CookieJar
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks import _measure
+from benchmarks._measure import Goal
+from benchmarks.report import write
+from sweeps.record.record import Record
+from sweeps.space.point import OptunaPoint, Point
+
+SWEEPS, GROWING, LARGE_TRIALS, GROWTHS = 200, 3, 10_000, 20
+SMALL, PRUNED = [3, 3, 9, 3, 3, 27], [3, 3, 9, 3, 3, 9, 3, 3, 27]
+IDLE_S = 20.0
+FIGURES = (
+    *("url_s", "first_s", "first_again_s", "next_s", "large_s", "large_again_s", "sections_s", "told_s"),
+    *("idle_pct", "open_pct"),
+)
+
+
+class Page:
+    """A server of the page in a process of its own, and a browser's part.
+
+    Args:
+        folder: of sweeps.
+        environment: variables of the server.
+    """
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        began = time.perf_counter()
+        words = [sys.executable, "-m", "sweeps", "dashboard", str(folder), "--no-browser"]
+        self.process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().split()[0]
+        self.url_s = time.perf_counter() - began
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+
+    def get(self, path: str) -> tuple[float, str]:
+        """Seconds until a page is there, and the page. Without a path: the address that was printed."""
+        root = self.url.partition("/?")[0]
+        began = time.perf_counter()
+        with self._opener.open(root + path if path else self.url, timeout=120) as answer:
+            content = answer.read().decode()
+        return time.perf_counter() - began, content
+
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[Iterator[float]]:
+        """The moments of the events of a stream."""
+        with self._opener.open(self.url.partition("/?")[0] + path, timeout=60) as stream:
+            yield (time.perf_counter() for line in stream if line.startswith(b"event:"))
+
+    def busy_pct(self, seconds: float) -> float:
+        """Of a core, in the next seconds."""
+        process = psutil.Process(self.process.pid)
+        before = process.cpu_times()
+        time.sleep(seconds)
+        after = process.cpu_times()
+        return 100 * (after.user + after.system - before.user - before.system) / seconds
+
+    def close(self) -> None:
+        """End it, as Ctrl-C does."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(30)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.page",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="Times that each is measured (default: 3).")
+    asked = parser.parse_args(arguments)
+    runs: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory() as place:
+        small, large = Path(place, "small"), Path(place, "large")
+        small.mkdir()
+        large.mkdir()
+        for number in range(SWEEPS):
+            write(small / f"sweep_{number:03d}", 12, SMALL)
+        write(large / "large", LARGE_TRIALS, PRUNED)
+        for repeat in range(asked.repeats):
+            state = Path(place, f"state_{repeat}")
+            busy = _measure.busy_cores()
+            runs.append({"repeat": repeat, "busy_before": busy, **measured(small, large, state)})
+            print(", ".join(f"{name} {runs[-1][name]:.2f}" for name in FIGURES), flush=True)
+    medians = {name: _measure.median([run[name] for run in runs]) for name in FIGURES}
+    rows = [[name, _measure.number(medians[name])] for name in FIGURES]
+    print(_measure.table(["figure", "median"], rows))
+    goals = [
+        Goal("first_s", medians["first_s"], "<=", 1.0),
+        Goal("large_s", medians["large_s"], "<=", 2.0),
+        Goal("told_s", medians["told_s"], "<=", 1.5),
+        Goal("idle_pct", medians["idle_pct"], "<=", 1.0),
+    ]
+    _measure.write("page", {"runs": runs, "medians": medians}, goals)
+    return 0
+
+
+def measured(small: Path, large: Path, state: Path) -> dict[str, float]:
+    """The figures of one repeat, with caches of its own."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(state / "cache"), "XDG_STATE_HOME": str(state)}
+    found: dict[str, Any] = {}
+    with contextlib.closing(Page(small, environment)) as page:
+        found["url_s"] = page.url_s
+        found["first_s"], _ = page.get("")
+        found["next_s"], _ = page.get("/")
+        found["told_s"] = _measure.median(told(page, small))
+        found["idle_pct"] = page.busy_pct(IDLE_S)
+        with page.open("/events/sweeps"):
+            found["open_pct"] = page.busy_pct(IDLE_S)
+    with contextlib.closing(Page(small, environment)) as page:
+        found["first_again_s"], _ = page.get("")
+    with contextlib.closing(Page(large, environment)) as page:
+        page.get("")
+        found["large_s"], _ = page.get("/sweep/large")
+        found["large_again_s"], _ = page.get("/sweep/large")
+        found["sections_s"], _ = page.get("/sweep/large/sections")
+    return found
+
+
+def told(page: Page, folder: Path) -> list[float]:
+    """Seconds from an epoch to its event, with three records that grow in turn."""
+    records = [Record.reopen(folder / f"sweep_{number:03d}") for number in range(GROWING)]
+    trials = [record.begin(Point("toy", {"lr": 0.1}), OptunaPoint({}, {}), 0).number for record in records]
+    seconds = []
+    with page.open("/events/sweeps") as events:
+        next(events)  # it is told at once that it has no version
+        for count in range(GROWTHS):
+            epoch, number = divmod(count, GROWING)
+            time.sleep(0.3)
+            began = time.perf_counter()
+            records[number].report(trials[number], epoch + 1, 0.5, {"acc": 0.5}, 1.0)
+            seconds.append(next(events) - began)
+    return seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())
