@@ -32,8 +32,8 @@ from sweeps.page.page_context import CONTEXT, PageContext, context_of
 from sweeps.page.pcs import pcs_page
 from sweeps.page.pcs.pc_watch import PcWatch
 from sweeps.page.start import start_page
-from sweeps.page.started_sweeps import CHECKS, STARTED, Checks, StartedSweeps
 from sweeps.page.sweep import compare_page, control_page, sweep_page, trial_page
+from sweeps.page.typed_commands import CHECKS, STARTED, Checks, TypedCommands
 
 PORT = 8787
 PORTS_TRIED = 50
@@ -53,7 +53,7 @@ def app_of(page: PageContext) -> web.Application:
     """All addresses of the page."""
     app = web.Application(middlewares=[page.access.check, _tell_fault], client_max_size=2**20)
     app[CONTEXT] = page
-    app[STARTED], app[CHECKS] = StartedSweeps(), Checks()
+    app[STARTED], app[CHECKS] = TypedCommands(), Checks()
     app[pcs_page.WATCH] = PcWatch()
     for part in PARTS:
         app.add_routes(part.ROUTES)

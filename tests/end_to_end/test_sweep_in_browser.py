@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.page.started_sweeps import StartedSweeps
+from sweeps.page.typed_commands import TypedCommands
 from sweeps.record.record import Record
 from tests import ROOT
 from tests.support import browser
@@ -36,7 +36,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with served(tmp_path) as page:
         yield page
-    for started in StartedSweeps().every():
+    for started in TypedCommands().every():
         if started.is_running:
             os.killpg(started.pid, signal.SIGKILL)
 

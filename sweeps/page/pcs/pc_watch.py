@@ -5,35 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from typing import Any
 
-from sweeps.common.formatting import command
+from sweeps.common import local_dirs
 from sweeps.common.imports import module_command
+from sweeps.page.typed_commands import TypedCommand, TypedCommands
 
 RETRIES_S = 5.0
 """After which a reporter that has ended is started again: its Ray has ended, or another one has begun."""
+FOLDER = "typed_for_pcs"
+"""In the state folder of the user."""
 MOST_COMMANDS = 5
-MOST_LINES = 50
 LONGEST_REPORT_BYTES = 16 * 2**20
-
-
-@dataclass
-class TypedCommand:
-    """A command that a button has typed."""
-
-    words: Sequence[str]
-    """Behind `sweeps`."""
-    lines: list[str] = field(default_factory=list)
-    """That it has printed."""
-    status: int | None = None
-    """Exit status; None while it runs."""
-
-    @property
-    def shown(self) -> str:
-        """As it is typed."""
-        return command(*self.words)
 
 
 class PcWatch:
@@ -44,17 +28,23 @@ class PcWatch:
         """The last report of `pc_reporter`; None before the first one."""
         self.fault = ""
         """Why there is none."""
-        self.commands: list[TypedCommand] = []
-        """The newest first."""
+        self.typed = TypedCommands(local_dirs.state_dir() / FOLDER)
+        """What the buttons have typed."""
         self._watchers = 0
         self._task: asyncio.Task[None] | None = None
-        self._running: set[asyncio.Task[None]] = set()
         self._changes = 0
 
     @property
     def version(self) -> str:
         """Another one once something has changed."""
-        return str(self._changes)
+        printed = [f"{each.key}-{each.is_running}-{each.printed_bytes}" for each in self.commands]
+        return "-".join([str(self._changes), *printed])
+
+    @property
+    def commands(self) -> list[TypedCommand]:
+        """Those of this page, and those that still run; the newest first."""
+        every = self.typed.every()
+        return [each for each in every if each.status is not None or each.is_running][:MOST_COMMANDS]
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -98,28 +88,3 @@ class PcWatch:
                 errors.cancel()
                 process.stdin.close()
             await asyncio.sleep(RETRIES_S)
-
-    def type(self, *words: str) -> TypedCommand:
-        """Type a command, which goes on by itself; its lines follow."""
-        typed = TypedCommand(words)
-        self.commands = [typed, *self.commands][:MOST_COMMANDS]
-        self._changes += 1
-        task = asyncio.create_task(self._run(typed))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        return typed
-
-    async def _run(self, typed: TypedCommand) -> None:
-        process = await asyncio.create_subprocess_exec(
-            *module_command("sweeps", *typed.words),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        async for line in process.stdout:
-            typed.lines = [*typed.lines, line.decode("utf-8", "replace").rstrip()][-MOST_LINES:]
-            self._changes += 1
-        typed.status = await process.wait()
-        self._changes += 1

@@ -12,10 +12,13 @@ from aiohttp import web
 from sweeps.common.formatting import size
 from sweeps.page.page_context import PageContext, context_of
 from sweeps.page.pcs.pc_watch import PcWatch
+from sweeps.page.sweep import trial_log
 from sweeps.page.sweep_list import ListedSweep
 from sweeps.page.sweep_summary import TrainingTrial
 
 WATCH = web.AppKey("pcs", PcWatch)
+MOST_BYTES = 2**12
+"""Of what a command has printed that are shown."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ async def show(request: web.Request) -> web.Response:
         is_alone=watch.latest is not None and watch.latest["ray"] is None,
         trials_of=lambda pc: trials_on(pc, page.sweeps.sweeps.values()),
         who=who,
+        printed=lambda typed: trial_log.end_of(typed.log, MOST_BYTES).text,
     )
 
 
@@ -61,13 +65,13 @@ async def drain(request: web.Request) -> web.Response:
     known = {pc["address"] for pc in (watch.latest or {"pcs": []})["pcs"] if pc["address"]}
     if watch.latest is None or address not in known:
         raise web.HTTPConflict(text="No cluster has a PC of this address now. Load the page again.")
-    watch.type("pcs", "drain", address, "--address", str(watch.latest["ray"]))
+    watch.typed.start(["pcs", "drain", address, "--address", str(watch.latest["ray"])])
     raise web.HTTPSeeOther("/pcs")
 
 
 async def back(request: web.Request) -> web.Response:
     """Let this PC join its cluster again, by `sweeps pcs back`."""
-    request.app[WATCH].type("pcs", "back")
+    request.app[WATCH].typed.start(["pcs", "back"])
     raise web.HTTPSeeOther("/pcs")
 
 

@@ -16,9 +16,9 @@ from sweeps.common import project
 from sweeps.common.errors import UserError
 from sweeps.page.page_context import CHANGING, NAVIGATION, context_of
 from sweeps.page.start import settings_form
-from sweeps.page.started_sweeps import CHECKS, STARTED
 from sweeps.page.sweep import trial_log
 from sweeps.page.sweep.shown_sweep import path_of, shown_sweep
+from sweeps.page.typed_commands import CHECKS, STARTED
 
 FORM = re.compile(r"[0-9a-f]{16}")
 SECONDS = re.compile(r"\d{1,11}")
@@ -134,9 +134,8 @@ async def started_events(request: web.Request) -> web.StreamResponse:
 
     def versions() -> Mapping[str, str]:
         is_listed = any(each.folder.name == started.name for each in page.sweeps.sweeps.values())
-        size = started.log.stat().st_size if started.log.is_file() else 0
         request.app[STARTED].get(started.key)  # takes the status of one that has ended
-        return {"changed": f"{size}-{started.is_running}-{is_listed}"}
+        return {"changed": f"{started.printed_bytes}-{started.is_running}-{is_listed}"}
 
     return await page.stream(request, versions)
 

@@ -15,9 +15,9 @@ from sweeps.common.formatting import command
 from sweeps.config import control_commands
 from sweeps.config.sweep_folder import resume_command
 from sweeps.page.page_context import context_of
-from sweeps.page.started_sweeps import STARTED
 from sweeps.page.sweep import control_forms
 from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, shown_sweep
+from sweeps.page.typed_commands import STARTED
 from sweeps.record import steering
 from sweeps.record.steering import NoProcess
 

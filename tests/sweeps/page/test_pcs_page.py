@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,8 +102,8 @@ def test_drain_types_the_command_and_shows_what_it_says(page: Served) -> None:
     assert page.ask("/pcs/drain", "POST", data={"pc": "10.0.0.2"}).status == 303
     (typed,) = page.app[WATCH].commands
     assert typed.words == ("pcs", "drain", "10.0.0.2", "--address", NOBODY)
-    while typed.status is None:
-        asyncio.run(asyncio.sleep(0.1))
+    while (ended := page.app[WATCH].typed.get(typed.key)) is None or ended.status is None:
+        time.sleep(0.1)
     text = words(page.ask("/pcs").text)
     assert f"pcs drain 10.0.0.2 --address {NOBODY} exit status 2" in text
     assert f"error: --address {NOBODY}: no Ray cluster answers there" in text

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from sweeps.analysis.figures import FIGURES
 from sweeps.page import server
-from sweeps.page.started_sweeps import StartedSweeps
 from sweeps.page.sweep.control_forms import PREFIX
+from sweeps.page.typed_commands import TypedCommands
 from sweeps.record import lock
 from sweeps.record.control_requests import Answer, Inbox
 from sweeps.record.record import Record
@@ -166,7 +166,7 @@ def test_a_sweep_that_no_process_runs_says_how_it_goes_on_and_starts_that(
     assert "Start this command" in said
     answer = page.ask("/sweep/s/go-on", "POST", data={"words": json.dumps(["retry", "failed"])})
     assert "It is starting" in answer.text
-    (started,) = StartedSweeps().every()
+    (started,) = TypedCommands().every()
     assert started.words[-2:] == ("--retry", "failed")
     assert started.words[:3] == ("run", "--resume", str(results / "s"))
     ends = time.monotonic() + 60
@@ -184,7 +184,7 @@ NO_WORDS += [json.dumps(["try", f"lr={character}"]) for character in ("\0", "\ud
 @pytest.mark.parametrize("words", NO_WORDS)
 def test_only_words_of_a_command_go_on(page: Served, words: str) -> None:
     assert page.ask("/sweep/s/go-on", "POST", data={"words": words}).status == 400
-    assert StartedSweeps().every() == []
+    assert TypedCommands().every() == []
 
 
 def posts() -> list[str]:

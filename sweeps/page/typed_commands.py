@@ -1,4 +1,4 @@
-"""Sweeps that the page has started: each in a process of its own, which goes on when the page is closed."""
+"""Commands that the page has typed: each in a process of its own, which goes on when the page is closed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from aiohttp import web
 
 from sweeps.common import local_dirs
+from sweeps.common.formatting import command
 from sweeps.common.imports import module_command
 
 FOLDER = "started"
@@ -31,7 +32,7 @@ KEY = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 
 
 @dataclass(frozen=True)
-class StartedSweep:
+class TypedCommand:
     """A command that the page has typed."""
 
     key: str
@@ -39,12 +40,26 @@ class StartedSweep:
     words: tuple[str, ...]
     """Behind `sweeps`."""
     name: str
-    """Of the sweep."""
+    """Of the sweep; "" where it is about none."""
     folder: Path
     """In which it was typed."""
     pid: int
     """Of its process."""
     log: Path
+    status: int | None = None
+    """Exit status; None while it runs, and where another page has typed it."""
+
+    @property
+    def printed_bytes(self) -> int:
+        """Size of its log."""
+        with contextlib.suppress(OSError):
+            return self.log.stat().st_size
+        return 0
+
+    @property
+    def shown(self) -> str:
+        """As it is typed."""
+        return command(*self.words)
 
     @property
     def is_running(self) -> bool:
@@ -57,24 +72,29 @@ class StartedSweep:
         return False
 
 
-class StartedSweeps:
-    """The commands that the page has typed; a page that is started again finds them."""
+class TypedCommands:
+    """The commands of one kind that the page has typed; a page that is started again finds them.
+
+    Args:
+        folder: of their notes and of what they print, by default that of sweeps.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or local_dirs.state_dir() / FOLDER
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, words: Sequence[str], name: str, cwd: Path) -> StartedSweep:
+    def start(self, words: Sequence[str], name: str = "", cwd: Path | None = None) -> TypedCommand:
         """Start `sweeps WORDS`, in a session of its own.
 
         Args:
-            words: `run` and its flags.
-            name: of the sweep.
-            cwd: folder of the project.
+            words: `run` and its flags, say.
+            name: of the sweep, if it is about one.
+            cwd: folder of the project; by default the one of the page.
 
         Raises:
             OSError: its log can't be written, or the command is too long.
         """
+        cwd = cwd or Path.cwd()
         key = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._forget_old()
@@ -92,19 +112,19 @@ class StartedSweeps:
             except OSError:
                 log.unlink()
                 raise
-        self._processes = [each for each in self._processes if each.poll() is None] + [process]
+        self._processes[key] = process
         started = {"words": [*words], "name": name, "folder": str(cwd), "pid": process.pid}
         (self._folder / f"{key}.json").write_text(json.dumps(started))
-        return StartedSweep(key, tuple(words), name, cwd, process.pid, log)
+        return TypedCommand(key, tuple(words), name, cwd, process.pid, log)
 
-    def every(self) -> list[StartedSweep]:
+    def every(self) -> list[TypedCommand]:
         """All that are known, the newest first."""
         keys = sorted((path.stem for path in self._folder.glob("*.json")), reverse=True)
         return [found for key in keys if (found := self.get(key)) is not None]
 
-    def get(self, key: str) -> StartedSweep | None:
+    def get(self, key: str) -> TypedCommand | None:
         """One of them; None where there is none of this key."""
-        for process in self._processes:
+        for process in self._processes.values():
             process.poll()  # none stays a zombie
         if not KEY.fullmatch(key):
             return None
@@ -112,13 +132,15 @@ class StartedSweeps:
             known = json.loads((self._folder / f"{key}.json").read_text())
             log = self._folder / f"{key}.log"
             words, folder = tuple(known["words"]), Path(known["folder"])
-            return StartedSweep(key, words, str(known["name"]), folder, int(known["pid"]), log)
+            status = self._processes[key].returncode if key in self._processes else None
+            return TypedCommand(key, words, str(known["name"]), folder, int(known["pid"]), log, status)
         return None
 
     def _forget_old(self) -> None:
         for path in sorted(self._folder.glob("*.json"))[: -MOST_KEPT + 1]:
             path.unlink(missing_ok=True)
             path.with_suffix(".log").unlink(missing_ok=True)
+            self._processes.pop(path.stem, None)
 
 
 class Checks:
@@ -176,5 +198,5 @@ def _kill(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-STARTED = web.AppKey("started", StartedSweeps)
+STARTED = web.AppKey("started", TypedCommands)
 CHECKS = web.AppKey("checks", Checks)

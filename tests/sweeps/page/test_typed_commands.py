@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.page.started_sweeps import Checks, StartedSweeps
+from sweeps.page.typed_commands import Checks, TypedCommands
 from tests import ROOT
 
 MOST_S = 60.0
@@ -24,10 +24,10 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 def test_a_command_runs_in_a_session_of_its_own(tmp_path: Path) -> None:
-    started = StartedSweeps(tmp_path).start(["queue", "--help"], "first", ROOT)
+    started = TypedCommands(tmp_path).start(["queue", "--help"], "first", ROOT)
     if started.is_running:
         assert os.getsid(started.pid) == started.pid != os.getsid(0)
-    known = StartedSweeps(tmp_path)  # as of another page
+    known = TypedCommands(tmp_path)  # as of another page
     until(lambda: "usage: " in started.log.read_text())
     found = known.get(started.key)
     assert found == started
@@ -37,7 +37,7 @@ def test_a_command_runs_in_a_session_of_its_own(tmp_path: Path) -> None:
 
 def test_a_file_of_the_name_of_this_program_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "sweeps.py").write_text("print('mine')")
-    started = StartedSweeps(tmp_path).start(["queue", "--help"], "first", tmp_path)
+    started = TypedCommands(tmp_path).start(["queue", "--help"], "first", tmp_path)
     checked = asyncio.run(Checks().check("form", ["run", "--num-trials", "0"], tmp_path))
     assert "must be at least 1" in checked[1]
     until(lambda: not started.is_running)
@@ -46,25 +46,29 @@ def test_a_file_of_the_name_of_this_program_is_not_run(tmp_path: Path) -> None:
 
 def test_what_can_not_start_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="too long"):
-        StartedSweeps(tmp_path).start(["run", "x" * 2**18], "first", ROOT)
+        TypedCommands(tmp_path).start(["run", "x" * 2**18], "first", ROOT)
     assert [*tmp_path.iterdir()] == []
 
 
 def test_its_end_is_seen(tmp_path: Path) -> None:
-    sweeps = StartedSweeps(tmp_path)
+    sweeps = TypedCommands(tmp_path)
     started = sweeps.start(["nothing"], "first", ROOT)
     until(lambda: not started.is_running)
     assert "nothing: no such command" in started.log.read_text()
+    ended = sweeps.get(started.key)
+    assert ended is not None
+    assert ended.status == 2
+    assert started.status is None, "it is as it was then"
 
 
 @pytest.mark.parametrize("key", ["", "..", "../../etc/passwd", "20260131-101112-abcdef", "x" * 5000])
 def test_no_other_file_is_read(key: str, tmp_path: Path) -> None:
-    assert StartedSweeps(tmp_path).get(key) is None
+    assert TypedCommands(tmp_path).get(key) is None
 
 
 def test_a_damaged_note_counts_as_none(tmp_path: Path) -> None:
     (tmp_path / "20260131-101112-abcdef.json").write_text('{"words": 3}')
-    assert StartedSweeps(tmp_path).every() == []
+    assert TypedCommands(tmp_path).every() == []
 
 
 def test_a_check_says_what_the_program_says() -> None:
