@@ -6,7 +6,8 @@ sweeps, of which three grow, and one of 10,000 trials. Of each repeat:
   url       from the command to the address that it prints
   first     the first page of the 200, whose records were never read; again: by a server that is started anew
   next      the same page once more, as a browser fetches it after each change
-  large     the page of the sweep of 10,000 trials, as the first one that is asked for; then once more
+  large     the page of the sweep of 10,000 trials, from the list; then once more; by a server that has just
+            started, which reads the record first
   sections  what the page of that sweep fetches after it
   told      from an epoch in a record to the event that an open page gets
   idle      share of a core while nobody looks, and while one page is open and nothing changes
@@ -40,7 +41,17 @@ SWEEPS, GROWING, LARGE_TRIALS, GROWTHS = 200, 3, 10_000, 20
 SMALL, PRUNED = [3, 3, 9, 3, 3, 27], [3, 3, 9, 3, 3, 9, 3, 3, 27]
 IDLE_S = 20.0
 FIGURES = (
-    *("url_s", "first_s", "first_again_s", "next_s", "large_s", "large_again_s", "sections_s", "told_s"),
+    *(
+        "url_s",
+        "first_s",
+        "first_again_s",
+        "next_s",
+        "large_s",
+        "large_again_s",
+        "large_first_s",
+        "sections_s",
+        "told_s",
+    ),
     *("idle_pct", "open_pct"),
 )
 
@@ -119,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     goals = [
         Goal("first_s", medians["first_s"], "<=", 1.0),
         Goal("large_s", medians["large_s"], "<=", 2.0),
+        Goal("large_first_s", medians["large_first_s"], "<=", 2.0),
         Goal("told_s", medians["told_s"], "<=", 1.5),
         Goal("idle_pct", medians["idle_pct"], "<=", 1.0),
     ]
@@ -145,6 +157,8 @@ def measured(small: Path, large: Path, state: Path) -> dict[str, float]:
         found["large_s"], _ = page.get("/sweep/large")
         found["large_again_s"], _ = page.get("/sweep/large")
         found["sections_s"], _ = page.get("/sweep/large/sections")
+    with contextlib.closing(Page(large, environment)) as page:
+        found["large_first_s"], _ = page.get("/sweep/large?" + page.url.partition("?")[2])
     return found
 
 
