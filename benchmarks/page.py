@@ -104,13 +104,7 @@ class Page:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.page",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--repeats", type=int, default=3, help="Times that each is measured (default: 3).")
-    asked = parser.parse_args(arguments)
+    asked = _parser().parse_args(arguments)
     runs: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as place:
         small, large = Path(place, "small"), Path(place, "large")
@@ -176,6 +170,16 @@ def told(page: Page, folder: Path) -> list[float]:
             records[number].report(trials[number], epoch + 1, 0.5, {"acc": 0.5}, 1.0)
             seconds.append(next(events) - began)
     return seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.page",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="Times that each is measured (default: 3).")
+    return parser
 
 
 if __name__ == "__main__":

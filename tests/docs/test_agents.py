@@ -191,6 +191,7 @@ def test_the_skill_has_the_front_matter_of_its_form() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_the_sweep_of_the_skill_tells_each_event(walk: Walk) -> None:
     events = [line["event"] for line in walk.of_sweep]
     assert {"plan", "trial_begun", "report", "best", "trial_ended", "notice"} <= {*events}

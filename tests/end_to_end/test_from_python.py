@@ -74,6 +74,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_other_commands_go_on_with_its_sweep(swept: Path) -> None:
     best = yaml.safe_load((swept / "results" / "first" / "best" / "params.yaml").read_text())
     assert best["trainable"] == "python:train"

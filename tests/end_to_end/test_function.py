@@ -19,6 +19,7 @@ SWEEP = (
 )
 
 
+@pytest.mark.long
 def test_one_that_was_killed_decides_and_ends_as_one_that_was_not(
     sweep: Command, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -36,7 +36,8 @@ def test_it_is_told_so_and_the_trial_goes_on(
     assert (trial.status, list(trial.epochs)) == ("finished", [1, 2, 3])
 
 
-@pytest.mark.parametrize("name", ["raylet", pytest.param("gcs_server", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["raylet", "gcs_server"])
 def test_the_end_of_ray_is_told_and_the_sweep_can_be_resumed(
     name: str, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -29,7 +29,8 @@ def ended(sweep: Command, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results / "sweep"
 
 
-@pytest.mark.parametrize("chosen", ["restart", pytest.param("anew", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("chosen", ["restart", "anew"])
 def test_a_kill_amid_more_epochs_changes_nothing(
     chosen: str, ended: Path, environment: dict[str, str], tmp_path: Path
 ) -> None:

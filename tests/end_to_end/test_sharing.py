@@ -87,6 +87,7 @@ def test_a_second_sweep_gets_half_and_all_once_the_first_is_killed(
     wait_for_training(second, 2)
 
 
+@pytest.mark.long
 def test_the_divider_is_killed_and_begins_anew(pair: tuple[RunningSweep, RunningSweep]) -> None:
     first, second = pair
     wait_for_training(first, 1)
@@ -100,6 +101,7 @@ def test_the_divider_is_killed_and_begins_anew(pair: tuple[RunningSweep, Running
     wait_for_training(first, 2)
 
 
+@pytest.mark.long
 def test_a_sweep_without_a_place_takes_commands_and_ends_and_gets_one_in_turn(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
