@@ -28,13 +28,12 @@ OF_RAY = "RAY_ADDRESS"
 def main() -> int:
     """The whole program; the exit status. It ends with the Ray that it has joined, and is started again."""
     address = address_of_ray()
-    if address is not None and any(address == own for own in _own()):
-        ray_auth.turn_on()  # as a sweep does, whose Ray this is
     ray_environment.prepare_to_look()
+    is_joined = address is not None and _lets_in(address)
     from sweeps.ray_cluster import pc_reports  # Ray, which has read its environment now
     from sweeps.ray_cluster.onlooker import joined
 
-    if address is not None:
+    if address is not None and is_joined:
         try:
             with joined(address):
                 reporters = pc_reports.Reporters()
@@ -46,6 +45,18 @@ def main() -> int:
     while _write({"ray": None, "pcs": pc_reports.alone()}) and address_of_ray() == address:
         pass
     return 0
+
+
+def _lets_in(address: str) -> bool:
+    """Whether that Ray takes this process, which requires a token from now on where that Ray does."""
+    if address in _own():
+        ray_auth.turn_on()  # as the sweep did that started it
+        return True
+    try:
+        ray_auth.settle(address)
+    except UserError:  # it has ended, or is not ours
+        return False
+    return True
 
 
 def address_of_ray() -> str | None:

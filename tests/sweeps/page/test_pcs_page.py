@@ -18,6 +18,7 @@ import ray
 from sweeps.page.pcs.pcs_page import WATCH
 from sweeps.ray_cluster import pc_reports
 from tests.conftest import ROOT
+from tests.support import heads
 from tests.support.dashboards import Served, cookie_of, served
 
 NVML = ROOT / "tests" / "faulty" / "nvml"
@@ -34,7 +35,6 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPU_PROCESSES", str(tmp_path / "on-it"))
     monkeypatch.setenv("PYTHONPATH", f"{NVML}{os.pathsep}{ROOT}")
     monkeypatch.setenv("RAY_ADDRESS", NOBODY)
-    monkeypatch.setattr("sweeps.page.pcs.pc_reporter._own", list)
 
 
 def cluster(**process: Any) -> dict[str, Any]:
@@ -109,12 +109,11 @@ def test_drain_types_the_command_and_shows_what_it_says(page: Served) -> None:
     assert f"error: --address {NOBODY}: no Ray cluster answers there" in text
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("card")
-def test_without_ray_it_shows_this_pc_and_asks_only_while_somebody_looks(page: Served) -> None:
+def looked_at(page: Served) -> str:
+    """The page of somebody who looks until there is a report."""
     cookie = {"Cookie": cookie_of(page)}
 
-    async def looked_at() -> str:
+    async def look() -> str:
         async with (
             aiohttp.ClientSession(headers=cookie) as session,
             session.get(f"{page.url}/events/pcs?changed=") as stream,
@@ -125,8 +124,14 @@ def test_without_ray_it_shows_this_pc_and_asks_only_while_somebody_looks(page: S
             async with session.get(f"{page.url}/pcs") as answer:
                 return await answer.text()
 
+    return asyncio.run(asyncio.wait_for(look(), 120))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("card")
+def test_without_ray_it_shows_this_pc_and_asks_only_while_somebody_looks(page: Served) -> None:
     assert "The PCs are asked" in page.ask("/pcs").text
-    text = asyncio.run(asyncio.wait_for(looked_at(), 120))
+    text = looked_at(page)
     assert "No Ray runs on this PC now" in text
     assert "RTX &lt;b&gt;3090" in text
     assert f"process {os.getpid()}, 8.39 GB" in text
@@ -138,6 +143,19 @@ def test_without_ray_it_shows_this_pc_and_asks_only_while_somebody_looks(page: S
 async def _forgotten(page: Served) -> None:
     while page.app[WATCH].latest is not None:
         await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_a_ray_without_a_token_is_looked_at_by_a_user_who_has_one(
+    page: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads.write_token(tmp_path / ".ray" / "auth_token")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with heads.head(heads.OPEN) as open_ray:
+        monkeypatch.setenv("RAY_ADDRESS", open_ray.address)
+        text = looked_at(page)
+    assert re.search(r"% of \d+ cores", text), text
 
 
 @pytest.fixture
