@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sweeps.analysis.compared_trials import FEW, ComparedTrials, compared_trials, trainables
-from sweeps.analysis.failure_regions import causes_of, dead_regions_of
+from sweeps.analysis.failure_causes import causes_of
 from sweeps.analysis.new_ranges import Change, changes
-from sweeps.analysis.pruning import later_first_rung
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE, resume_command
@@ -103,13 +102,10 @@ def _refine(record: Record) -> Step | None:
     if is_open or not ended_well or record.objectives.are_several:
         return None
     parts = [compared_trials(record, name) for name in trainables(record)]
-    if not any(part.can_judge_ranges for part in parts) and not dead_regions_of(record):
+    if not any(part.can_judge_ranges for part in parts):
         return None
-    later, rung, folder = "", later_first_rung(record), shown_path(record.folder.resolve())
-    if rung is not None:
-        later = ", and prune later: ranks at the first rung hardly predict later ones"
-    more = [] if rung is None else ["--grace-epochs", str(rung)]
-    return Step(f"Search again, where the best trials lie{later}.", command("run", "--refine", folder, *more))
+    folder = shown_path(record.folder.resolve())
+    return Step("Search again, where the best trials lie.", command("run", "--refine", folder))
 
 
 def _needs_trials(record: Record) -> bool:

@@ -5,10 +5,8 @@ Scores of different epochs are never compared. Figures, advice and refined range
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,13 +15,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import optuna
-from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
-from sweeps.common.yaml_values import ParamValue
 from sweeps.record.ranking import LEAST_COMPARED, RankedTrials
 from sweeps.record.trials import BAD, TrialRow
 from sweeps.space.numeric_range import Side
@@ -39,8 +35,6 @@ SIDES: tuple[Side, ...] = ("high", "low")
 BY_CHANCE = 0.05
 """Significance level: a pattern that chance makes more often than this is none."""
 TOP_TRIALS = math.ceil(LEAST_COMPARED / 4)
-NO_INFLUENCE = 0.02
-"""Importance below which a hyperparameter counts as one without influence."""
 
 
 @dataclass(frozen=True)
@@ -208,48 +202,3 @@ def trainables(record: RankedTrials) -> list[str]:
 def is_bad(trial: TrialRow) -> bool:
     """Whether it failed, diverged or is infeasible."""
     return trial.status in BAD
-
-
-def without_influence(record: RankedTrials, trainable: str) -> dict[str, float]:
-    """Hyperparameters of a trainable that showed no influence, with their importance; {} where there are too
-    few trials.
-
-    One epoch would not be enough: trials that went far are survivors, whose values of a hyperparameter that
-    decided early are all alike, so that it seems to decide nothing; and the first epochs don't show what
-    matters later. So neither the epoch of the figures nor the last one that nearly all trials reached may
-    show any. Scores must not differ by the values either: importances are shares, so that a weak one is near
-    0 beside a strong one.
-    """
-    at = compared_trials(record, trainable)
-    sound = {trial.number for trial in at.trials if not is_bad(trial)}
-    needed = max(100, math.ceil(0.9 * len(sound)))  # in fewer, chance hides an influence
-    epochs = {epoch for trial in at.trials for epoch in trial.epochs}
-    common = max((e for e in epochs if len(sound & record.scores_at(e).keys()) >= needed), default=None)
-    if common is None:
-        return {}
-    early = compared_trials(record, trainable, common)
-    return {
-        name: share
-        for name, share in at.importances.items()
-        if max(share, early.importances.get(name, 1.0)) < NO_INFLUENCE
-        and all(name in early.tried.params[number] for number in early.scores)
-        and not any(_scores_differ(there, name) for there in (at, early))
-    }
-
-
-def _scores_differ(there: ComparedTrials, hyperparameter: str) -> bool:
-    """Whether scores differ by a hyperparameter's value (Kruskal-Wallis) more than they do by chance in half
-    of all cases. Of more than 8 values, quarters are compared."""
-    points = [(there.tried.params[number][hyperparameter], score) for number, score in there.scores.items()]
-    by_value: dict[ParamValue, list[float]] = defaultdict(list)
-    for value, score in points:
-        by_value[value].append(score)
-    groups = list(by_value.values())
-    is_choice = isinstance(there.tried.ranges[hyperparameter], CategoricalDistribution)
-    if len(groups) > 8 and not is_choice:
-        ordered = [score for _, score in sorted(points)]
-        ends = [len(ordered) * quarter // 4 for quarter in range(5)]
-        groups = [ordered[first:last] for first, last in itertools.pairwise(ends)]
-    from scipy.stats import kruskal  # seconds, as above
-
-    return len(groups) > 1 and bool(kruskal(*groups).pvalue < 0.5)

@@ -17,9 +17,7 @@ from sweeps.analysis.compared_trials import (
     ComparedTrials,
     compared_trials,
     trainables,
-    without_influence,
 )
-from sweeps.analysis.failure_regions import DeadRegion, dead_regions
 from sweeps.analysis.tried_values import distributions_of, newest_distributions
 from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
@@ -56,12 +54,6 @@ class Learnt:
     prefix: str
     """Of its hyperparameters, in the names that Optuna has, and by which all below goes."""
     edges: Sequence[Edge]
-    dead: Sequence[DeadRegion]
-    importances: Mapping[str, float]
-    """Of the hyperparameters without influence."""
-
-    def dead_of(self, hyperparameter: str) -> list[DeadRegion]:
-        return [region for region in self.dead if region.hyperparameter == self.prefix + hyperparameter]
 
     def edge_of(self, hyperparameter: str, side: Side) -> Edge | None:
         name = self.prefix + hyperparameter
@@ -72,13 +64,8 @@ def learn(parents: Sequence[RankedTrials], name: str, prefix: str, keep: float =
     """What the parents show of a trainable, whose hyperparameters have a prefix in Optuna's names."""
     seen = [compared_trials(parent, name) for parent in parents]
     trials = [trial for part in seen for trial in part.trials]
-    distributions = distributions_of(trials)
-    good = [trial for part in seen for trial in part.good]
     best = [trial for part in seen if part.can_judge_ranges for trial in part.best(keep)]
-    at_edges = edges(best, trials, distributions)
-    found = [without_influence(parent, name) for parent in parents]
-    without = {each: max(one[each] for one in found) for each in set.intersection(*map(set, found))}
-    return Learnt(seen, best, prefix, at_edges, dead_regions(trials, good, distributions), without)
+    return Learnt(seen, best, prefix, edges(best, trials, distributions_of(trials)))
 
 
 class Change(NamedTuple):
@@ -135,11 +122,6 @@ def new_value(
         is_grid: whether the choices are points of a grid that a range may replace.
     """
     values = [trial.params[hyperparameter] for trial in learnt.best if hyperparameter in trial.params]
-    matters = learnt.dead_of(hyperparameter) or any(learnt.edge_of(hyperparameter, side) for side in SIDES)
-    importance = learnt.importances.get(learnt.prefix + hyperparameter)
-    if importance is not None and values and not matters:
-        best = values[0] if isinstance(values[0], int | float) else [values[0]]  # as text, it is split
-        return best, f"its importance was {100 * importance:.1f} %; a small effect can't be ruled out"
     if old is not None:
         return _new_range(old, values, hyperparameter, learnt)
     grid = range_of_grid(choices) if is_grid else None
@@ -158,12 +140,6 @@ def _new_range(
         if old.share(around.high) - old.share(around.low) < 0.9:  # one that is hardly narrower is not taken
             new = around
             whys.append(f"around the {len(inside)} best")
-    for region in learnt.dead_of(hyperparameter):
-        cut = old.cut(new, region.side, float(region.limit)) if region.side else new
-        if cut != new and all(cut.low <= value <= cut.high for value in inside):
-            new = cut
-            lie = f"{region.bad} of {region.all_bad} trials that {region.cause} lie"
-            whys.append(f"without the end where {lie}")
     for side in SIDES:
         edge = learnt.edge_of(hyperparameter, side)
         if edge is not None and edge.old is not None:
@@ -195,11 +171,10 @@ def _fewer(
     choices: Sequence[Any], values: Sequence[Any], hyperparameter: str, learnt: Learnt
 ) -> tuple[list[Any], str]:
     """Choices without those that were never good; choices of a grid too, where no grid is searched."""
-    dead = {region.limit for region in learnt.dead_of(hyperparameter) if region.side is None}
     tried = [t.params.get(hyperparameter) for part in learnt.seen for t in part.trials]
     good = {t.params.get(hyperparameter) for part in learnt.seen for t in part.good}
     never = {choice for choice in choices if values and choice not in good and tried.count(choice) >= 4}
-    kept = [choice for choice in choices if choice not in dead | never] or list(choices)
+    kept = [choice for choice in choices if choice not in never] or list(choices)
     dropped = [short_value(choice) for choice in choices if choice not in kept]
     whys = [f"never good: {', '.join(dropped)}"] if dropped else []
     for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):

@@ -10,7 +10,6 @@ from statistics import median
 
 import numpy as np
 
-from sweeps.analysis.compared_trials import FEW
 from sweeps.common.formatting import duration
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
@@ -34,30 +33,6 @@ def judged_at(record: Record) -> list[int]:
     """The rungs of a sweep, then its last epoch; none of a record that does not name them."""
     config, is_known = record.info.settings, "max_epochs" in record.info.identity["settings"]
     return [*rungs(config), config.max_epochs] if is_known else []
-
-
-def later_first_rung(record: Record) -> int | None:
-    """The epoch of the second rung, where trials were pruned, and ranks at the first one hardly predict those
-    at the last later rung, or the end, that enough of its trials have reached.
-
-    Survivors are alike, and mostly show a low correlation by chance, so it must be low beyond doubt: Fisher's
-    interval, with the variance that ranks have (Fieller, Hartley, Pearson, 1957).
-    """
-    first, *later = judged_at(record) or [0]
-    there = record.scores_at(first)
-    pairs = (
-        [(there[n], score) for n, score in record.scores_at(e).items() if n in there] for e in later[::-1]
-    )
-    both = next((each for each in pairs if len(each) >= FEW), None)
-    if both is None or not any(trial.status == "pruned" for trial in record.searched):
-        return None
-    if any(len(set(scores)) < 2 for scores in zip(*both, strict=True)):
-        return None
-    from scipy.stats import spearmanr  # seconds, which the page of all sweeps does without
-
-    correlation, error = spearmanr(both).statistic, math.sqrt(1.06 / (len(both) - 3))
-    # Weak is a rank correlation below 0.4; of a normal distribution 95 % lie below 1.645.
-    return later[0] if correlation < math.tanh(math.atanh(0.4) - 1.645 * error) else None
 
 
 def _at_rung(record: Record, epoch: int, next_epoch: int) -> list[str]:

@@ -60,9 +60,9 @@ def make_plan(config: SweepConfig) -> Plan:
     from sweeps.plan import refine  # SciPy and scikit-learn take two seconds, which other sweeps save
 
     earlier = refine.read(config)
-    config, ranges, ignored = refine.narrowed(config, earlier, searcher)
+    config, ranges = refine.narrowed(config, earlier, searcher)
     plan = _plan(config, searcher, scheduler)
-    return _of_new_points(dataclasses.replace(plan, lineage=refine.lineage(plan, earlier, ignored, ranges)))
+    return _of_new_points(dataclasses.replace(plan, lineage=refine.lineage(plan, earlier, ranges)))
 
 
 def _default_scheduler(config: SweepConfig, searcher: type[SearchMethod]) -> str:

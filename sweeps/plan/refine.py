@@ -94,19 +94,17 @@ def _ended(parent: Parent) -> int:
 
 def narrowed(
     config: SweepConfig, parents: Sequence[Parent], searcher: type[SearchMethod]
-) -> tuple[SweepConfig, list[str], frozenset[str]]:
+) -> tuple[SweepConfig, list[str]]:
     """The config with ranges by what the parents showed; its own --ranges stay.
 
     Returns:
-        The config; per hyperparameter a line for the plan with the old range and the new one; and the
-        hyperparameters, by Optuna's names, without influence: a trial scores the same with any value.
+        The config; and per hyperparameter a line for the plan with the old range and the new one.
 
     Raises:
         UserError: a given range does not fit the space.
     """
     lines: list[str] = []
     ranges: dict[str, Any] = {}
-    ignored: set[str] = set()
     names = config.trainables
     for name, space_name in zip(names, config.search_spaces or names, strict=True):
         prefix = f"{name}." if len(names) > 1 else ""
@@ -116,7 +114,6 @@ def narrowed(
             lines.append(f"{space_name} is a function suggest(trial): its ranges stay as they are")
             continue
         learnt = learn(parents, name, prefix, config.refine_keep)
-        ignored |= learnt.importances.keys()
         if not learnt.best:
             of_model = f"{name}: " if prefix else ""
             lines.append(f"{of_model}unchanged: fewer than {FEW} trials with different scores")
@@ -126,7 +123,7 @@ def narrowed(
             lines.append(f"{prefix}{hyperparameter}: {line}")
             if new is not None:
                 ranges[prefix + hyperparameter] = new
-    return dataclasses.replace(config, ranges={**ranges, **config.ranges}), lines, frozenset(ignored)
+    return dataclasses.replace(config, ranges={**ranges, **config.ranges}), lines
 
 
 def _new_ranges(
@@ -189,14 +186,12 @@ def _accepted(
     return new
 
 
-def lineage(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], ranges: Sequence[str]) -> Lineage:
+def lineage(plan: Plan, parents: Sequence[Parent], ranges: Sequence[str]) -> Lineage:
     """What a plan takes over from the sweeps that it refines.
 
     Args:
         plan: of the new sweep, in its new ranges.
         parents: that it refines.
-        ignored: hyperparameters, by Optuna's names, without influence: trials with other values of them
-            count.
         ranges: lines for the plan about the new ranges.
     """
     trials: list[TrialRow] = []
@@ -209,7 +204,7 @@ def lineage(plan: Plan, parents: Sequence[Parent], ignored: frozenset[str], rang
         if missing := ", ".join(refined):
             text = f"  it refined {missing}, whose trials count only if --refine names {missing} too"
             lines.append(("", text))
-        fit, known = _fitting(plan, parent, ignored)
+        fit, known = _fitting(plan, parent)
         if changed := _changed(plan, parent):
             known = []
         trials += known
@@ -282,12 +277,11 @@ def _changed(plan: Plan, parent: Parent) -> list[str]:
     return changed
 
 
-def _fitting(plan: Plan, parent: Parent, ignored: frozenset[str]) -> tuple[list[TrialRow], list[TrialRow]]:
+def _fitting(plan: Plan, parent: Parent) -> tuple[list[TrialRow], list[TrialRow]]:
     """Trials of a parent that are points of the new space, the best first: those with a score, with the fixed
     values of the new sweep; and those whose scores are the same here, with the values that they had."""
     fit, known = [], []
     for model in plan.models:
-        prefix = f"{model.name}." if len(plan.models) > 1 else ""
         trials = [trial for trial in parent.searched if trial.trainable == model.name]
         order = {number: place for place, number in enumerate(parent.leaders(len(parent.searched)))}
         for trial in sorted(trials, key=lambda trial: order.get(trial.number, len(order))):
@@ -304,8 +298,7 @@ def _fitting(plan: Plan, parent: Parent, ignored: frozenset[str]) -> tuple[list[
             if trial.number in order:
                 fit.append(row)
             had = {**trial.fixed, **trial.params}
-            differs = {prefix + name for name, value in point.fixed.items() if had.get(name, value) != value}
-            if differs <= ignored:
+            if all(had.get(name, value) == value for name, value in point.fixed.items()):
                 rest = {name: value for name, value in had.items() if name not in point.params}
                 known.append(dataclasses.replace(row, fixed=rest))
     return fit, known

@@ -105,17 +105,6 @@ class Range:
         width = None if self.is_log else self.high - self.low
         return _rounded(value, math.ceil if share > 0 else math.floor, width)
 
-    def cut(self, new: Range, side: Side, limit: float) -> Range:
-        """`new`, a range of this scale, without the values beyond a limit on one side."""
-        if self.step is None:
-            limit = float(f"{limit:.2g}")
-        else:
-            beside = self._outward(limit, limit)
-            limit = beside.low if side == "high" else beside.high
-        if side == "high":
-            return replace(new, high=max(min(new.high, limit), new.low))
-        return replace(new, low=min(max(new.low, limit), new.high))
-
     def __str__(self) -> str:
         by = f" in steps of {self.step:g}" if self.step not in (None, 1) else ""
         return f"{self.low:g} to {self.high:g}{by}{', log scale' if self.is_log else ''}"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from optuna.distributions import FloatDistribution
 from ray.tune.search import Searcher
 
 from sweeps.analysis.sweep import Sweep, load
@@ -83,10 +82,6 @@ def peak(lr: float, noise: float = 0.0) -> Score:
     return score
 
 
-PRIMES = {"lr": 7, "momentum": 37, "idle": 91}
-"""Their multiples modulo 120 are as far apart as can be."""
-
-
 def by_hand(
     folder: Path, scores: list[float], words: Mapping[str, Any], params: list[dict[str, Any]]
 ) -> Sweep:
@@ -96,22 +91,4 @@ def by_hand(
         number = propose(record, of_trial, words).number
         record.report(number, 1, score, {"acc": score}, 0.1)
         record.end(number, "finished" if math.isfinite(score) else "diverged", "acc is nan")
-    return load(folder)
-
-
-def pruned_by_lr(folder: Path, momentum_matters: float, share: float = 1 / 3) -> Sweep:
-    """All 120 train an epoch, which the rate decides; the best share goes on to epoch 9, where momentum does.
-    `idle` decides nothing."""
-    trials = 120
-    record = Record.create(folder, "s", "max", {"metric": "acc", "trainable": "toy", "max_epochs": 9})
-    unit = FloatDistribution(0, 1)
-    with record.together():
-        for number in range(trials):
-            params = {name: (number * prime % trials) / trials for name, prime in PRIMES.items()}
-            propose(record, params, dict.fromkeys(params, unit), trainable="toy")
-            last = 9 if params["lr"] > 1 - share else 1
-            for epoch in {1, last}:
-                score = params["lr"] if epoch == 1 else momentum_matters * params["momentum"] + 0.5
-                record.report(number, epoch, score, {"acc": score}, 0.1)
-            record.end(number, "finished" if last == 9 else "pruned")
     return load(folder)

@@ -13,7 +13,6 @@ from sweeps.analysis.figures.best_trials import front, seeds
 from sweeps.analysis.figures.costs import time_spent, timeline, utilization
 from sweeps.analysis.figures.hyperparameters import (
     contour,
-    failures,
     importance,
     parallel_coordinates,
     slices,
@@ -24,7 +23,6 @@ from sweeps.analysis.figures.style import why_blank
 __all__ = [
     "FIGURES",
     "contour",
-    "failures",
     "front",
     "history",
     "importance",
@@ -44,7 +42,7 @@ FIGURES: Mapping[str, Callable[..., Any]] = {
     for figure in (
         *(front, learning_curves, metrics, history, seeds),
         *(importance, slices, contour, parallel_coordinates),
-        *(time_spent, utilization, timeline, failures),
+        *(time_spent, utilization, timeline),
     )
 }
 """All of them by name. `report/sections.py` says which section of the report shows which."""

@@ -1,5 +1,4 @@
-"""How the score depends on the hyperparameters: importance, the score by each, by pairs and by all; and
-where trials fail."""
+"""How the score depends on the hyperparameters: importance, the score by each, by pairs and by all."""
 
 from __future__ import annotations
 
@@ -18,13 +17,10 @@ from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from sweeps.analysis.compared_trials import ComparedTrials, compared_trials, trainables
-from sweeps.analysis.failure_regions import causes
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
-from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count, short
 from sweeps.record.record import Record
-from sweeps.record.trials import ENDED_WELL, TrialRow
 
 MOST_LINES, MOST_POINTS = 300, 1000
 """Trials in parallel coordinates, and in a slice."""
@@ -248,34 +244,6 @@ def importance(sweep: Sweep) -> go.Figure:
     return style.finish(figure, title, caption, height=150 + 34 * len(bars), legend=False)
 
 
-def failures(sweep: Sweep) -> go.Figure:
-    """Where failed and diverged trials lie, along the hyperparameter that separates them best from others."""
-    title, found = "Failures by region", causes(sweep.record)
-    if not found:
-        return style.blank(title, "No trial failed, diverged or is infeasible.")
-    placed = [(cause, cause.region) for cause in found if cause.region is not None][:4]
-    well = [trial for trial in sweep.record.trials if trial.status in ENDED_WELL]
-    if not placed:
-        few = count(sum(len(cause.trials) for cause in found), "failure")
-        return style.blank(title, f"{few}: no region holds more of them than chance would put there.")
-    figure = make_subplots(rows=len(placed), cols=1, vertical_spacing=0.3 / len(placed))
-    space = tried(sweep.record.trials)
-    for row, (cause, region) in enumerate(placed, start=1):
-        name = region.hyperparameter
-        rows: tuple[tuple[str, Sequence[TrialRow], style.Mark], ...] = (
-            ("ended well", well, style.MARKS["finished"]),
-            (cause.status, cause.trials, style.MARKS[cause.status]),
-        )
-        for label, trials, mark in rows:
-            figure.add_trace(_marks(sweep, label, trials, mark, name, space), row=row, col=1)
-        figure.update_xaxes(**style.axis(space, name), row=row, col=1)
-        if region.side is not None:
-            edge = {"color": style.BLACK, "dash": "dash", "width": 1.5}
-            figure.add_vline(region.limit, line=edge, row=row, col=1)
-    caption = "A mark is a trial; its height in a row has no meaning. The dashed line is the region's edge."
-    return style.finish(figure, title, caption, height=110 + 210 * len(placed), legend=False)
-
-
 def _importance_caption(found: Mapping[str, ComparedTrials], missing: str) -> str:
     """What the bars show, of each trainable; `missing` says of which they show nothing."""
     decided = "How much each hyperparameter decided whether a trial is among the best"
@@ -355,23 +323,3 @@ def _with_enough(sweep: Sweep, trials: int, hyperparameters: int) -> ComparedTri
         which = "Only one hyperparameter" if found.tried.ranges else "No hyperparameter"
         return f"{which} was varied; this needs {count(hyperparameters, 'hyperparameter')}."
     return found
-
-
-def _marks(
-    sweep: Sweep, label: str, trials: Sequence[TrialRow], mark: style.Mark, name: str, space: Tried
-) -> go.Box:
-    """A row of trials by their values of a hyperparameter: a box of which only its points show."""
-    there = [trial for trial in trials if name in space.params[trial.number]]
-    return go.Box(
-        x=style.values(space, name, (trial.number for trial in there)),
-        y=[f"{label} ({len(there)})"] * len(there),
-        **style.hover(sweep.record, there),
-        orientation="h",
-        boxpoints="all",
-        jitter=0.9,
-        pointpos=0,
-        fillcolor="rgba(0,0,0,0)",
-        line={"color": "rgba(0,0,0,0)"},
-        marker={"color": mark.color, "symbol": mark.symbol, "size": 8},
-        showlegend=False,
-    )

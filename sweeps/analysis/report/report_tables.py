@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeps.analysis import pruning
-from sweeps.analysis.failure_regions import causes
+from sweeps.analysis.failure_causes import causes_of
 from sweeps.analysis.new_ranges import Change
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import cell, duration, short
@@ -89,18 +89,17 @@ def at_rungs(sweep: Sweep) -> Table:
 
 
 def failures(sweep: Sweep) -> Table:
-    """A row for each cause of failures, with the region where they happen."""
+    """A row for each cause of failures."""
     rows = [
         [
             f"{len(cause.trials):,}",
             cause.status,
             cause.reason or "no reason was recorded",
-            cause.where,
             next((Link(f"trial {each.number}", each.log) for each in cause.trials if each.log), ""),
         ]
-        for cause in causes(sweep.record)
+        for cause in causes_of(sweep.record.trials)
     ]
-    columns = ["trials", "status", "reason", "where", "log"]
+    columns = ["trials", "status", "reason", "log"]
     return Table("Trials that failed, diverged or are infeasible, by cause", columns, rows)
 
 

@@ -100,9 +100,7 @@ def _failures(sweep: Sweep) -> Section | None:
         return None
     retry = status.retry_command(sweep.record)
     said = ["This command trains those again that failed:"] if retry else []
-    return Section(
-        "Failures", said, command=retry, tables=tables, figures=["failures"] if tables[0].rows else []
-    )
+    return Section("Failures", said, command=retry, tables=tables)
 
 
 def _settings(sweep: Sweep) -> Section:

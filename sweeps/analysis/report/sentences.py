@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from sweeps.analysis.compared_trials import is_bad
-from sweeps.analysis.failure_regions import causes
+from sweeps.analysis.failure_causes import causes_of
 from sweeps.analysis.figures import costs
 from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.report import confidence
@@ -63,11 +63,10 @@ def troubles(sweep: Sweep) -> list[str]:
     if not bad or record.best() is None:  # then the result tells the reason
         return []
     which = ", ".join(f"{times:,} {status}" for status, times in bad.most_common())
-    (most, *_) = causes(record)
-    where = f" {most.where}." if most.where else ""
+    (most, *_) = causes_of(record.trials)
     reason = f"The most common reason: {most.trials[0].reason or 'none was recorded'}."
     of = f"{bad.total():,} of {count(len(record.searched), 'trial')}"
-    return [f"{of} did not end well: {which}. {reason}{where}"]
+    return [f"{of} did not end well: {which}. {reason}"]
 
 
 def _front(record: Record) -> str:

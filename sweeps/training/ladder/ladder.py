@@ -1,7 +1,7 @@
 """The speed ladder: train a model as it is given, then with one change after another.
 
 Each rung adds one change to the fastest setup so far and is measured by itself; a rung that does not help is
-shown and left out of those that follow. The results are a table, a JSON file and a chart.
+shown and left out of those that follow. The results are a table and a JSON file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -34,9 +33,6 @@ from sweeps.training.ladder import measure, rungs
 from sweeps.training.ladder.measure import Speed
 from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
 from sweeps.training.profiling.time_breakdown import bound
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PACKAGES = ("torch", "lightning", "deepspeed")
 """Those whose versions are kept with the figures."""
@@ -205,7 +201,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def write_results(config: LadderConfig, results: Sequence[Result]) -> None:
-    """Write ladder.md, ladder.json and ladder.png, with the results so far."""
+    """Write ladder.md and ladder.json, with the results so far."""
     folder, is_measured = config.folder, any(result.speed is not None for result in results)
     today = time.strftime("%Y-%m-%d")
     titles = [*_TITLES, "change"]
@@ -228,31 +224,3 @@ def write_results(config: LadderConfig, results: Sequence[Result]) -> None:
         "rungs": [dataclasses.asdict(result) for result in results],
     }
     atomic_io.write(folder / LADDER_FILE, json.dumps(content, indent=1))
-    if is_measured and (fault := missing("matplotlib", "plots")):
-        print(f"No ladder.png: {fault}")
-    elif is_measured:
-        chart(config.trainable.name, results).savefig(folder / "ladder.png", dpi=110)
-
-
-def chart(trainable: str, results: Sequence[Result]) -> Figure:
-    """A bar for each rung that was measured."""
-    from matplotlib.figure import Figure  # of an extra
-
-    figure = Figure(figsize=(9, 0.5 * len(results) + 1.4), layout="constrained")
-    axes = figure.subplots()
-    across = axes.get_yaxis_transform()  # x in shares of the width
-    for row, result in enumerate(results):
-        if result.speed is None or result.times is None:
-            axes.text(0.01, row, f"  {result.note[:80]}", va="center", fontsize=8, transform=across)
-            continue
-        axes.barh(row, result.speed.samples_s, color="#0072B2" if result.is_kept else "#BBBBBB")
-        left_out = "" if result.is_kept else ", left out"
-        label = f" {number(result.speed.samples_s)}/s, {result.times:,.2f}x{left_out}"
-        axes.text(result.speed.samples_s, row, label, va="center", fontsize=9)
-    speeds = [result.speed.samples_s for result in results if result.speed is not None]
-    axes.set_xlim(0, max(speeds) * 1.35)
-    axes.xaxis.set_major_formatter(lambda samples_s, _: number(samples_s))
-    axes.set(yticks=range(len(results)), yticklabels=[result.rung for result in results])
-    axes.set(xlabel="training speed (samples/s)", title=f"{trainable} on {machine()}")
-    axes.invert_yaxis()
-    return figure

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from sweeps.analysis import figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.advice import Advice, advise
 from sweeps.analysis.compared_trials import compared_trials
-from sweeps.analysis.new_ranges import Change, changes
+from sweeps.analysis.new_ranges import Change
 from sweeps.analysis.sweep import load
 from sweeps.record.record import Record
 from sweeps.record.trials import EpochRow, TrialRow
 from sweeps.space.point import OptunaPoint
 from tests.conftest import propose
 from tests.support import kinds
-from tests.support.searched import by_hand, peak, pruned_by_lr, searched
+from tests.support.searched import by_hand, peak, searched
 
 LR = FloatDistribution(0.001, 1.0, log=True)
 
@@ -52,42 +51,6 @@ def test_a_best_within_widens_nothing(seed: int, tmp_path: Path) -> None:
     assert "best lie" not in why(advice_on(tmp_path, peak(0.03), num_trials=30, seed=seed), "lr")
 
 
-@pytest.mark.slow
-def test_diverged_trials_behind_a_limit_are_cut_off(tmp_path: Path) -> None:
-    def diverges(params: Mapping[str, Any]) -> float:
-        return math.nan if params["lr"] > 0.12 else 0.5
-
-    advice = advice_on(tmp_path, diverges, num_trials=24)
-    assert why(advice, "lr") == "without the end where 6 of 6 trials that diverged (val_acc is nan) lie"
-
-
-@pytest.mark.slow
-def test_trials_that_fail_anywhere_cut_nothing(tmp_path: Path) -> None:
-    turns: Iterator[int] = iter(range(100))
-
-    def fails(params: Mapping[str, Any]) -> float:
-        return math.nan if next(turns) % 4 == 0 else peak(0.03)(params)
-
-    advice = advice_on(tmp_path, fails, num_trials=24, scheduler="none")
-    assert "without the end" not in "".join(each.why for each in advice.changes)
-
-
-def test_a_rare_cause_is_cut_off_beside_a_common_one(tmp_path: Path) -> None:
-    """Most trials fail by their `act`, wherever `hidden` is; few by a `hidden` that takes too much memory."""
-    words = {"act": CategoricalDistribution(["relu", "tanh", "bad"]), "hidden": IntDistribution(8, 128)}
-    fail_by_act = [("bad", 8 + 5 * number, "ValueError: act 3") for number in range(24)]
-    end_well = [("relu", 8 + 7 * number, "") for number in range(12)]
-    fail_by_memory = [("tanh", 102 + 6 * number, f"MemoryError: {number} units") for number in range(5)]
-    record = kinds.begun(tmp_path, outcome="finished")
-    with record.together():
-        for act, hidden, wrong in [*fail_by_act, *end_well, *fail_by_memory]:
-            params, status = {"act": act, "hidden": hidden}, "failed" if wrong else "finished"
-            kinds.add(record, params, 0 if wrong else 2, status, wrong, words)
-    advice = advise(analysis_sweep.load(tmp_path))
-    assert "bad" in why(advice, "act")
-    assert "where 5 of 5 trials that failed (MemoryError: N units) lie" in why(advice, "hidden")
-
-
 def test_a_choice_that_never_works_is_dropped(tmp_path: Path) -> None:
     words = {"act": CategoricalDistribution(["relu", "tanh", "none"])}
     acts = [("relu", "tanh", "none")[n % 3] for n in range(18)]
@@ -99,24 +62,6 @@ def test_a_choice_that_never_works_is_dropped(tmp_path: Path) -> None:
         "one of relu, tanh",
         "never good: none",
     )
-
-
-@pytest.mark.slow
-def test_a_hyperparameter_without_influence_is_fixed_with_the_figures_own_numbers(tmp_path: Path) -> None:
-    sweep = searched(tmp_path, "s", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
-    figure = figures.importance(sweep)
-    drawn = dict(zip(figure.data[0].y, figure.data[0].text, strict=True))
-    found = change_of(advise(sweep), "hidden")
-    assert found is not None
-    assert found.new.startswith("fixed at ")
-    assert found.why == f"its importance was {drawn['hidden']}; a small effect can't be ruled out"
-
-
-def test_of_a_hyperparameter_that_decided_late_none_is_fixed(tmp_path: Path) -> None:
-    fixed = {
-        each.hyperparameter for each in changes(pruned_by_lr(tmp_path, 0.4).record) if "fixed" in each.new
-    }
-    assert fixed == {"idle"}
 
 
 def test_each_of_several_trainables_has_importances_of_its_own(tmp_path: Path) -> None:
@@ -216,4 +161,3 @@ def test_ten_thousand_trials_take_seconds(tmp_path: Path) -> None:
         record._rank_epoch(row, row.attempt, 1, row.epochs[1])
     advice = advise(analysis_sweep.Sweep(record))
     assert "lie at its upper end" in why(advice, "lr")
-    assert "its importance was" in why(advice, "x")

@@ -6,16 +6,15 @@ import math
 import weakref
 from pathlib import Path
 
-import pytest
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import FloatDistribution
 
 from sweeps.analysis import figures as analysis_figures
-from sweeps.analysis.compared_trials import NO_INFLUENCE, compared_trials, without_influence
+from sweeps.analysis.compared_trials import compared_trials
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support.kinds import rerun
-from tests.support.searched import by_hand, pruned_by_lr
+from tests.support.searched import by_hand
 
 LR = FloatDistribution(0.001, 1.0, log=True)
 
@@ -61,29 +60,6 @@ def test_hyperparameters_of_several_trainables_are_told_apart(sweeps: dict[str, 
     found = compared_trials(sweeps["several"].record)
     hyperparameters = [f"{model}.{name}" for model in ("cnn", "mlp") for name in ("lr", "momentum", "width")]
     assert sorted(found.tried.ranges) == sorted(["trainable", *hyperparameters])
-
-
-@pytest.mark.parametrize(("effect", "without"), [(0.02, []), (0.0, ["act"])])
-def test_a_weak_choice_beside_a_strong_hyperparameter_has_influence(
-    effect: float, without: list[str], tmp_path: Path
-) -> None:
-    """The rate alone decides which are the best; a tenth of them, half of each choice."""
-    words = {"lr": FloatDistribution(0, 1), "act": CategoricalDistribution(["relu", "tanh"])}
-    params = [{"lr": n / 100, "act": ("relu", "tanh")[n % 2]} for n in range(100)]
-    scores = [(0.9 if n >= 90 else 0.5) + effect * (n % 2) for n in range(100)]
-    record = by_hand(tmp_path, scores, words, params).record
-    assert compared_trials(record).importances["act"] < NO_INFLUENCE
-    assert list(without_influence(record, "")) == without
-
-
-def test_a_hyperparameter_that_decided_early_or_late_has_influence(tmp_path: Path) -> None:
-    record = pruned_by_lr(tmp_path, momentum_matters=0.4).record
-    late, early = compared_trials(record, "toy"), compared_trials(record, "toy", 1)
-    assert (late.epoch, len(late.scores)) == (9, 39)
-    assert late.importances["momentum"] > 0.5
-    assert early.importances["lr"] > 0.5
-    assert early.importances["momentum"] < NO_INFLUENCE
-    assert not {"lr", "momentum"} & without_influence(record, "toy").keys()
 
 
 def test_a_trial_that_broke_down_later_is_none_of_the_best(tmp_path: Path) -> None:

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from sweeps.analysis.pruning import at_rungs, later_first_rung
+from sweeps.analysis.pruning import at_rungs
 from sweeps.analysis.report import report_tables, sections
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
 from sweeps.record.trials import Pause
 from tests.conftest import propose
-from tests.support import kinds
 
 SETTINGS = {"scheduler": "halving", "max_epochs": 9, "grace_epochs": 3, "reduction_factor": 3}
 
@@ -78,21 +77,3 @@ def test_without_pruning_there_is_no_rung(tmp_path: Path) -> None:
     assert at_rungs(record) == []
     (section,) = [each for each in sections.sections(Sweep(record)) if each.title == "Learning and pruning"]
     assert not any(table.rows for table in section.tables)
-
-
-@pytest.mark.parametrize(
-    ("trials", "pruned", "turns", "rung"),
-    [(10, 2, 9, 3), (10, 0, 9, None), (10, 2, 0, None), (7, 2, 9, None)],
-)
-def test_a_first_rung_that_foretells_nothing_makes_room_for_the_next_where_it_prunes(
-    trials: int, pruned: int, turns: int, rung: int | None, tmp_path: Path
-) -> None:
-    """From epoch 3 on so many of the trials are in the other order."""
-    settings = {"max_epochs": 9, "grace_epochs": 1, "reduction_factor": 3}
-    record = kinds.begun(tmp_path / "s", identity={"settings": settings})
-    for number in range(trials + pruned):
-        late = 0.5 - number / 20 if number <= turns and turns else number / 20
-        scores = {epoch: number / 20 if epoch < 3 else late for epoch in range(1, 10)}
-        last, status = (9, "finished") if number < trials else (1, "pruned")
-        kinds.add(record, kinds.drawn(number), last, status, score=scores.__getitem__)
-    assert later_first_rung(record) == rung

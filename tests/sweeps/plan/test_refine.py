@@ -127,20 +127,6 @@ def test_a_smaller_share_is_kept_more_narrowly(place: Path) -> None:
     assert widths[-1] == pytest.approx(math.log(1000))
 
 
-def test_hyperparameters_without_influence_are_fixed_and_what_was_learnt_of_them_counts(
-    place: Path,
-) -> None:
-    searched(place, "wide", peak(0.03), num_trials=100, scheduler="none", max_epochs=1, seed=3)
-    plan = refined("results/wide")
-    assert "hidden" not in ranges_of(plan)
-    assert plan.config.ranges["hidden"] in range(8, 72, 8)
-    assert "a small effect can't be ruled out" in describe(plan)
-    assert plan.lineage is not None
-    assert len(plan.lineage.earlier.trials) > 5
-    assert plan.lineage.earlier.anchors == []
-    assert len({trial.fixed["hidden"] for trial in plan.lineage.earlier.trials}) > 1
-
-
 def test_a_widened_end_that_params_refuse_stays_where_it_was(place: Path) -> None:
     model = user_file("refine_picky", PICKY)
     searched(place, "picky", peak(30.0), trainable=model, search_space="digits_mlp", num_trials=24)

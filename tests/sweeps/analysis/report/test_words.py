@@ -26,7 +26,7 @@ from tests.support.weighed import FRONT, weighed
         ("running", ["The sweep is interrupted: 8 trials", "2 unfinished", "6 at epoch 3"]),
         ("failed_only", ["4 failed RuntimeError: out of memory at <step N>"]),
         ("pruned", ["The sweep is finished: 30 trials (26 pruned, 4 finished)", "Pruning saved 196 epochs"]),
-        ("troubled", ["10 of 10 have lr > 0.1 (and none of the 30 that ended well)"]),
+        ("troubled", ["10 diverged acc was nan in epoch N"]),
         ("several", ["The sweep trained cnn and mlp to maximize acc", "trial trainable status acc"]),
         (
             "several",
@@ -40,17 +40,14 @@ def test_the_page_says_what_came_of_a_sweep(kind: str, words: list[str], folders
         assert word in said
 
 
-def test_two_failures_are_too_few_to_tell_where_trials_fail(tmp_path: Path) -> None:
+def test_trials_that_failed_are_counted_with_the_most_common_reason(tmp_path: Path) -> None:
     record = begun(tmp_path)
     for lr in (0.01, 0.02, 0.03):
         add(record, {"lr": lr}, 3)
     for lr in (0.2, 0.3):
         add(record, {"lr": lr}, 0, "failed", "ValueError: too high")
     (told,) = sentences.troubles(analysis_sweep.load(tmp_path))
-    assert told == (
-        "2 of 5 trials did not end well: 2 failed. The most common reason: ValueError: too high. "
-        "2 trials of this kind: too few to tell where in the space they lie."
-    )
+    assert told == "2 of 5 trials did not end well: 2 failed. The most common reason: ValueError: too high."
 
 
 def test_the_trials_that_the_scheduler_pruned_are_counted(tmp_path: Path) -> None:
@@ -162,7 +159,6 @@ def test_a_sweep_that_runs_has_no_next_step_yet(tmp_path: Path) -> None:
 
 def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[str, Path]) -> None:
     said = words_of(page_of(folders["failed_only"]))
-    assert "4 failures: no region holds more of them than chance would put there." in said
     assert "No trial ended well: 4 of 4 failed, diverged or were infeasible" in said
     assert "yet" not in said.split()
     assert "so far." not in said

@@ -16,8 +16,6 @@ from tests.support.trainables import as_trainable
 from tests.sweeps.training.ladder.measured import fake
 from trainables import digits_mlp
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 
 def rung(name: str, speed: Speed, *, is_kept: bool = True) -> Result:
     return Result(name, speed, 1.0, "", is_kept)
@@ -40,7 +38,7 @@ def test_a_figure_has_commas_and_no_exponent(value: float, digits: int, said: st
     assert ladder.number(value, digits) == said
 
 
-def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp_path: Path) -> None:
+def test_figures_are_the_same_on_the_screen_and_in_what_is_left(tmp_path: Path) -> None:
     fast = Result("larger batch", fake(17583.2), 1758.32, "", True)
     slow = Result("as given", fake(0.5), 1.0, "", True)
     parquet = Result("prepared Parquet", fake(900.0), 90.0, "", True)
@@ -49,18 +47,13 @@ def test_figures_are_the_same_on_the_screen_in_what_is_left_and_in_the_chart(tmp
         trainable=as_trainable(digits_mlp), params={}, name=tmp_path.name, results_dir=str(tmp_path.parent)
     )
     ladder.write_results(config, results)
-    axes = ladder.chart("toy", results).axes[0]
-    ticks = [label.get_text() for label in axes.get_xticklabels()]
-    bars = [text.get_text() for text in axes.texts]
-    assert bars[2] == " 17,580/s, 1,758.32x"
-    assert "10,000" in ticks
     left = (tmp_path / "ladder.md").read_text()
     assert "| 17,580 |" in left
     assert "| 1,758.32x |" in left
     screen = [ladder.table_line(fast), ladder.summary(results)]
     assert screen[0].split()[2] == "17,580"
-    for text in (*screen, *ticks, *bars, left):
-        assert not re.search(r"\de[+-]?\d|mathdefault", text), text
+    for text in (*screen, left):
+        assert not re.search(r"\de[+-]?\d", text), text
 
 
 @pytest.mark.parametrize(
