@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 import re
 import shlex
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
@@ -98,46 +98,30 @@ def command(*words: str, folder: Path | None = None) -> str:
 
 def fitted(text: str, width: int | None, indent: int = 0) -> str:
     """A text whose lines are broken between words where they are wider than a terminal. What follows begins
-    under the text behind the title; that of a command follows a backslash, as a shell has it.
+    under the text behind the title. A line with a command stays whole, to be copied.
 
     Args:
         text: of lines.
         width: of the terminal; None: nothing is broken.
         indent: where the text behind a title begins, at least.
     """
-    lines = text.split("\n")
-    return "\n".join(
-        lines if width is None else itertools.chain(*(_broken(line, width, indent) for line in lines))
+    return text if width is None else "\n".join(_filled(line, width, indent) for line in text.split("\n"))
+
+
+def _filled(line: str, width: int, indent: int) -> str:
+    if len(line) <= width or _COMMAND.search(line):
+        return line
+    titled = _TITLE.match(line)
+    below = " " * min(max(indent, titled.end() if titled is not None else 0), width // 2)
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=below,
+        expand_tabs=False,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-
-
-def _broken(line: str, width: int, indent: int) -> list[str]:
-    if len(line) <= width:
-        return [line]
-    titled, typed = _TITLE.match(line), _COMMAND.search(line)
-    indent = max(indent, titled.end() if titled is not None else 0)
-    begins = ends = len(line)
-    if typed is not None:
-        begins = len(line[: typed.start()].rstrip())
-        ended = _END_OF_COMMAND.search(line, begins)
-        ends = len(line) if ended is None else ended.end()
-    words = re.findall(r"\s*\S+", line[:begins])
-    if begins < ends and len(line[begins:ends].lstrip()) + indent <= width:
-        words.append(line[begins:ends])
-    else:
-        words += re.findall(_SHELL_WORD, line[begins:ends])
-    words += re.findall(r"\s*\S+", line[ends:])
-    found, at = [words[0]], len(words[0])
-    for word in words[1:]:
-        is_typed, at = begins < at < ends, at + len(word)
-        room = width - 2 if begins < at < ends else width  # for the backslash
-        if len(found[-1]) + len(word) <= room:
-            found[-1] += word
-            continue
-        found[-1] += " \\" if is_typed else ""
-        bare = word.lstrip()
-        found.append(" " * min(indent + 2 * is_typed, max(2, width - 2 - len(bare))) + bare)
-    return found
 
 
 _TITLE = re.compile(r"\S+(?: \S+)*\s{2,}|\s+")
@@ -146,10 +130,6 @@ _COMMAND = re.compile(
     r"(?=(?:run|fit|report|queue|control|results|dashboard|prepare|ladder|init|demo|up|down|pcs) )"
     r"|(?<!\S)(?:cat|xdg-open) (?=\S*/)"
 )
-_END_OF_COMMAND = re.compile(r"[;`]\S*(?=\s|$)")
-"""Behind it prose goes on."""
-_SHELL_WORD = re.compile(r"\s*(?:--[\w-]+ (?!-))?(?:'[^']*'|\S)+")
-"""A flag with its value."""
 
 
 def pip_install(*what: str) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sweeps.analysis import pruning
@@ -14,10 +12,6 @@ from sweeps.analysis.failure_causes import causes_of
 from sweeps.analysis.new_ranges import Change
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import cell, duration, short
-from sweeps.record import status
-from sweeps.record.journal import RecordUnreadable
-from sweeps.record.record import Record
-from sweeps.record.sweep_info import ParentInfo
 from sweeps.record.trials import DEFAULTS, TrialRow
 
 NO_HYPERPARAMETERS = ("_target_", "_partial_", "_convert_", "_recursive_")
@@ -175,45 +169,3 @@ def next_ranges(sweep: Sweep, changes: Sequence[Change]) -> Table:
     if sweep.record.objectives.are_several:
         caption = "The ranges that the trials suggest for another sweep"
     return Table(caption, ["hyperparameter", "range", "next range", "why"], [list(each) for each in changes])
-
-
-class Ancestor(NamedTuple):
-    """A sweep that this one was started from, or this one itself."""
-
-    name: str
-    child: str
-    """Which sweep was started from it; "" for this one."""
-    best: str
-    """Its best score with the name of its metric; "" where its folder is gone."""
-
-
-def ancestors(sweep: Sweep) -> list[Ancestor]:
-    """This sweep, its parents, their parents, as far as their folders are there."""
-    found = [Ancestor(sweep.record.name, "", status.best(sweep.record))]
-    seen = {sweep.folder.resolve()}
-    following = deque((parent, sweep.record) for parent in sweep.record.info.parents)
-    while following:
-        parent, child = following.popleft()
-        record = _read(parent, child.folder)
-        found.append(Ancestor(parent.name, child.name, "" if record is None else status.best(record)))
-        if record is not None and record.folder.resolve() not in seen:
-            seen.add(record.folder.resolve())
-            following += [(one, record) for one in record.info.parents]
-    return found
-
-
-def lineage(sweep: Sweep) -> Table:
-    """The sweeps that this one was started from; no rows where there is none."""
-    found = ancestors(sweep) if sweep.record.info.parents else []
-    rows = [(one.name, one.child or "(this sweep)", one.best or "its folder is missing") for one in found]
-    return Table("Sweeps that this one was started from", ["sweep", "refined by", "best score"], rows)
-
-
-def _read(parent: ParentInfo, child: Path) -> Record | None:
-    """The record of a parent: where it was then, or, where all were moved, beside its child."""
-    named = [Path(parent.folder)] if parent.folder else []
-    folder = next((folder for folder in [*named, child.parent / parent.name] if folder.is_dir()), None)
-    try:
-        return None if folder is None else Record.read(folder)
-    except (OSError, RecordUnreadable):
-        return None

@@ -108,11 +108,6 @@ def _settings(sweep: Sweep) -> Section:
     return Section("Settings and search space", sentences.settings(sweep), tables=tables)
 
 
-def _lineage(sweep: Sweep) -> Section | None:
-    table = report_tables.lineage(sweep)
-    return Section("Lineage", tables=[table]) if table.rows else None
-
-
 SECTIONS: Mapping[str, Callable[[Sweep], Section | None]] = {
     "result": _result,
     "next-steps": _next_steps,
@@ -122,6 +117,5 @@ SECTIONS: Mapping[str, Callable[[Sweep], Section | None]] = {
     "cost": _cost,
     "failures": _failures,
     "settings-and-search-space": _settings,
-    "lineage": _lineage,
 }
 """Each by its name, in order; None where it has nothing to show. Figures are not drawn by them."""

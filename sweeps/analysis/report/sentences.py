@@ -102,6 +102,7 @@ def settings(sweep: Sweep) -> list[str]:
     trained = " and ".join(map(shown_name, info.trainables)) or "?"
     aims = " and ".join(f"{each.direction} {each.metric}" for each in info.objectives.every)
     first = [f"The sweep trained {trained} to {aims}."]
+    first += [f"It refined {each.name}." for each in info.parents]
     if asked.searcher:
         number = sum(trial.status == "pruned" for trial in sweep.record.searched)
         by_scheduler = f"the scheduler {asked.scheduler} pruned {number:,} of them"
