@@ -60,7 +60,7 @@ def _steps(record: Record, refine: Step | None) -> Iterator[Step]:
     """To repair what fails, then to go on; where nothing else is to do, to use the best trial."""
     failed = [trial for trial in record.searched if trial.status == "failed"]
     folder, best = record.folder.resolve(), record.best()
-    alike = max((cause.trials for cause in causes_of(failed)), key=len, default=())
+    alike = next((cause.trials for cause in causes_of(failed)), ())
     if log := next((trial.log for trial in alike if trial.log), None):
         most = ", most often" if len(alike) < len(failed) else ""
         yield Step(

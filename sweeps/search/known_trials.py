@@ -108,6 +108,6 @@ class KnownTrials:
         return {each.trial: each.score for each in self.results() if each.epoch == self._epochs[0]}
 
     def _point(self, trial: TrialRow) -> OptunaPoint | None:
-        # Earlier trials count with other values of what has no influence.
+        # Earlier trials count also where what is fixed now had another value.
         found = point_within(self._space, trial.point, self._ranges if trial.number >= 0 else ())
         return None if found is None else found[1]

@@ -64,9 +64,9 @@ def test_each_number_beside_a_report_is_explained() -> None:
 
 
 def test_each_figure_of_a_report_has_a_number() -> None:
-    """But those of several objectives, and of failures."""
+    """But that of several objectives."""
     marked = " ".join(selector for part in marked_report.PARTS for selector in part.marked)
-    assert set(re.findall(r"#figure-(\w+)", marked)) == set(figures.FIGURES) - {"front", "failures"}
+    assert set(re.findall(r"#figure-(\w+)", marked)) == set(figures.FIGURES) - {"front"}
 
 
 def test_each_picture_is_shown() -> None:

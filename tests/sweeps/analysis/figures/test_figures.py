@@ -31,15 +31,15 @@ def test_each_figure_of_each_kind_of_sweep_shows_something_or_says_why_not(
 
 OF_ONE_OBJECTIVE = set(analysis_figures.FIGURES) - {"front"}
 DRAWN = {
-    "weighed": set(analysis_figures.FIGURES) - {"seeds", "failures"},
-    "pruned": OF_ONE_OBJECTIVE - {"seeds", "failures", "metrics"},
+    "weighed": set(analysis_figures.FIGURES) - {"seeds"},
+    "pruned": OF_ONE_OBJECTIVE - {"seeds", "metrics"},
     "single": {"learning_curves", "history", "time_spent", "utilization", "timeline"},
     "failed_only": set(),
     "empty": set(),
     "troubled": OF_ONE_OBJECTIVE - {"seeds", "metrics"},
-    "several": OF_ONE_OBJECTIVE - {"seeds", "failures", "metrics"},
-    "conditional": OF_ONE_OBJECTIVE - {"seeds", "failures", "metrics"},
-    "one_hyperparameter": OF_ONE_OBJECTIVE - {"seeds", "failures", "metrics", "importance", "contour"},
+    "several": OF_ONE_OBJECTIVE - {"seeds", "metrics"},
+    "conditional": OF_ONE_OBJECTIVE - {"seeds", "metrics"},
+    "one_hyperparameter": OF_ONE_OBJECTIVE - {"seeds", "metrics", "importance", "contour"},
 }
 """Kind to the figures that show something."""
 
