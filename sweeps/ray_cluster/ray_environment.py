@@ -7,7 +7,6 @@ names the page, or the thread or the source where there is none.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from sweeps.ray_start import ray_auth, ray_connection
 
@@ -47,7 +46,7 @@ def prepare_environment() -> None:
 def prepare_to_look() -> None:
     """For a process that joins a cluster to look at it."""
     ray_connection.set_environment({"RAY_USAGE_STATS_ENABLED": "0"})
-    if Path(ray_auth.OF_HOME).expanduser().is_file():  # Ray 2.60 sends it by itself to `auto` alone
+    if ray_auth.place() is not None:  # Ray 2.60 sends it by itself to `auto` alone
         ray_connection.set_environment({ray_auth.MODE: "token"})
 
 

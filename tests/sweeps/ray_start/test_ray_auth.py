@@ -194,6 +194,19 @@ def test_a_sweep_with_another_token_ends_in_a_line(
     assert not (stranger / "results").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["", ray_auth.TOKEN_MODE])
+def test_a_look_without_a_token_ends_in_a_line(guarded: Head, stranger: Path, mode: str) -> None:
+    queue = [sys.executable, "-m", "sweeps.queue", "--address", guarded.address]
+    settings = {ray_auth.MODE: mode} if mode else {}
+    done = subprocess.run(
+        queue, cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: --address {guarded.address}: the cluster requires a token, and")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_who_turns_it_off_here_keeps_it_off(stranger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ray_auth.MODE, "disabled")
     ray_auth.settle(None)
