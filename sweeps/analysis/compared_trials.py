@@ -9,13 +9,14 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import optuna
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
 from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count
@@ -137,20 +138,36 @@ class ComparedTrials:
     def study(self, trials: Sequence[int]) -> optuna.Study:
         """Trials that reached the epoch, complete, by their numbers."""
         study = optuna.create_study(direction=self.objective.direction)
-        study.add_trials([self._trial(number) for number in trials])
+        with warnings.catch_warnings(action="ignore"):  # of a value between two steps: it was tried
+            study.add_trials(map(self._trial, trials))
         return study
 
     def _trial(self, number: int) -> FrozenTrial:
         params = {name: v for name, v in self.tried.params[number].items() if name in self.tried.ranges}
-        with warnings.catch_warnings(action="ignore"):  # of a value between two steps: it was tried
-            return create_trial(
-                state=TrialState.COMPLETE,
-                value=self.scores[number],
-                params=params,
-                distributions={name: self.tried.ranges[name] for name in params},
-            )
+        return _AddedTrial(
+            number=number,
+            trial_id=number,
+            state=TrialState.COMPLETE,
+            value=self.scores[number],
+            datetime_start=_ANY_TIME,
+            datetime_complete=_ANY_TIME,
+            params=params,
+            distributions={name: self.tried.ranges[name] for name in params},
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
+        )
 
 
+class _AddedTrial(FrozenTrial):
+    """A trial that is made for one study. Optuna copies each that is added, with all that it holds: of 4,000
+    trials that took 1 s."""
+
+    def __deepcopy__(self, _: Any) -> FrozenTrial:
+        return self
+
+
+_ANY_TIME = datetime(1970, 1, 1)
 MOST_FOR_IMPORTANCE = 4_000
 """Trials by which importance is computed, an even sample of more: Optuna takes 0.3 ms for each. Of 10,000
 trials with six equal hyperparameters it moves their shares by at most 0.03."""

@@ -88,12 +88,13 @@ def distributions_of(
         trials: all that are meant.
         with_trainable: whether the choice of one of several trainables counts as one.
     """
-    found: dict[str, dict[BaseDistribution, None]] = {}
+    # By their identity first: all trials of a sweep share a few objects, whose hashes take longer.
+    found: dict[str, dict[int, BaseDistribution]] = {}
     for trial in trials:
         for name, distribution in trial.optuna.distributions.items():
             if with_trainable or name != "trainable":
-                found.setdefault(name, {})[distribution] = None
-    return {name: list(distributions) for name, distributions in found.items()}
+                found.setdefault(name, {})[id(distribution)] = distribution
+    return {name: list(dict.fromkeys(distributions.values())) for name, distributions in found.items()}
 
 
 def newest_distributions(trials: Sequence[TrialRow]) -> Mapping[str, BaseDistribution]:
