@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,6 +17,7 @@ from sweeps.record.record import Record
 from tests.conftest import ROOT
 from tests.support import cluster_of_pcs, lab
 from tests.support.cluster_of_pcs import CLUSTER_FILE, PYTHON, RAY, nodes, set_up
+from tests.support.json_lines import checked
 from tests.support.lab import PC, Lab
 
 FILE = ROOT / "ray_cluster.yaml"
@@ -98,6 +100,34 @@ def test_ray_up_exec_attach_and_down(lab_of: Callable[..., Lab]) -> None:
     ended = laptop.run(PYTHON, "-m", "sweeps.pcs", "down", str(CLUSTER_FILE), timeout_s=120).stdout
     assert ended.splitlines()[-1] == "Ray has stopped on 2 PCs."
     assert "raylet" not in worker.run("ps", "-A").stdout
+
+
+@pytest.mark.long
+def test_the_commands_for_pcs_print_lines_of_the_schema(lab_of: Callable[..., Lab]) -> None:
+    """On PCs that are there, one of which is taken out."""
+    head, worker = lab_of(2).pcs
+    for pc in (head, worker):
+        set_up(pc)
+    cluster_of_pcs.write(head, head, [worker])
+    address = cluster_of_pcs.start_head(head)
+    cluster_of_pcs.join(worker, address)
+    lab.wait_until(lambda: nodes(head) == [head.address, worker.address], "the worker", timeout_s=120)
+
+    def typed(pc: PC, name: str, *words: str) -> list[dict[str, Any]]:
+        done = pc.run(PYTHON, "-m", "sweeps.pcs", name, *words, "--json", check=False, timeout_s=180)
+        said = [line for line in done.stdout.splitlines() if line.startswith('{"event": ')]
+        lines = checked(f"pcs {name}", "\n".join(said))
+        assert lines[-1]["exit_status"] == done.returncode, done.stdout
+        return lines
+
+    found = typed(head, "check", str(CLUSTER_FILE))[-1]["pcs"]
+    assert [pc["address"] for pc in found] == [head.address, worker.address]
+    assert len(typed(head, "status")[0]["pcs"]) == 2
+    left = typed(head, "drain", worker.address)[-1]
+    assert (left["address"], left["has_left"], left["exit_status"]) == (worker.address, True, 0)
+    assert typed(worker, "back")[-1]["was_away"] is True
+    assert typed(head, "drain", worker.address)[-1]["exit_status"] == 2
+    assert typed(head, "down", str(CLUSTER_FILE))[-1]["faults"] == []
 
 
 @pytest.mark.long

@@ -27,8 +27,8 @@ from sweeps.pcs.__main__ import COMMANDS as COMMANDS_OF_PCS
 from tests import ROOT
 from tests.docs import examples
 from tests.docs.pages import Page
+from tests.support.json_lines import SCHEMA, checked
 
-SCHEMA = json.loads((ROOT / "docs" / "output.schema.json").read_text())
 LLMS = (ROOT / "docs" / "llms.txt").read_text()
 SKILL = Page(ROOT / "skills" / "sweeps" / "SKILL.md")
 MOST_S = 600
@@ -36,18 +36,6 @@ ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}
 """Of commands that are typed."""
 OPTIONAL = {"Architecture", "Measurements"}
 """Pages that llms.txt has at its end, where a reader with little room stops."""
-
-
-def checked(command: str, text: str) -> list[dict[str, Any]]:
-    """The lines that a command has printed, each as the schema has it, and the last one as its end."""
-    lines = [json.loads(line) for line in text.splitlines()]
-    assert lines, "there is no line"
-    assert [line["event"] == "end" for line in lines] == [False] * (len(lines) - 1) + [True]
-    for line in lines:
-        name = f"end_of_{command.replace(' ', '_')}" if line["event"] == "end" else line["event"]
-        faults = Draft202012Validator({**SCHEMA, "anyOf": [{"$ref": f"#/$defs/{name}"}]}).iter_errors(line)
-        assert [context.message for fault in faults for context in fault.context or [fault]] == []
-    return lines
 
 
 def typed(command: str, folder: Path, status: int = 0) -> list[dict[str, Any]]:
