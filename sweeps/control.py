@@ -49,7 +49,9 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...],
     )
     name = f"{SWEEP_HELP[:-1]} (default: the one that runs)."
     parser.add_argument("words", nargs="*", metavar="[NAME] COMMAND", help=f"{name} The commands are below.")
-    parser.epilog = f"commands:\n{cli_parser.listed(control_commands.COMMANDS)}"
+    parser.epilog = (
+        f"commands:\n{cli_parser.listed(control_commands.COMMANDS)}\n\n{control_commands.OF_SWEEP}"
+    )
     reach = "Head of the cluster to which the sweep was submitted, as for --submit; the folder is there"
     reach += " (default: the sweep is on this PC)"
     cli_parser.add(parser, "address", str | None, reach, None, metavar="HOST:PORT")
@@ -104,7 +106,7 @@ def _running(words: Sequence[str]) -> Path:
     Raises:
         UserError: there is none, or there are several.
     """
-    running = [Path(folder) for folder in sweeps_in(Path(RESULTS)) if lock.is_held(Path(folder))]
+    running = [folder for folder in sweeps_in(Path(RESULTS)) if lock.is_held(folder)]
     if len(running) == 1:
         return running[0]
     if running:

@@ -24,7 +24,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command
-from sweeps.config.sweep_folder import RESULTS, no_sweep, single_run, sweep_named, sweeps_in
+from sweeps.config.sweep_folder import RESULTS, single_run, sweep_named, sweeps_in
 
 if TYPE_CHECKING:  # `--help` answers at once
     import pyarrow as pa
@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], str | Non
     if asked.csv == "-" and json_output.is_on():
         raise UserError("--csv - can't be combined with --json: both are the standard output")
     given = [sweep_named(folder) for folder in asked.folders] or sorted(Path(RESULTS).glob("[!.]*/"))
-    found = [each for folder in given for each in _sweeps_of(folder)]
+    found = [each for folder in given for each in sweeps_in(folder) or [folder]]
     # Those that are no sweep by intention: `results/*` names them, too.
     folders = [folder for folder in found if not single_run(folder)] or (found if asked.folders else [])
     if not folders:
@@ -86,12 +86,6 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], str | Non
         example = command("results", "NAME", "--csv", "FILE")
         raise UserError(f"--csv: it takes one sweep, as in {example}. Sweeps: {names}")
     return folders, asked.csv
-
-
-def _sweeps_of(folder: Path) -> list[Path]:
-    """The sweeps in a folder of sweeps; else the folder itself."""
-    is_sweep = no_sweep(folder) is None
-    return [folder] if is_sweep else [Path(path) for path in sweeps_in(folder)] or [folder]
 
 
 def _show(folders: Sequence[Path], table_file: str | None) -> int:

@@ -28,6 +28,8 @@ COMMANDS = {
     "untag [TRIAL] TAG ...": "remove tags",
 }
 """Each with what it does, for `--help`."""
+OF_SWEEP = """A note or a tag is of the sweep where no TRIAL is given. Give "" in its place
+where the note or the first tag is a number: tag "" 2026"""
 NAMES = tuple(dict.fromkeys(words.split()[0] for words in COMMANDS))
 ANNOTATING = ("note", "tag", "untag")
 """Those that change nothing of the sweep, and are taken by one that has ended, too."""

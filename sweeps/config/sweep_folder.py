@@ -67,7 +67,7 @@ def no_sweep(folder: Path) -> str | None:
         return f"{shown_path(folder)}: a folder of sweeps, not a sweep. Give one of {_listed(within)}"
     else:
         what = f"not a sweep: {JOURNAL} is missing"
-    beside = {Path(path).name: path for path in sweeps_in(folder.parent) or sweeps_in(Path(RESULTS))}
+    beside = {path.name: path for path in sweeps_in(folder.parent) or sweeps_in(Path(RESULTS))}
     hint = f" Existing sweeps: {_listed([*beside.values()])}" if beside else ""
     if (near := closest(folder.name, beside)) is not None:
         hint = f" Did you mean '{beside[near]}'?"
@@ -80,15 +80,17 @@ def single_run(folder: Path) -> str:
     return next((what for file, what in files.items() if (folder / file).is_file()), "")
 
 
-def sweeps_in(folder: Path) -> list[str]:
-    """The sweeps of a folder, by name."""
-    return sorted(str(path.parent) for path in folder.glob(f"[!.]*/{JOURNAL}"))
+def sweeps_in(folder: Path) -> list[Path]:
+    """The sweep that a folder is, or the sweeps in it, by name."""
+    if (folder / JOURNAL).is_file():
+        return [folder]
+    return sorted(path.parent for path in folder.glob(f"[!.]*/{JOURNAL}"))
 
 
-def _listed(known: list[str]) -> str:
+def _listed(known: list[Path]) -> str:
     """The last by name, which are the newest."""
-    shown = known[-8:]
-    more = f" and {len(known) - len(shown)} more" if shown != known else ""
+    shown = [str(path) for path in known[-8:]]
+    more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
     return ", ".join(shown) + more
 
 
