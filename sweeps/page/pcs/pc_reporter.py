@@ -23,26 +23,28 @@ from sweeps.ray_start.ray_folder import ray_folders
 REPORT_EVERY_S = 3.0
 OF_RAY = "RAY_ADDRESS"
 """By which Ray's own programs find a cluster."""
+OF_HEAD = "--gcs-address="
+"""Word of the command of a raylet."""
 
 
 def main() -> int:
     """The whole program; the exit status. It ends with the Ray that it has joined, and is started again."""
-    address = address_of_ray()
+    known = addresses()
     ray_environment.prepare_to_look()
-    is_joined = address is not None and _lets_in(address)
+    address = next(filter(_lets_in, _named() or known), None)
     from sweeps.ray_cluster import pc_reports  # Ray, which has read its environment now
     from sweeps.ray_cluster.onlooker import joined
 
-    if address is not None and is_joined:
+    if address is not None:
         try:
             with joined(address):
                 reporters = pc_reports.Reporters()
-                while _write({"ray": address, "pcs": [*reporters.pcs()]}):
+                while _write({"ray": address, "others": _others(address), "pcs": [*reporters.pcs()]}):
                     pass
             return 0
         except UserError:  # it has ended, or is not ours
             pass
-    while _write({"ray": None, "pcs": pc_reports.alone()}) and address_of_ray() == address:
+    while _write({"ray": None, "others": _others(), "pcs": pc_reports.alone()}) and addresses() == known:
         pass
     return 0
 
@@ -59,12 +61,29 @@ def _lets_in(address: str) -> bool:
     return True
 
 
-def address_of_ray() -> str | None:
-    """Of a Ray of this user's sweeps here, else of a cluster that this PC is in; None without Ray."""
-    if address := next(iter(_own()), os.environ.get(OF_RAY)):
-        return address
-    names = (process.info["name"] for process in psutil.process_iter(["name"]))
-    return "auto" if "raylet" in names else None
+def addresses() -> list[str]:
+    """Of all Rays whose PCs may be shown: that of the user's environment, those of this user's sweeps here,
+    and those of clusters that this PC is in."""
+    raylets = (each for each in psutil.process_iter(["name"]) if each.info["name"] == "raylet")
+    found = (word.removeprefix(OF_HEAD) for each in raylets for word in _words(each))
+    return list(dict.fromkeys([*_named(), *_own(), *found]))
+
+
+def _named() -> list[str]:
+    """That of the user's environment, which is then the only one to be shown."""
+    named = os.environ.get(OF_RAY, "")
+    return [] if named in ("", "auto") or "://" in named else [named]
+
+
+def _others(address: str | None = None) -> list[str]:
+    return [each for each in addresses() if each not in (address, *([] if address else _named()))]
+
+
+def _words(raylet: psutil.Process) -> list[str]:
+    try:
+        return [word for word in raylet.cmdline() if word.startswith(OF_HEAD)]
+    except psutil.Error:  # it has ended
+        return []
 
 
 def _own() -> list[str]:

@@ -16,6 +16,8 @@ RETRIES_S = 5.0
 """After which a reporter that has ended is started again: its Ray has ended, or another one has begun."""
 FOLDER = "typed_for_pcs"
 """In the state folder of the user."""
+KEPT_S = 6.0
+"""In which nobody looks before it is ended: a page that is loaded anew joins no Ray anew."""
 MOST_COMMANDS = 5
 LONGEST_REPORT_BYTES = 16 * 2**20
 
@@ -56,9 +58,13 @@ class PcWatch:
             yield
         finally:
             self._watchers -= 1
-            if not self._watchers:
-                self._task.cancel()
-                self.latest = None  # of then, not of now
+            asyncio.get_running_loop().call_later(KEPT_S, self.end_unwatched)
+
+    def end_unwatched(self) -> None:
+        """Ask the PCs no more, unless somebody looks."""
+        if not self._watchers and self._task is not None:
+            self._task.cancel()
+            self.latest = None  # of then, not of now
 
     async def _follow(self) -> None:
         while True:

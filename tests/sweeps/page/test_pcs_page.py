@@ -24,6 +24,7 @@ from tests.support.dashboards import Served, cookie_of, served
 NVML = ROOT / "tests" / "faulty" / "nvml"
 NOBODY = "127.0.0.1:1"
 """Where no Ray answers."""
+ANOTHER = "10.0.0.7:6379"
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def cluster(**process: Any) -> dict[str, Any]:
     }
     head = {"hostname": "pc1", "address": "10.0.0.1", "is_head": True, "report": report, "fault": ""}
     late = {"hostname": "pc2", "address": "10.0.0.2", "is_head": False, "report": None, "fault": "it is late"}
-    return {"ray": NOBODY, "pcs": [head, late]}
+    return {"ray": NOBODY, "others": [ANOTHER], "pcs": [head, late]}
 
 
 def show(page: Served, **process: Any) -> str:
@@ -65,6 +66,9 @@ def words(text: str) -> str:
 
 def test_each_pc_says_how_loaded_it_is_and_who_is_on_its_gpus(page: Served) -> None:
     text = show(page)
+    assert f"2 PCs of the Ray at {NOBODY}" in text
+    assert f"1 other Ray here: {ANOTHER}" in text
+    assert f"sweeps pcs status --address {ANOTHER}" in text
     assert "pc1 10.0.0.1 head" in text
     assert "12 % of 8 cores" in text
     assert "0 RTX 3090 87 % 9 GB of 25 GB ann (python, process 7, 8 GB)" in text
@@ -156,6 +160,7 @@ def test_a_ray_without_a_token_is_looked_at_by_a_user_who_has_one(
         monkeypatch.setenv("RAY_ADDRESS", open_ray.address)
         text = looked_at(page)
     assert re.search(r"% of \d+ cores", text), text
+    assert f"1 PC of the Ray at {open_ray.address}" in text
 
 
 @pytest.fixture
