@@ -74,8 +74,8 @@ def parse(arguments: Sequence[str] | None = None) -> Asked:
         raise UserError(f"--port {values.port}: must be from 0 (any that is free) to 65535")
     given = [sweep_named(each) for each in values.folders]
     for folder in given:
-        if (why := no_sweep(folder)) is not None and not (folder.is_dir() and sweeps_in(folder)):
-            raise UserError(why)
+        if not sweeps_in(folder):
+            raise UserError(no_sweep(folder) or "")
     results = Path(RESULTS).resolve()
     # A sweep in results/ is shown with the others there.
     others = [folder.resolve() for folder in given if folder.resolve().parent != results]
@@ -104,7 +104,7 @@ def dashboard(asked: Asked) -> int:
     token = access.token_of_user(is_read_only=asked.is_read_only)
     for each in open_pages.open_pages():
         if each.shows(asked.folders, asked.host, is_read_only=asked.is_read_only):
-            _tell(asked, each.url, token)
+            _tell(asked, each.url, token, [*map(Path, each.folders)])
             print(f"is open already, in process {each.pid}", flush=True)
             return 0
     with server.listening_socket(asked.host, asked.port) as listening:
@@ -118,7 +118,7 @@ def dashboard(asked: Asked) -> int:
             is_read_only=asked.is_read_only,
         )
         with open_pages.noted(note):
-            _tell(asked, url, token)
+            _tell(asked, url, token, asked.folders)
             taken = (
                 f"port {asked.port} is taken; " if asked.port not in (0, listening.getsockname()[1]) else ""
             )
@@ -129,11 +129,13 @@ def dashboard(asked: Asked) -> int:
     return 0
 
 
-def _tell(asked: Asked, url: str, token: str) -> None:
-    """Print the address of the page, and open it in the browser, where there is one."""
+def _tell(asked: Asked, url: str, token: str, folders: Sequence[Path]) -> None:
+    """Print the address of the page of these folders, and open it in the browser, where there is one."""
     from sweeps.page import access
+    from sweeps.page.sweep_list import SweepList
 
-    path = "/" if asked.opened is None else f"/sweep/{quote(asked.opened.name)}"
+    key = None if asked.opened is None else SweepList(folders).key_of(asked.opened)
+    path = "/" if key is None else f"/sweep/{quote(key, safe='')}"
     address = f"{url}{path}?{access.TOKEN_PARAMETER}={token}"
     print(address, flush=True)
     json_output.answer(url=address)

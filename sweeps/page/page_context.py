@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,8 @@ from sweeps.page.sweep_list import SweepList, encodable
 from sweeps.page.updates import Listeners, Versions
 
 T = TypeVar("T")
+WAITS_S = 0.5
+"""For what is read; a page is shown without it then, and says so."""
 NAVIGATION = {"/": "Sweeps", "/pcs": "PCs"}
 """Address and name of each part that every page links."""
 CHANGING: set[str] = set()
@@ -42,6 +45,8 @@ class PageContext:
         self.is_read_only = is_read_only
         # One thread: records are read one after another, and answers that read none do not wait for them.
         self._reader = ThreadPoolExecutor(1, "records")
+        self._look: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._templates = _environment()
 
     async def in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
@@ -49,8 +54,23 @@ class PageContext:
         return await asyncio.get_running_loop().run_in_executor(self._reader, function, *arguments)
 
     async def look(self) -> None:
-        """Look at all sweeps; at most once in half a second, whoever asks."""
-        await self.in_thread(self.sweeps.look)
+        """Look at all sweeps; at most once in half a second, whoever asks. A look that takes longer than a
+        page may wait goes on behind it."""
+        if self._look is None or self._look.done():
+            self._look = asyncio.create_task(self.in_thread(self.sweeps.look))
+        await asyncio.wait({self._look}, timeout=WAITS_S)
+        if self._look.done():
+            self._look.result()
+
+    async def begin(self) -> None:
+        """List the sweeps, and read the records whose rows are not known while the page is there already."""
+        await self.in_thread(self.sweeps.read_on, 0.0)
+        self._reading = asyncio.create_task(self._read_all())
+
+    async def _read_all(self) -> None:
+        with contextlib.suppress(OSError):  # which is told where somebody looks
+            while await self.in_thread(self.sweeps.read_on):
+                pass
 
     async def stream(self, request: web.Request, versions_of: Callable[[], Versions]) -> web.StreamResponse:
         """Tell an open page of each change of what it shows, by its versions after each look."""
@@ -82,6 +102,8 @@ class PageContext:
     async def end(self) -> None:
         """Let all open pages go."""
         self.listeners.end()
+        if self._reading is not None:
+            self._reading.cancel()
         self._reader.shutdown(wait=False, cancel_futures=True)
 
 

@@ -33,6 +33,7 @@ from sweeps.page.pcs import pcs_page
 from sweeps.page.pcs.pc_watch import PcWatch
 from sweeps.page.start import start_page
 from sweeps.page.sweep import compare_page, control_page, sweep_page, trial_page
+from sweeps.page.sweep.shown_sweep import BeingRead
 from sweeps.page.typed_commands import CHECKS, STARTED, Checks, TypedCommands
 
 PORT = 8787
@@ -60,10 +61,15 @@ def app_of(page: PageContext) -> web.Application:
     app.add_routes([web.get("/static/plotly.min.js", _plotly), web.static("/static", STATIC)])
     app.add_routes(web.get(f"/static/report/{name}", _of_report) for name in OF_REPORT)
 
+    async def begin(_: web.Application) -> None:
+        await page.begin()
+
     async def end(_: web.Application) -> None:
         app[CHECKS].end()
         await page.end()
+        app[pcs_page.WATCH].end_unwatched()
 
+    app.on_startup.append(begin)
     app.on_shutdown.append(end)
     return app
 
@@ -128,9 +134,11 @@ def url_of(listening: socket.socket, host: str) -> str:
 
 @web.middleware
 async def _tell_fault(request: web.Request, handler: access.Handler) -> web.StreamResponse:
-    """A page that says what is not there."""
+    """A page that says what is not there, or not there yet."""
     try:
         return await handler(request)
+    except BeingRead as sweep:
+        return context_of(request).html(request, "being_read.html", sweep=sweep.listed)
     except web.HTTPNotFound as error:
         words = error.text if error.text and not error.text.startswith("404") else "There is no such page."
         return context_of(request).html(request, "fault.html", status=404, fault=words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import os
 import threading
 import time
@@ -25,7 +26,7 @@ LOOK_EVERY_S = 1.0
 """While somebody looks. Nobody looks: no look."""
 NOT_READ = SweepState()
 READS_S = 0.5
-"""Of a look, in which it reads records; the next look goes on. The page is there meanwhile."""
+"""Of a look, in which it begins to read records; the next look goes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,12 @@ class ListedSweep:
     @property
     def version(self) -> str:
         """Another one once something of it has changed."""
-        return "-".join(f"{number:x}" for number in (*self.state, self.summary is not None))
+        return "-".join(f"{number:x}" for number in (*self.state, self.is_read))
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its record was read, or can't be read."""
+        return self.summary is not None or bool(self.fault)
 
     @property
     def status(self) -> str:
@@ -81,28 +87,52 @@ class SweepList:
     def version(self) -> str:
         """Another one once any sweep has changed."""
         words = "".join(f"{each.key} {each.version}\n" for each in self.sweeps.values())
-        return hashlib.sha256(words.encode(errors="backslashreplace")).hexdigest()[:16]
+        return _digest(words.encode(errors="backslashreplace"), 16)
 
     def version_of(self, key: str) -> str:
         """That of one sweep; "" where it is gone."""
         return self.sweeps[key].version if key in self.sweeps else ""
 
     def look(self) -> None:
-        """Look at all journals, unless another thread has just done so; read what has changed."""
+        """Look at all journals, unless a page has just done so, and read what has changed, for a time."""
         with self._is_looking:
-            if time.monotonic() < self._looked + LOOK_EVERY_S / 2:
-                return
-            reads_until = time.monotonic() + READS_S
-            found = [self._looked_at(folder, reads_until) for folder in self._found()]
-            names = Counter(each.key for each in found)
-            found = [
-                dataclasses.replace(each, key=_key_beside(each.folder)) if names[each.key] > 1 else each
-                for each in sorted(found, key=_newest_first)
-            ]
-            self.sweeps = {each.key: each for each in found}
-            with contextlib.suppress(OSError):  # a full disk: the next start reads the records again
-                self._cache.save()
-            self._looked = time.monotonic()
+            if time.monotonic() >= self._looked + LOOK_EVERY_S / 2:
+                self._look(READS_S)
+                self._looked = time.monotonic()
+
+    def read_on(self, reads_s: float = READS_S) -> bool:
+        """Look at all journals, and read what has changed, for a time; whether some of it is left to read.
+
+        Args:
+            reads_s: in which it begins to read a record, those of the newest sweeps first.
+        """
+        with self._is_looking:
+            return self._look(reads_s)
+
+    def _look(self, reads_s: float) -> bool:
+        known = {each.folder: each for each in self.sweeps.values()}
+        rows, unread = dict[Path, ListedSweep](), list[ListedSweep]()
+        for folder, key in self._keys().items():
+            row = rows[folder] = self._looked_at(folder, key, known.get(folder))
+            if not row.is_read:
+                unread.append(row)
+                if folder in known:  # it has changed: its row stays as it was until its record is read
+                    rows[folder] = dataclasses.replace(known[folder], key=key)
+        self._show(rows)
+        reads_until, left = time.monotonic() + reads_s, 0
+        for row in sorted(unread, key=_newest_first):
+            if time.monotonic() < reads_until or self._records.holds(row.folder):
+                rows[row.folder] = self._read(row)
+            else:
+                left += 1
+        self._show(rows)
+        with contextlib.suppress(OSError):  # a full disk: the next start reads the records again
+            self._cache.save()
+        return left > 0
+
+    def key_of(self, folder: Path) -> str | None:
+        """The key of a sweep; None where it is not in the folders."""
+        return self._keys().get(folder)
 
     def is_any_running(self) -> bool:
         """Whether a process runs one of them, now; no record is read."""
@@ -118,28 +148,45 @@ class SweepList:
         """
         return self._records.read(self.sweeps[key].folder)
 
-    def _found(self) -> Iterator[Path]:
-        for folder in self.folders:
-            if (folder / JOURNAL).is_file():
-                yield folder
-            else:
-                yield from map(Path, sweeps_in(folder))
+    def holds(self, key: str) -> bool:
+        """Whether the record of a sweep is in memory."""
+        return key in self.sweeps and self._records.holds(self.sweeps[key].folder)
 
-    def _looked_at(self, folder: Path, reads_until: float) -> ListedSweep:
-        summary, fault, state = None, "", NOT_READ
+    def _found(self) -> Iterator[Path]:
+        return itertools.chain.from_iterable(map(sweeps_in, self.folders))
+
+    def _keys(self) -> dict[Path, str]:
+        """Each sweep with its key."""
+        names = {folder: encodable(folder.name) for folder in self._found()}
+        times = Counter(names.values())
+        return {
+            folder: name if times[name] == 1 else f"{name}~{_digest(os.fsencode(folder), 8)}"
+            for folder, name in names.items()
+        }
+
+    def _looked_at(self, folder: Path, key: str, known: ListedSweep | None) -> ListedSweep:
         try:
             state = _state_of(folder)
-            summary = self._cache.get(folder, state)
-            if summary is None and (time.monotonic() < reads_until or self._records.holds(folder)):
-                summary = summary_of(self._records.read(folder))
-                self._cache.put(folder, state, summary)
+        except OSError as error:
+            return ListedSweep(key=key, folder=folder, fault=str(error))
+        if known is not None and (known.key, known.state) == (key, state):
+            return known
+        return ListedSweep(key=key, folder=folder, state=state, summary=self._cache.get(folder, state))
+
+    def _read(self, row: ListedSweep) -> ListedSweep:
+        try:
+            # One that has ended is read for its row once, one that runs again and again.
+            summary = summary_of(self._records.read(row.folder, displaces=row.state.is_held))
         except (OSError, RecordUnreadable) as error:
-            fault = str(error)
+            return dataclasses.replace(row, fault=str(error))
         except Exception as error:  # a fault in one record costs its row, not the page
-            fault = f"its record can't be shown ({type(error).__name__}: {error})"
-        return ListedSweep(
-            key=encodable(folder.name), folder=folder, state=state, summary=summary, fault=fault
-        )
+            why = f"its record can't be shown ({type(error).__name__}: {error})"
+            return dataclasses.replace(row, fault=why)
+        self._cache.put(row.folder, row.state, summary)
+        return dataclasses.replace(row, summary=summary)
+
+    def _show(self, rows: Mapping[Path, ListedSweep]) -> None:
+        self.sweeps = {each.key: each for each in sorted(rows.values(), key=_newest_first)}
 
 
 def encodable(text: str) -> str:
@@ -152,8 +199,8 @@ def _state_of(folder: Path) -> SweepState:
     return SweepState(stat.st_mtime_ns, stat.st_size, lock.is_held(folder))
 
 
-def _key_beside(folder: Path) -> str:
-    return f"{encodable(folder.name)}~{hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]}"
+def _digest(content: bytes, characters: int) -> str:
+    return hashlib.sha256(content).hexdigest()[:characters]
 
 
 def _newest_first(sweep: ListedSweep) -> tuple[bool, float, str]:

@@ -18,6 +18,11 @@ from aiohttp import web
 LOOK_EVERY_S = 1.0
 ALIVE_EVERY = 15
 """Looks without a change after which a comment is sent: a browser that has gone is noticed by it."""
+MOST_KEPT = 4
+"""Streams that stay open. A browser opens six connections to a host for all its windows: further pages that
+are seen would not load. So their streams end after each look."""
+AGAIN_S = 2.0
+"""After which such a page looks again."""
 Versions = Mapping[str, str]
 """Name of an event to the version of what it is about; another one once that has changed."""
 
@@ -65,7 +70,7 @@ class Listeners:
     def __init__(self) -> None:
         self._ends = asyncio.Event()
         self.number = 0
-        """How many are open now."""
+        """How many streams are open now."""
 
     def end(self) -> None:
         """Let all streams end, as the server does."""
@@ -90,7 +95,7 @@ class Listeners:
     async def push(
         self, request: web.Request, events_of: Callable[[], Awaitable[Sequence[Event]]]
     ) -> web.StreamResponse:
-        """Send events, until the page is closed.
+        """Send events, until the page is closed, or once where many pages are open.
 
         Args:
             request: to answer.
@@ -99,6 +104,7 @@ class Listeners:
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
         self.number += 1
+        is_kept = self.number <= MOST_KEPT
         try:
             await response.prepare(request)
             looks = 0
@@ -106,6 +112,9 @@ class Listeners:
                 events = await events_of()
                 for event in events:
                     await response.write(event.encoded())
+                if not is_kept:
+                    await response.write(b"event: again\ndata: %g\n\n" % AGAIN_S)
+                    break
                 if not events and looks % ALIVE_EVERY == 0:
                     await response.write(b": alive\n\n")
                 looks += 1

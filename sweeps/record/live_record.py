@@ -29,6 +29,11 @@ class LiveRecord:
         self._seen: tuple[int, int, int] | None = None
         self._found: Record | FileNotFoundError | RecordUnreadable | None = None
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it was read, and is not being read anew."""
+        return self._found is not None
+
     def read(self) -> Record:
         """The record as it is now. It is one object, which the next call changes: for one thread.
 
@@ -73,15 +78,21 @@ class LiveRecords:
         self._live: dict[Path, LiveRecord] = {}
         """By folder, the one that was asked for last at the end."""
 
-    def read(self, folder: Path) -> Record:
-        """The record of a sweep, as `LiveRecord.read`."""
+    def read(self, folder: Path, *, displaces: bool = True) -> Record:
+        """The record of a sweep, as `LiveRecord.read`.
+
+        Args:
+            folder: of the sweep.
+            displaces: whether it is kept in place of those that were asked for before it, where there is no
+                room for all; else those are kept.
+        """
         self._live[folder] = live = self._live.pop(folder, None) or LiveRecord(folder)
         try:
             return live.read()
         finally:
             while len(self._live) > 1 and sum(each.file_bytes for each in self._live.values()) > MOST_BYTES:
-                del self._live[next(iter(self._live))]
+                del self._live[next(iter(self._live if displaces else reversed(self._live)))]
 
     def holds(self, folder: Path) -> bool:
         """Whether the record of a sweep is in memory, so that it need not be read whole."""
-        return folder in self._live
+        return folder in self._live and self._live[folder].is_read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -18,23 +19,28 @@ from tests.support.dashboards import sweep
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "path"), [("results", "/"), (os.fsdecode(b"results/caf\xe9"), "/sweep/caf%5Cudce9")]
+)
 def test_the_command_says_its_url_serves_and_ends_with_ctrl_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "results" / "s").mkdir(parents=True)
-    sweep(tmp_path / "results" / "s")
-    command = [sys.executable, "-m", "sweeps.dashboard", str(tmp_path / "results"), "--port", "0"]
+    monkeypatch.setenv("PYTHONIOENCODING", "utf-8:strict")  # as where a user's language is set
+    folder = tmp_path / os.fsdecode(b"results/caf\xe9")
+    folder.mkdir(parents=True)
+    sweep(folder)
+    command = [sys.executable, "-m", "sweeps.dashboard", str(tmp_path / given), "--port", "0"]
     with subprocess.Popen(
         [*command, "--no-browser"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", url)
+        assert re.fullmatch(rf"http://127\.0\.0\.1:\d+{path}\?token=[\w-]{{43}}", url)
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(url, timeout=30) as page:
-            assert (page.url, ">s</a>" in page.read().decode()) == (url.partition("?")[0], True)
+            assert (page.url, "<h1>" in page.read().decode()) == (url.partition("?")[0], True)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "The page has ended.\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import shutil
@@ -29,6 +30,9 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
 
 
 def _status_of(program: Callable[[], int], interrupted: str) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # As of the standard error: names of files may be no UTF-8.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = program()
         sys.stdout.flush()

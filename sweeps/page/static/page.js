@@ -18,7 +18,8 @@ document.addEventListener("htmx:beforeSwap", ({detail}) => {
 });
 document.addEventListener("htmx:afterSettle", () => typeof figures === "undefined" || figures.refresh());
 /* The stream of a page. A browser opens six connections to a host at most, for all its tabs: a page that nobody
-   sees gives its own up, and goes on from the last event when it is seen again. The id of an event is a query. */
+   sees gives its own up, and goes on from the last event when it is seen again. The id of an event is a query. Where
+   many are seen, the server ends the stream, and says after how many seconds it is asked again. */
 class Stream extends EventTarget {
   constructor(address) {
     super();
@@ -35,6 +36,7 @@ class Stream extends EventTarget {
       if (source.readyState === EventSource.CLOSED && source === this.source) { this.disconnect(); setTimeout(this.turn, 3000); }
       this.onerror?.(event);
     };
+    source.addEventListener("again", event => { this.disconnect(); setTimeout(this.turn, 1000 * event.data); });
     this.names.forEach(name => this.forward(name));
   }
   disconnect() { this.source?.close(); this.source = null; }
@@ -84,3 +86,6 @@ document.addEventListener("htmx:sendError", ({detail}) => {
 document.addEventListener("htmx:sseError", () => sayFault("The page's server does not answer; it tries again."));
 document.addEventListener("htmx:sseOpen", () => sayFault(""));
 document.addEventListener("htmx:afterRequest", ({detail}) => detail.successful && sayFault(""));
+/* A page whose record is still being read: the answer to a script comes when it has been, which a browser would wait
+   for with nothing to show. */
+if (document.querySelector("#being-read")) fetch(location.href).finally(() => location.reload());

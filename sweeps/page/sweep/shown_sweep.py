@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from sweeps.common import project
-from sweeps.page.page_context import PageContext, context_of
+from sweeps.page.page_context import WAITS_S, PageContext, context_of
 from sweeps.page.sweep_list import ListedSweep
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
@@ -51,6 +52,14 @@ class ShownSweep:
         return f"{self.path}/trial/{number}"
 
 
+class BeingRead(Exception):
+    """The record of a sweep is being read."""
+
+    def __init__(self, listed: ListedSweep) -> None:
+        super().__init__(listed.key)
+        self.listed = listed
+
+
 def path_of(key: str) -> str:
     """The address of a sweep's page."""
     return f"/sweep/{quote(key, safe='')}"
@@ -76,6 +85,7 @@ async def shown_sweep(request: web.Request, key: str | None = None) -> ShownSwee
         key: of the sweep; None for that of the address.
 
     Raises:
+        BeingRead: that takes longer than a browser is to wait for a page.
         HTTPNotFound: there is none, or its record can't be read.
     """
     page, key = context_of(request), request.match_info["key"] if key is None else key
@@ -83,10 +93,21 @@ async def shown_sweep(request: web.Request, key: str | None = None) -> ShownSwee
     listed = page.sweeps.sweeps.get(key)
     if listed is None:
         raise web.HTTPNotFound(text=f"There is no sweep {key} in the folders of this page.")
+    waits_s = WAITS_S if _is_of_whole_page(request) and not page.sweeps.holds(key) else None
+    reading = asyncio.create_task(page.in_thread(page.sweeps.record, key))
+    if not (await asyncio.wait({reading}, timeout=waits_s))[0]:
+        reading.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody waits for it
+        raise BeingRead(listed)
     try:
-        return ShownSweep(listed, await page.in_thread(page.sweeps.record, key))
+        return ShownSweep(listed, reading.result())
     except (OSError, RecordUnreadable, KeyError) as error:
         raise web.HTTPNotFound(text=f"The sweep {key} can't be read: {error}") from None
+
+
+def _is_of_whole_page(request: web.Request) -> bool:
+    """Whether a browser asks for a page that it will show in place of another one."""
+    is_page = request.headers.get("Accept", "").startswith("text/html") and request.method == "GET"
+    return is_page and "HX-Request" not in request.headers
 
 
 def shown_trial(request: web.Request, sweep: ShownSweep) -> TrialRow:

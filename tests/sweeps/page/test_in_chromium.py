@@ -15,7 +15,7 @@ from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from tests.conftest import propose
 from tests.support import browser
-from tests.support.browser import Chromium
+from tests.support.browser import Chromium, Page
 from tests.support.dashboards import LR, Served, served, sweep
 
 EVIL = "<img src=x onerror=window.hit=1>"
@@ -142,13 +142,24 @@ def test_another_site_reads_nothing_presses_no_button_and_frames_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("are_seen", [False, True])
 def test_more_pages_of_trials_are_open_than_a_browser_opens_connections(
-    chromium: Chromium, page: Served
+    chromium: Chromium, page: Served, results: Path, are_seen: bool
 ) -> None:
-    url = f"{page.url}/sweep/s/trial/0"
+    def opened() -> Page:
+        shown = chromium.open("about:blank")
+        if are_seen:  # as in windows beside each other
+            never = "Object.defineProperty(Document.prototype, 'hidden', {get: () => false})"
+            shown.call("Page.addScriptToEvaluateOnNewDocument", source=never)
+        shown.go(f"{page.url}/sweep/s/trial/4")
+        shown.wait_for("!!document.querySelector('.js-plotly-plot')")
+        return shown
+
     chromium.open(page.entry).wait_for_text("Sweeps")
-    for _ in range(9):
-        chromium.open(url).wait_for("!!document.querySelector('.js-plotly-plot')")
+    pages = [opened() for _ in range(9)]
+    Record.reopen(results / "s").annotate(4, note="told to all")
+    for shown in pages if are_seen else pages[-1:]:
+        shown.wait_for_text("told to all")
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from sweeps.analysis.figures import FIGURES
-from sweeps.page import server
+from sweeps.page import page_context, server
+from sweeps.page.sweep import shown_sweep
 from sweeps.page.sweep.control_forms import PREFIX
 from sweeps.page.typed_commands import TypedCommands
 from sweeps.record import lock
@@ -41,6 +42,20 @@ def test_a_part_that_is_fetched_again_comes_alone(page: Served) -> None:
     assert 'id="steering"' not in whole
     assert 'class="summary"' not in whole
     assert 'id="trials"' not in page.ask("/sweep/s", HX_Target="now").text
+
+
+def test_a_page_says_that_its_record_is_being_read(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (page_context, shown_sweep):
+        monkeypatch.setattr(module, "WAITS_S", 0.05)
+    is_read, record = threading.Event(), page.page.sweeps.record
+    monkeypatch.setattr(page.page.sweeps, "holds", lambda key: is_read.is_set())
+    monkeypatch.setattr(page.page.sweeps, "record", lambda key: is_read.wait(30) and record(key))
+    assert "is being read" in page.ask("/sweep/s", Accept="text/html,*/*").text
+    assert ">s</a>" in page.ask().text
+    asked = threading.Timer(0.2, is_read.set)
+    asked.start()
+    assert 'id="trial-4"' in page.ask("/sweep/s", Accept="*/*").text  # as a script asks, which can wait
+    assert 'id="trial-4"' in page.ask("/sweep/s", Accept="text/html,*/*").text
 
 
 @pytest.mark.parametrize("part", ["now", "steering", "at-work", "trials", "events"])
@@ -224,7 +239,13 @@ def test_texts_of_users_are_escaped_on_all_pages(results: Path) -> None:
     record.end(1, "failed", EVIL)
     with served(results) as page, lock.held(results / "evil"):
         page.ask()
-        paths = ["", "/sections?of=result", "/sections?of=rest", "/trial/0", "/trial/1"]
+        paths = [
+            "",
+            "/sections?of=result",
+            "/sections?of=rest",
+            "/trial/0",
+            "/trial/1",
+        ]
         paths += [f"/figure/{name}" for name in FIGURES] + ["/trial/0/figure"]
         for path in paths:
             answer = page.ask(f"/sweep/evil{path}")

@@ -132,6 +132,30 @@ def test_ended_sweeps_are_read_once_and_a_damaged_cache_is_thrown_away(
         assert (rows(), len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
 
 
+def test_records_are_read_a_part_at_a_time_the_newest_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(("old", "new", "newest")):
+        scored(tmp_path / "results" / name, [0.5])
+        os.utime(tmp_path / "results" / name / JOURNAL, (number, number))
+    found = SweepList([tmp_path / "results"], tmp_path / "cache.json")
+
+    def read_on(reads_s: float) -> tuple[bool, dict[str, str]]:
+        return found.read_on(reads_s), {each.name: each.status for each in found.sweeps.values()}
+
+    unread = dict.fromkeys(("newest", "new", "old"), "being read")
+    assert read_on(0.0) == (True, unread)
+    assert [*found.sweeps] == [*unread]
+    assert read_on(60.0) == (False, dict.fromkeys(unread, "finished"))
+    Record.reopen(tmp_path / "results" / "new").note("tags", ["later"])
+    assert found.sweeps["new"].summary is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(found._records, "holds", lambda folder: False)
+        assert read_on(0.0) == (True, dict.fromkeys(unread, "finished"))  # as it was until it is read
+    assert read_on(0.0)[0] is False
+    assert found.sweeps["new"].summary.tags == ["later"]
+
+
 def test_the_status_follows_the_process_that_runs_a_sweep(results: Path, tmp_path: Path) -> None:
     found = SweepList([results], tmp_path / "cache.json")
     for is_held, status in ((False, "interrupted"), (True, "running"), (False, "interrupted")):
@@ -190,6 +214,7 @@ def test_text_that_is_none_costs_no_page(results: Path) -> None:
     record.report(0, 1, 0.5, {"acc": 0.5}, 1.0)
     record.end(0, "failed", half)
     with served(results) as page:
+        assert page.page.sweeps.key_of(folder) == r"caf\udce9"
         listed = page.ask()
         assert listed.status == 200
         assert "half \\ud800" in listed.text

@@ -222,6 +222,7 @@ def test_the_records_that_were_read_last_stay_in_memory(
     monkeypatch.setattr(live_record, "MOST_BYTES", int(2.5 * size))
     records = LiveRecords()
     found = [records.read(folder) for folder in folders]
+    assert records.read(folders[0], displaces=False) is not found[0]
     assert [records.holds(folder) for folder in folders] == [False, True, True]
     assert [records.read(folder) for folder in folders[1:]] == found[1:]
     Record.reopen(folders[1]).report(0, 1, 0.5, {}, 1.0)
