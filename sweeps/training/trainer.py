@@ -21,7 +21,7 @@ from sweeps.common.errors import CannotTrain
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FitConfig
-from sweeps.training.lightning_internals import NO_AUTOLOG, is_called_by_lightning
+from sweeps.training.lightning_internals import NO_AUTOLOG, EpochLoop, is_called_by_lightning
 from sweeps.training.torch_state import random_states, restore_random_states, seed_again, seed_epoch
 
 HOOKS_OF_A_RUN = (
@@ -62,6 +62,8 @@ class Trainer(pl.Trainer):
         self.behind_order: dict[str, Any] | None = None
         """The random numbers to come behind the first epoch's order, where a model had it drawn early."""
         super().__init__(**options)
+        own = self.fit_loop.epoch_loop
+        self.fit_loop.epoch_loop = EpochLoop(self, min_steps=own.min_steps, max_steps=own.max_steps)
 
     def configure_for_epochs_left(self, configure: Callable[[], Any]) -> Any:
         """What `configure_optimizers` returns, for the epochs behind `schedule_from`."""
