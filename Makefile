@@ -43,7 +43,7 @@ test: data
 
 # All that CI checks beyond that: whole sweeps, other tests of over 2 s, the linters, the docs. In about 15 minutes.
 check: lint docs data
-	$(BIN)/python -m pytest -m "slow and not long" $(PARALLEL)
+	$(BIN)/python -m pytest -m "slow and not long" $(PARALLEL) --durations 40
 
 test-all: test check
 	$(BIN)/python -m pytest -m long --timeout 1800

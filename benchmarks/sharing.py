@@ -1,9 +1,13 @@
 """Whether sweeps that share a PC are fair: `python -m benchmarks.sharing`
 
 2, 3 and 5 real sweeps begin at the same time on one Ray of this PC. Their trials are unequal: short and long
-epochs, one CPU or two, and one sweep with twice the share of the others. Each trial only computes. What a
-sweep receives is the CPU time of the processes of its trials (psutil, every 2 s), which are known by their
-environment. Due is each sweep's share of the sum.
+epochs, one CPU or two, and one sweep with twice the share of the others. Each trial only computes. A
+sweep's processes are known by their environment, and looked at every 2 s (psutil). Two things are measured:
+
+  CPU time  what the processes of its trials computed
+  held      how long they were there, times their CPUs: as on a GPU, which a trial holds while it begins, too
+
+Due is each sweep's share of the sum.
 
 What is compared are all windows of `--window-s`, after the first `--skip-s`. A window is off by what a sweep
 received in it more or less than its due, in percent of that. What all together received is compared with the
@@ -18,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,9 +38,12 @@ EVERY_S = 2.0
 GOAL_PERCENT = 10.0
 GOAL_RECEIVED_PERCENT = 80.0
 """Of the cores' time; the rest goes to drivers, to Ray, and to moves."""
+ENDS = ("least_off_percent", "most_off_percent")
 Run = dict[str, Any]
 Series = Mapping[str, Sequence[tuple[float, float]]]
-"""By sweep, seconds since the start and the CPU seconds that it has received by then."""
+"""By sweep, seconds since the start and what it has received by then: CPU seconds, or seconds held."""
+TRAINS = "ray::ResourceTrainable"
+"""With what the title of a process begins that has a trial's place."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in asked.sweeps:
         kinds = ARMS[number]
         busy = _measure.busy_cores()
-        series = together(kinds, asked.minutes * 60, asked.cpus)
+        series, held = together(kinds, asked.minutes * 60, asked.cpus)
         found = off_percent(kinds, series, asked.skip_s, asked.window_s)
+        of_held = off_percent(kinds, held, asked.skip_s, asked.window_s)
+        for row, other in zip(found, of_held, strict=True):
+            row |= {f"held_{name}": other[name] for name in (*ENDS, "received_s")}
         cores = min(asked.cpus, len(os.sched_getaffinity(0)))
         received = received_percent(series, cores, asked.skip_s, asked.window_s)
         run = {"sweeps": number, "busy_before": round(busy, 2), "cores": cores, "kinds": found}
@@ -78,19 +87,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def together(kinds: Sequence[Kind], seconds: float, cpus: int) -> Series:
-    """Let sweeps run for a while on one Ray; what each received."""
+def together(kinds: Sequence[Kind], seconds: float, cpus: int) -> tuple[Series, Series]:
+    """Let sweeps run for a while on one Ray; what each received, and what it held."""
     series: dict[str, list[tuple[float, float]]] = {kind.name: [] for kind in kinds}
+    held: dict[str, list[tuple[float, float]]] = {kind.name: [] for kind in kinds}
     with (
         tempfile.TemporaryDirectory(prefix="sharing-") as base,
         head(OPEN, offers=[f"--num-cpus={cpus}"]) as where,
     ):
         begun = [_begin(kind, Path(base, str(number)), where.address) for number, kind in enumerate(kinds)]
         try:
-            meter, began = _Meter({str(Path(base, str(n))): k.name for n, k in enumerate(kinds)}), time.time()
+            meter, began = _Meter({str(Path(base, str(n))): k for n, k in enumerate(kinds)}), time.time()
             while (passed_s := time.time() - began) < seconds:
-                for name, cpu_s in meter.read().items():
+                for name, cpu_s in meter.read(passed_s).items():
                     series[name].append((passed_s, cpu_s))
+                    held[name].append((passed_s, meter.held[name]))
                 for kind, sweep, log in begun:
                     if sweep.poll() is not None:
                         raise RuntimeError(f"{kind.name} has ended:\n{log.read_text()[-3000:]}")
@@ -100,7 +111,7 @@ def together(kinds: Sequence[Kind], seconds: float, cpus: int) -> Series:
                 sweep.terminate()
             for _, sweep, _ in begun:
                 sweep.wait(timeout=300)
-    return series
+    return series, held
 
 
 def _begin(kind: Kind, folder: Path, address: str) -> tuple[Kind, subprocess.Popen[bytes], Path]:
@@ -124,33 +135,39 @@ def _begin(kind: Kind, folder: Path, address: str) -> tuple[Kind, subprocess.Pop
 
 
 class _Meter:
-    """CPU seconds of Ray's workers, ended ones included, by the folder of data in their environment.
+    """CPU seconds of Ray's workers, ended ones included, and the seconds that they held places.
 
     Args:
-        sweeps: folder to name.
+        sweeps: by the folder of data in it.
     """
 
-    def __init__(self, sweeps: Mapping[str, str]) -> None:
+    def __init__(self, sweeps: Mapping[str, Kind]) -> None:
         self._sweeps = sweeps
-        self._of: dict[tuple[int, float], tuple[str, float]] = {}
+        self._of: dict[tuple[int, float], tuple[Kind, float]] = {}
+        self._read_at_s = 0.0
+        self.held: dict[str, float] = dict.fromkeys((kind.name for kind in sweeps.values()), 0.0)
+        """Seconds times CPUs, by name, up to the last look."""
 
-    def read(self) -> dict[str, float]:
-        """By name, up to now."""
+    def read(self, passed_s: float) -> dict[str, float]:
+        """CPU seconds by name, up to now."""
+        since_s, self._read_at_s = passed_s - self._read_at_s, passed_s
         for process in psutil.process_iter():
             try:
-                key = process.pid, process.create_time()
+                key, title = (process.pid, process.create_time()), process.cmdline()[0]
                 if key not in self._of:
-                    name = self._sweeps.get(process.environ().get(DATA_DIR_VARIABLE, ""), "")
-                    if not name or not process.cmdline()[0].startswith("ray::"):
+                    kind = self._sweeps.get(process.environ().get(DATA_DIR_VARIABLE, ""))
+                    if kind is None or not title.startswith("ray::"):
                         continue
-                    self._of[key] = name, 0.0
-                times = process.cpu_times()
-                self._of[key] = self._of[key][0], times.user + times.system
+                    self._of[key] = kind, 0.0
+                kind, times = self._of[key][0], process.cpu_times()
+                self._of[key] = kind, times.user + times.system
+                if title.startswith(TRAINS):
+                    self.held[kind.name] += since_s * kind.cpus
             except (psutil.Error, IndexError):  # it has ended, or is another's
                 continue
-        totals: dict[str, float] = defaultdict(float, dict.fromkeys(self._sweeps.values(), 0.0))
-        for name, cpu_s in self._of.values():
-            totals[name] += cpu_s
+        totals = dict.fromkeys(self.held, 0.0)
+        for kind, cpu_s in self._of.values():
+            totals[kind.name] += cpu_s
         return totals
 
 
@@ -183,7 +200,7 @@ def off_percent(kinds: Sequence[Kind], series: Series, skip_s: float, window_s: 
             {
                 **asdict(kind),
                 "due_percent": 100 * kind.share / shares,
-                "cpu_s": series[kind.name][-1][1],
+                "received_s": series[kind.name][-1][1],
                 "windows": len(off),
                 "least_off_percent": min(off, default=None),
                 "most_off_percent": max(off, default=None),
@@ -195,17 +212,21 @@ def off_percent(kinds: Sequence[Kind], series: Series, skip_s: float, window_s: 
 def describe(runs: Sequence[Run]) -> str:
     """A table of what each sweep received, and the part of the cores' time that all did."""
     table = _measure.table(
-        ("sweeps", "trials", "share", "due %", "CPU s", "windows", "off by %", "to %"),
+        ("sweeps", "trials", "share", "due %", "CPU s", "off by %", "to %", "held s", "off by %", "to %"),
         [
             (
                 str(run["sweeps"]),
                 row["name"],
                 f"{row['share']:g}",
                 _measure.number(row["due_percent"], 1),
-                _measure.number(row["cpu_s"], 0),
-                str(row["windows"]),
-                _measure.number(row["least_off_percent"], 1),
-                _measure.number(row["most_off_percent"], 1),
+                *(
+                    cell
+                    for what in ("", "held_")
+                    for cell in (
+                        _measure.number(row[f"{what}received_s"], 0),
+                        *(_measure.number(row[what + end], 1) for end in ENDS),
+                    )
+                ),
             )
             for run in runs
             for row in run["kinds"]
@@ -223,9 +244,10 @@ def goals(runs: Sequence[Run]) -> list[Goal]:
     """Of each number of sweeps the window that is off most, and the one in which all received least."""
     found = []
     for run in runs:
-        ends = [row[end] for row in run["kinds"] for end in ("least_off_percent", "most_off_percent")]
-        most = max((abs(value) for value in ends if value is not None), default=None)
-        found.append(Goal(f"off_percent_of_{run['sweeps']}_sweeps", most, "<=", GOAL_PERCENT))
+        for what in ("", "held_"):
+            ends = [row[what + end] for row in run["kinds"] for end in ENDS]
+            most = max((abs(value) for value in ends if value is not None), default=None)
+            found.append(Goal(f"{what}off_percent_of_{run['sweeps']}_sweeps", most, "<=", GOAL_PERCENT))
         least = run["least_received_percent"]
         found.append(Goal(f"received_percent_of_{run['sweeps']}_sweeps", least, ">=", GOAL_RECEIVED_PERCENT))
     return found

@@ -460,7 +460,7 @@ def test_a_window_is_off_by_what_a_sweep_received_beside_its_due() -> None:
     seconds = [float(at) for at in range(31)]
     series = {"a": [(at, at) for at in seconds], "b": [(at, at) for at in seconds]}
     first, second = sharing.off_percent(kinds, series, skip_s=10, window_s=10)
-    assert (first["windows"], first["due_percent"], first["cpu_s"]) == (11, 25.0, 30.0)
+    assert (first["windows"], first["due_percent"], first["received_s"]) == (11, 25.0, 30.0)
     assert first["most_off_percent"] == pytest.approx(100.0)
     assert second["least_off_percent"] == pytest.approx(-100 / 3)
     assert sharing.received_percent(series, 4, skip_s=10, window_s=10) == pytest.approx(50), "half is idle"
