@@ -17,7 +17,7 @@ import psutil
 
 from sweeps.common.errors import UserError
 from sweeps.ray_cluster import ray_environment
-from sweeps.ray_start import ray_auth
+from sweeps.ray_start import ray_auth, ray_connection
 from sweeps.ray_start.ray_folder import ray_folders
 
 REPORT_EVERY_S = 3.0
@@ -55,6 +55,7 @@ def _lets_in(address: str) -> bool:
         ray_auth.turn_on()  # as the sweep did that started it
         return True
     try:
+        ray_connection.refuse_silent(address)  # `ray status` would try for a while
         ray_auth.settle(address)
     except UserError:  # it has ended, or is not ours
         return False
