@@ -109,8 +109,8 @@ def test_a_sweep_from_the_form_to_its_end(page: Served, tmp_path: Path) -> None:
         shown.wait_for_text("Trial 1 stops")
         shown.wait_for("document.querySelector('#now .status-stopped') !== null")
         press(shown, ".trail a")
-        # Before it is there, the page that is left would get the answer.
-        shown.wait_for("location.pathname == '/sweep/pressed'")
+        # Before it is there, the page that is left would get the answer, and a form go without its script.
+        shown.wait_for("location.pathname == '/sweep/pressed' && document.readyState == 'complete'")
         shown.value("window.confirm = () => true")
         send(shown, "stop", trial="2")
         shown.wait_for("document.querySelector('h1 .status')?.innerText == 'finished'")

@@ -16,6 +16,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from sweeps.common.formatting import count
 from sweeps.training.profiling.step_profiler import StepTimes
+from sweeps.training.profiling.time_breakdown import PARTS
 
 TRACE_FILE = "steps.pt.trace.json.gz"
 """For https://ui.perfetto.dev, chrome://tracing or TensorBoard's profile plugin."""
@@ -107,7 +108,7 @@ def most_expensive(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
     """
     # The profiler holds a kernel twice: as an event of the GPU, and in the operation that launched it. The
     # table shows operations, whose names are known; the total counts kernels: some belong to no operation.
-    found = [event for event in averages if not event.is_user_annotation]
+    found = [event for event in averages if not _is_label(event)]
     operations = [event for event in found if event.device_type == DeviceType.CPU]
     counted = [event for event in found if event.device_type != DeviceType.CPU] if on_gpu else operations
 
@@ -125,3 +126,10 @@ def most_expensive(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
             f"{event.count / steps:>13.1f}  {event.key[:60]}"
         )
     return "\n".join(lines)
+
+
+def _is_label(event: Any) -> bool:
+    """Whether it is a name that somebody has given to a part of a step. PyTorch says so since 2.5."""
+    if (is_label := getattr(event, "is_user_annotation", None)) is not None:
+        return bool(is_label)
+    return event.key in (*PARTS, "step") or event.key.startswith("ProfilerStep")
