@@ -72,8 +72,6 @@ def build_data(params):
     return Digits(params.batch_size)
 """
 """In place of the functions of my_project.cnn, which the docs leave to the reader."""
-QUICK = ("README.md",)
-"""Pages of `make check`; the others take minutes."""
 SWEEP = "sweeps run --trainable fashion_cnn --num-trials 3 --max-epochs 3 --name NAME"
 BEFORE = {
     "prepare my_project.clips": "export SWEEPS_DATA_DIR=$PWD/clips",
@@ -125,15 +123,9 @@ def is_run(page: Page) -> bool:
     return any(command and not reasons(command) for command in page.commands)
 
 
-@pytest.mark.timeout(900)  # a page is many sweeps, one after another
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, id=page.name, marks=[] if page.name in QUICK else [pytest.mark.long])
-        for page in PAGES
-        if is_run(page)
-    ],
-)
+@pytest.mark.long  # a page is many sweeps, one after another
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.name) for page in PAGES if is_run(page)])
 def test_the_commands_of_a_page_end_well(page: Page, reader: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "SWEEPS_PREPARED_DIR": str(reader / "prepared")}

@@ -90,6 +90,7 @@ def test_other_commands_go_on_with_its_sweep(swept: Path) -> None:
     assert results.load(swept / "results" / "anew").trials.num_rows == 1
 
 
+@pytest.mark.long
 def test_a_script_resumes_by_name_what_is_the_same(swept: Path) -> None:
     go_on = (
         'sweep = sweeps.run({}, resume="first", num_trials=7, **SMALL)\nprint("ROWS", sweep.trials.num_rows)'

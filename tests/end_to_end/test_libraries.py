@@ -18,15 +18,8 @@ from tests.end_to_end.test_resume import murderer
 TRIALS, EPOCHS = 6, 9
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("fine_tune", marks=pytest.mark.long),
-        "digits_keras",
-        "digits_xgboost",
-        pytest.param("digits_lightgbm", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["fine_tune", "digits_keras", "digits_xgboost", "digits_lightgbm"])
 def test_its_trials_train_as_ones_that_were_never_interrupted(
     name: str, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

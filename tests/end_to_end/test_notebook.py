@@ -74,6 +74,7 @@ def text_of(outputs: list[dict[str, Any]]) -> str:
     return "".join(printed) + "".join(values + [each["ename"] for each in outputs if each["kind"] == "error"])
 
 
+@pytest.mark.long
 def test_the_example_of_the_docs_shows_its_trials_and_goes_on_after_an_interrupt_and_a_restart(
     kernel: Kernel, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ TWO = (
 )
 
 
+@pytest.mark.long
 def test_a_resume_continues_at_the_very_step(environment: dict[str, str], tmp_path: Path) -> None:
     """SIGTERM reaches the processes of its trials too: a system that shuts down sends it to every process."""
     runs = Runs(environment, tmp_path)
