@@ -17,6 +17,7 @@ from sweeps.analysis.sweep import Sweep
 from sweeps.page.page_context import context_of
 from sweeps.page.sweep import at_work, control_forms
 from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, events, shown_sweep
+from sweeps.page.sweep.trial_log import last_line
 from sweeps.page.sweep.trial_table import STATUSES, table_of, view_of, words_of_curve
 from sweeps.record.record import Record
 
@@ -54,7 +55,10 @@ def _trials(sweep: ShownSweep, request: web.Request) -> dict[str, Any]:
 
 
 def _at_work(sweep: ShownSweep, request: web.Request) -> dict[str, Any]:
-    return {"training": at_work.training(sweep.record, time.time()), "rungs": at_work.rungs(sweep.record)}
+    training = at_work.training(sweep.record, time.time())
+    trials = (sweep.record.trials[each.number] for each in training)
+    printed = {trial.number: last_line(sweep.listed.folder, trial) for trial in trials}
+    return {"training": training, "printed": printed, "rungs": at_work.rungs(sweep.record)}
 
 
 _OF_PARTS: Mapping[str, Callable[[ShownSweep, web.Request], dict[str, Any]]] = {

@@ -13,6 +13,8 @@ from sweeps.record.trials import TrialRow
 
 MOST_BYTES = 2**16
 """Of the end of a log that are shown at once."""
+MOST_OF_LINE = 200
+"""Characters of a log's last line that stand beside its trial."""
 ANSI = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, and moves of the cursor
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles and links
@@ -56,6 +58,12 @@ def end_of(path: Path, most_bytes: int = MOST_BYTES) -> LogPart:
     if first and (line_end := content.find(b"\n")) >= 0:
         first, content = first + line_end + 1, content[line_end + 1 :]
     return LogPart(shown(content), first + len(content), first)
+
+
+def last_line(folder: Path, trial: TrialRow) -> str:
+    """The last line that a trial has printed, or its begin; "" without one."""
+    lines = [line for path in log_files(folder, trial)[:1] for line in end_of(path, 2**12).text.split("\n")]
+    return next((line.strip()[:MOST_OF_LINE] for line in reversed(lines) if line.strip()), "")
 
 
 def printed_since(path: Path, ends_at: int) -> LogPart | None:

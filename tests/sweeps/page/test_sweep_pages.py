@@ -89,6 +89,15 @@ def test_a_trial_has_its_curve_its_hyperparameters_and_its_log(page: Served, res
     assert page.ask("/sweep/s/trial/1", HX_Target="details").status == 200
 
 
+def test_beside_a_trial_that_trains_is_the_last_line_of_its_log(page: Served, results: Path) -> None:
+    (results / "s" / "logs").mkdir()
+    (results / "s" / "logs" / "trial_0004.log").write_text(f"epoch 1\nepoch 2 {EVIL}\n\n")
+    with lock.held(results / "s"):
+        shown = page.ask("/sweep/s", HX_Target="at-work").text
+    assert 'trial/4#log" title="its log">epoch 2 &lt;script&gt;' in shown
+    assert EVIL not in shown
+
+
 @pytest.mark.parametrize(
     "path",
     [
