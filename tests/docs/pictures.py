@@ -77,7 +77,9 @@ def last_screen(recording: Recording, has: str = "", *lacks: str) -> Rows:
 
 
 def _dashboard(sweep: Path, picture: Path) -> None:
-    with dashboards.served(sweep.parent) as served, browser.chromium(1100, 900) as chromium:
+    copied = picture.parent / "seen" / sweep.name  # a path into a PC of the lab can't be resolved
+    shutil.copytree(sweep, copied)
+    with dashboards.served(copied.parent) as served, browser.chromium(1100, 900) as chromium:
         chromium.open(served.entry).wait_for_text(sweep.name)
         page = chromium.open(f"{served.url}/sweep/{sweep.name}")
         page.wait_for("document.querySelector('.main-svg')")

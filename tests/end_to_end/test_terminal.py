@@ -34,6 +34,7 @@ FLAGS = [
 ]
 
 
+@pytest.mark.long
 def test_lines_fit_and_the_leader_is_one_trial(tmp_path: Path, environment: dict[str, str]) -> None:
     folder = tmp_path / "a-name-that-is-long"
     settings = ["--name", folder.name, "--results-dir", str(tmp_path), "--params", "epoch_s=0.2"]

@@ -190,7 +190,7 @@ def test_one_that_could_not_be_placed_gets_no_hour_of_all_places_afterwards() ->
         assert sweep.within(300, 300 + WINDOW_S) == pytest.approx(4 / 3, rel=TOLERANCE)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fifty_sweeps_of_unequal_trials_share_a_hundred_pcs() -> None:
     draw = random.Random(3)
     pcs: dict[str, Resources] = {
