@@ -67,10 +67,17 @@ DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
     "log_uniform_values": ("min", "max"),
     "q_log_uniform": ("min", "max", "q"),
     "q_log_uniform_values": ("min", "max", "q"),
+    "inv_log_uniform": ("min", "max"),
+    "inv_log_uniform_values": ("min", "max"),
     "normal": ("mu", "sigma"),
+    "q_normal": ("mu", "sigma", "q"),
+    "log_normal": ("mu", "sigma"),
+    "q_log_normal": ("mu", "sigma", "q"),
+    "beta": ("a", "b"),
+    "q_beta": ("a", "b", "q"),
 }
 """Name to the keys beside it."""
-DEFAULTS = {"mu": 0.0, "sigma": 1.0, "q": 1.0}
+DEFAULTS = {"mu": 0.0, "sigma": 1.0, "q": 1.0, "a": 1.0, "b": 1.0}
 MOST_EXPONENT = 700
 """e to a larger one is no number."""
 WIDTH_SIGMA = 2.0
@@ -220,12 +227,16 @@ def _range(name: str, kind: str, asked: Mapping[str, Any]) -> tuple[str, str]:
         UserError: it is empty, or its logarithm is none.
     """
     values = {key: asked.get(key, DEFAULTS.get(key)) for key in DISTRIBUTIONS[kind]}
-    is_log = "log" in kind
-    if kind == "normal":
-        low, high = (values["mu"] + sign * WIDTH_SIGMA * values["sigma"] for sign in (-1, 1))
+    plain, is_log = kind.removeprefix("q_").removeprefix("inv_"), "log" in kind
+    if plain == "beta":
+        low, high = 0.0, 1.0
+    elif "normal" in plain:
+        ends = [values["mu"] + sign * WIDTH_SIGMA * values["sigma"] for sign in (-1, 1)]
+        low, high = map(math.exp, ends) if is_log else ends
     else:
         low, high = values["min"], values["max"]
-        if kind.endswith("log_uniform"):  # it has the exponents
+        if plain == "log_uniform" and not kind.endswith("_values"):  # it has the exponents
+            low, high = (-high, -low) if kind.startswith("inv_") else (low, high)
             if high > MOST_EXPONENT:
                 raise UserError(
                     f"parameters.{name}: {kind} takes exponents of e, and e to the {short(high)} is too "
@@ -238,9 +249,12 @@ def _range(name: str, kind: str, asked: Mapping[str, Any]) -> tuple[str, str]:
         raise UserError(f"parameters.{name}.min {short(low)}: must be above 0 on a log scale")
     step = values.get("q") if kind.startswith("q_") else None
     text = _text(low, high, is_log, step, kind == "int_uniform")
-    if kind == "normal":
+    if "normal" in plain or plain == "beta":
         shown = ", ".join(f"{values[key]:g}" for key in DISTRIBUTIONS[kind])
-        return text, f"{name}: {kind}({shown}) is searched from {text.replace('..', ' to ')}"
+        return (
+            text,
+            f"{name}: {kind}({shown}) is searched from {text.partition(':')[0].replace('..', ' to ')}",
+        )
     if kind.endswith("log_uniform") and 0 < values["min"] < values["max"] <= 1:
         these = f"{values['min']:g} to {values['max']:g}"
         return text, (

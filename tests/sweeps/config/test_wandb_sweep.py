@@ -44,10 +44,19 @@ def faults(folder: Path, text: str) -> list[str]:
         ("{min: 0.1, max: 0.5, distribution: uniform}", "0.1..0.5"),
         ("{min: 1e-5, max: 1e-1, distribution: log_uniform_values}", "1e-05..0.1:log"),
         ("{min: -9.210340371976182, max: -2.302585092994046, distribution: log_uniform}", "0.0001..0.1:log"),
+        (
+            "{min: 2.302585092994046, max: 9.210340371976182, distribution: inv_log_uniform}",
+            "0.0001..0.1:log",
+        ),
+        ("{min: 0.001, max: 1, distribution: inv_log_uniform_values}", "0.001..1.0:log"),
         ("{min: 3, max: 250, q: 16, distribution: q_uniform}", "0..256:16"),
         ("{min: 0.01, max: 0.5, q: 0.05, distribution: q_uniform}", "0.0..0.5:0.05"),
         ("{min: 1, max: 1000, q: 10, distribution: q_log_uniform_values}", "10..1000:log:10"),
         ("{mu: 0.5, sigma: 0.1, distribution: normal}", "0.3..0.7"),
+        ("{mu: 0, sigma: 1, distribution: log_normal}", "0.1353352832..7.389056099:log"),
+        ("{mu: 64, sigma: 16, q: 8, distribution: q_normal}", "32..96:8"),
+        ("{distribution: beta}", "0.0..1.0"),
+        ("{a: 2, b: 2, q: 0.25, distribution: q_beta}", "0.0..1.0:0.25"),
     ],
 )
 def test_each_distribution_is_a_range(asked: str, expected: Any, tmp_path: Path) -> None:
