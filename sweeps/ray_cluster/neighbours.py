@@ -5,7 +5,9 @@ A process of this sweep's own Ray is none of them: Ray gives each GPU to one of 
 
 from __future__ import annotations
 
+import getpass
 import os
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,6 +21,9 @@ from sweeps.ray_cluster import broadcast, placement
 from sweeps.ray_cluster.gpus import list_gpus, own_processes
 from sweeps.ray_cluster.nodes import PC, Node
 from sweeps.ray_start.ray_folder import HOLDER, RayFolder, listed, ray_folders
+
+OF_RAY, IDLE = "ray::", "ray::IDLE"
+"""Beginnings of the names that Ray gives to processes that work for somebody, and to those that wait."""
 
 
 def refuse_beside(cards: Sequence[Card], own: Collection[int] = ()) -> None:
@@ -43,7 +48,7 @@ def refuse_beside(cards: Sequence[Card], own: Collection[int] = ()) -> None:
 
 
 def check_this_pc(config: SweepConfig, own: Collection[int] = ()) -> None:
-    """Look who else is on the GPUs of this PC, before a sweep starts there.
+    """Look who else is on this PC, before a sweep starts there; print whose trials train beside it.
 
     Args:
         config: of the sweep.
@@ -54,6 +59,8 @@ def check_this_pc(config: SweepConfig, own: Collection[int] = ()) -> None:
     """
     if not config.beside and not config.queue:  # which waits for them
         refuse_beside(those_of(config), own)
+    if line := trials_of_others():
+        print(line, flush=True)
 
 
 def refuse_overlap(config: SweepConfig, mine: RayFolder) -> None:
@@ -121,3 +128,15 @@ def of_every_pc(there: Sequence[Node]) -> dict[Node, str]:
 
 def _lines_here() -> list[str]:
     return gpus.lines(list_gpus(), own_processes())
+
+
+def trials_of_others() -> str:
+    """A line about the processes of other people's Ray on this PC; "" where there are none."""
+    found = Counter[str]()
+    for process in psutil.process_iter(["username", "cmdline"]):
+        title = next(iter(process.info["cmdline"] or ()), "")
+        if title.startswith(OF_RAY) and not title.startswith(IDLE):
+            found[process.info["username"] or "unknown"] += 1
+    found.pop(getpass.getuser(), None)
+    who = (f"{name} ({number} process{'es' * (number > 1)})" for name, number in sorted(found.items()))
+    return f"beside     Ray of other users runs on this PC, too: {', '.join(who)}" if found else ""

@@ -56,6 +56,15 @@ def test_where_processes_cant_be_told_apart_a_second_sweep_of_ones_own_begins() 
 
 
 @AS_ROOT
+def test_the_ray_of_another_user_is_told_of() -> None:
+    named = ["ray::SweepTrial.train()", "60"]
+    with subprocess.Popen(named, executable="/bin/sleep", user=1003) as other:
+        line = neighbours.trials_of_others()
+        other.kill()
+    assert line == "beside     Ray of other users runs on this PC, too: 1003 (1 process)"
+
+
+@AS_ROOT
 @pytest.mark.slow
 def test_nothing_is_started_beside_others(
     sweep: Command, environment: dict[str, str], tmp_path: Path
