@@ -16,7 +16,7 @@ from sweeps.common import atomic_io
 from sweeps.common.cli import json_output
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import count, shown_path
-from sweeps.config.sweep_folder import no_sweep
+from sweeps.config.sweep_folder import EPOCHS_SUFFIX, no_sweep
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS, mean_costs
@@ -66,7 +66,7 @@ def write_csv(folder: Path, name: str) -> list[str]:
         csv.write_csv(trials_table(record), sys.stdout.buffer)
         return []
     path, lines = Path(name).expanduser(), []
-    beside = path.with_name(f"{path.stem}-epochs.csv")
+    beside = path.with_name(f"{path.stem}{EPOCHS_SUFFIX}")
     for file, table in ((path, trials_table(record)), (beside, epochs_table(record))):
         try:
             with atomic_io.atomic_write(file) as part:

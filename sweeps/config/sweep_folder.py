@@ -32,6 +32,8 @@ def sweep_named(given: str) -> Path:
 
 SQLITE, STUDY = "sqlite:///", "::"
 """Begins the name of a database of Optuna's, and stands before that of a study in it."""
+EPOCHS_SUFFIX = "-epochs.csv"
+"""Ends the name of a table of epochs, beside the table of trials."""
 FOREIGN_FILES = (".csv", ".tsv", ".db", ".sqlite", ".sqlite3", ".journal", ".log")
 
 

@@ -20,7 +20,7 @@ from sweeps.common.param_types import fixed_defaults, given_fault, held, hints_o
 from sweeps.common.yaml_values import ParamValue, hyperparameter, nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.config.sweep_folder import SQLITE, STUDY
+from sweeps.config.sweep_folder import EPOCHS_SUFFIX, SQLITE, STUDY
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Trainable
 from sweeps.record import optuna_study
@@ -197,6 +197,7 @@ def _of_table(
     small = {column.lower(): column for column in reversed(columns)}
     status = next((small[each] for each in OF_STATUS if each in small), "")
     name = next((small[each] for each in OF_NAME if each in small), "")
+    history = _history(path, objective, what)
     found = ForeignTrials(path, path.name, _about(config, objective, {}))
     space = plugins.space_of(next(iter(config.search_spaces), trainable.name), trainable, has_ranges=True)
     are_some_without = space is not None and space.suggest is not None
@@ -215,8 +216,9 @@ def _of_table(
         if unread:
             left_out.append(f"row {number} ({', '.join(unread)})")
             continue
-        # All scores are those of the ends, whichever epochs these were.
-        scores = {} if (of_row := _number(row[score])) is None else {1: of_row}
+        of_row = _number(row[score])
+        # Without a table of epochs, all scores are those of the ends, whichever epochs these were.
+        scores = history.get(row.get(name, ""), {} if of_row is None else {1: of_row})
         how = _status(row[status] if status else "", scores)
         what_it_is = "run" if name.lower() == "name" else "trial"
         label = f"{what_it_is} {row[name]}" if name else f"row {number}"
@@ -262,6 +264,23 @@ def _number(text: str) -> float | None:
         return number if math.isfinite(number := float(text)) else None
     except ValueError:
         return None
+
+
+def _history(path: Path, objective: Objective, what: str) -> dict[str, dict[int, float]]:
+    """Id to the score of each epoch, by the table that `sweeps results --csv` writes beside."""
+    beside, found = path.with_name(path.stem + EPOCHS_SUFFIX), dict[str, dict[int, float]]()
+    if not beside.is_file():
+        return found
+    columns, rows = _table(beside, f"{what}: {beside.name}")
+    if {"id", "epoch", objective.metric} <= {*columns}:
+        for number, row in enumerate(rows, 1):
+            epoch = _number(row["epoch"])
+            if epoch is None or epoch < 1 or not epoch.is_integer():
+                fault = "must be a whole number from 1"
+                raise UserError(f"{what}: {beside.name}: row {number}: epoch {row['epoch']!r}: {fault}")
+            if (score := _number(row[objective.metric])) is not None:
+                found.setdefault(row["id"], {})[int(epoch)] = score
+    return found
 
 
 # Studies of Optuna

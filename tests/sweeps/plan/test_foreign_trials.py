@@ -153,6 +153,19 @@ def test_a_gap_is_a_branch_that_a_trial_did_not_take(module: Callable[..., str],
     assert anchors == [(16, None), (8, 0.2)]
 
 
+def test_a_table_of_epochs_may_have_floats_and_is_refused_by_its_row(tmp_path: Path) -> None:
+    (tmp_path / "runs.csv").write_text("id,lr,val_acc\n0,0.1,0.5\n1,0.2,0.4\n")
+    beside = tmp_path / "runs-epochs.csv"
+    beside.write_text("id,epoch,val_acc\n0,1.0,0.1\n1,2.0,0.9\n")
+    plan = refined(tmp_path, f"{tmp_path}/runs.csv")
+    assert "best val_acc 0.9 (trial 1)" in lines(plan)
+    beside.write_text("id,epoch,val_acc\n0,1.0,0.1\n1,last,0.9\n")
+    with pytest.raises(
+        UserError, match=r"runs-epochs.csv: row 2: epoch 'last': must be a whole number from 1"
+    ):
+        refined(tmp_path, f"{tmp_path}/runs.csv")
+
+
 def test_a_table_that_does_not_fit_is_refused_in_a_line(tmp_path: Path) -> None:
     for content, why in {
         "": "it has no trials",
@@ -169,7 +182,10 @@ def test_a_table_that_does_not_fit_is_refused_in_a_line(tmp_path: Path) -> None:
             refined(tmp_path, f"{tmp_path}/runs.csv")
 
 
-def test_the_table_of_a_sweep_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tables_of_a_sweep_are_read_with_the_scores_of_its_epochs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trials that were pruned early are compared with others at the same epoch."""
     sweep = searched(tmp_path, "old", peak(0.03), num_trials=12)
     assert results.main([str(sweep.folder), "--csv", str(tmp_path / "old.csv")]) == 0
     epochs = sum(len(trial.epochs) for trial in sweep.record.trials)
