@@ -14,12 +14,13 @@ from lightning.pytorch.loggers.logger import Logger
 
 from sweeps.training.lightning_internals import is_called_by_lightning
 
-SCALAR_METHODS = ("add_scalar", "add_scalars", "log", "log_metric", "log_metrics")
-"""Methods by which TensorBoard, W&B, MLflow and Comet take numbers."""
+SCALAR_METHODS = ("add_scalar", "add_scalars", "log", "log_metric", "log_metrics", "track", "report_scalar")
+"""Methods by which the libraries of experiment tracking take numbers: TensorBoard, W&B, MLflow, Comet, Aim,
+ClearML."""
 COUNTERS = ("epoch", "step", "global_step", "trainer/global_step")
 """Names of numbers that only say when something was logged."""
 
-NO_VALUES = (*COUNTERS, "walltime", "timestamp", "run_id")
+NO_VALUES = (*COUNTERS, "iteration", "walltime", "timestamp", "context", "run_id")
 """Keywords of such methods that are no number to keep."""
 
 
@@ -117,33 +118,42 @@ class Experiment:
     Args:
         logger: takes numbers, and the calls whose arguments are dropped.
         path: by which the model has reached it.
+        key: of the last `[...]` in the path, which is the name of what is given to it.
     """
 
-    def __init__(self, logger: TrialLogger, path: str) -> None:
-        self._logger, self._path = logger, path
+    def __init__(self, logger: TrialLogger, path: str, key: str = "") -> None:
+        self._logger, self._path, self._key = logger, path, key
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in ("log_dir", "dir"):
             return self._logger.save_dir
-        return Experiment(self._logger, f"{self._path}.{name}")
+        return Experiment(self._logger, f"{self._path}.{name}", self._key)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         method = self._path.rpartition(".")[2]
         if method == "get_logdir":
             return self._logger.save_dir
-        if method in SCALAR_METHODS and (values := _numbers(arguments, named)):
+        values = {}
+        if self._key and method in ("append", "log"):
+            values = {self._key: arguments[0]} if arguments and _is_number(arguments[0]) else {}
+        elif method in SCALAR_METHODS:
+            values = _numbers(method, arguments, named)
+        if values:
             self._logger.note(self._path, values)
         else:
             self._logger.dropped(self._path)
         return self
 
     def __getitem__(self, key: object) -> Experiment:
-        return Experiment(self._logger, f"{self._path}[...]")
+        return Experiment(self._logger, f"{self._path}[...]", str(key))
 
     def __setitem__(self, key: object, value: object) -> None:
-        self._logger.dropped(f"{self._path}[...]")
+        if _is_number(value) and not self._path.endswith(".config"):
+            self._logger.note(self._path, {str(key): value})
+        else:
+            self._logger.dropped(f"{self._path}[...]")
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
@@ -159,7 +169,7 @@ class Experiment:
     __fspath__ = __str__
 
 
-def _numbers(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers(method: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
     """Names and numbers of a call: `(name, number)`, also as keywords, or a dict, also behind a name."""
     first = [*arguments, *(value for name, value in named.items() if name not in NO_VALUES)]
     names = [each for each in first if isinstance(each, str)]
@@ -167,8 +177,11 @@ def _numbers(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, 
         if isinstance(each, Mapping):
             return dict(_flat(each, f"{names[0]}/" if names else ""))
     values = [each for each in first if _is_number(each)]
-    # MLflow's log_metric takes the id of the run before the name.
-    return {names[-1]: values[0]} if names and values else {}
+    if not names or not values:
+        return {}
+    if method == "report_scalar":  # of a title and a series
+        return {"/".join(names[:2]): named.get("value", values[0])}
+    return {names[-1]: values[0]}  # MLflow's log_metric takes the id of the run before the name
 
 
 def _flat(values: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,7 @@ from tests.sweeps.training.test_lightning_projects import CONFIG, Net, scores, t
 
 
 class Logs(Net):
-    """Calls what models call, of TensorBoard, W&B, MLflow and Comet."""
+    """Calls what models call, of TensorBoard, W&B, MLflow, Comet and Neptune."""
 
     def on_validation_epoch_end(self) -> None:
         assert self.logger
@@ -33,6 +33,10 @@ class Logs(Net):
         experiment.log_metric("run-id", "mlflow", 4.0)
         experiment.log_metric("comet", 5.0, step=3)
         experiment.log_metric(logger.run_id, "mlflow of this run", 4.5)
+        experiment.report_scalar(title="loss", series="val", iteration=3, value=0.5)
+        experiment.track(8.0, name="aim", context={"subset": "val"})
+        experiment["neptune/series"].append(7.0)
+        experiment["neptune/field"] = 7.5
         experiment.summary["best"] = 9.0
         experiment.log({"nested": {"a": 1.0, "b": 2.0}})
         for each in logger:
@@ -64,6 +68,11 @@ NUMBERS = {
     "comet": 5.0,
     "lightning": 6.0,
     "mlflow of this run": 4.5,
+    "loss/val": 0.5,
+    "aim": 8.0,
+    "neptune/series": 7.0,
+    "neptune/field": 7.5,
+    "best": 9.0,
     "nested/a": 1.0,
     "nested/b": 2.0,
     "each": 1.0,
