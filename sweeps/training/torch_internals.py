@@ -5,8 +5,10 @@ A test of each names PyTorch's version where it has changed.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, SequentialLR
@@ -24,6 +26,24 @@ def free_shards(model: nn.Module) -> None:
         # Where a step broke off, the hook that was to follow its gradients is there still.
         for hook in vars(weights).pop("_post_backward_hook_state", ())[-1:]:
             hook.remove()
+
+
+def record_allocations() -> None:
+    """Record what is allocated on the GPU from now on.
+
+    Underscored, and PyTorch's own way: https://docs.pytorch.org/docs/stable/torch_cuda_memory.html
+    """
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
+
+
+def write_allocations(file: Path) -> None:
+    """Write what was recorded, for https://pytorch.org/memory_viz."""
+    torch.cuda.memory._dump_snapshot(str(file))  # type: ignore[no-untyped-call]
+
+
+def stop_recording_allocations() -> None:
+    """Record no more."""
+    torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def parts_of_schedule(schedule: LRScheduler, begins: int = 0) -> list[tuple[int, LRScheduler]]:

@@ -38,7 +38,15 @@ AT_CORNERS = (
     "trial/test_runner.py",
 )
 """Tests of what other releases have changed before: 2 cores have them done in two minutes."""
-TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "pytest-rerunfailures", "hypothesis", "setuptools")
+TOOLS = (
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "pytest-rerunfailures",
+    "hypothesis",
+    "setuptools",
+    "matplotlib",
+)
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 OLDEST = {"torch": "2.4.1", "lightning": "2.5.3", "ray": "2.50.1", "optuna": "4.2.1"}
 """The releases that TESTED names the oldest; with them NumPy 1."""

@@ -1,18 +1,22 @@
-"""Memory: the GPU's allocator, and memory that grows from epoch to epoch."""
+"""Memory: the GPU's allocator and its snapshots, and memory that grows from epoch to epoch."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import platform
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import torch
 
+from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import GB, size
+from sweeps.training import torch_internals
 
 WARM_UP_EPOCHS = 2
 """First epochs, in which caches fill and allocators settle."""
@@ -94,3 +98,26 @@ class Growth:
                 )
                 growing.clear()  # the next warning needs as many epochs again
         return "; ".join(warnings)
+
+
+@contextlib.contextmanager
+def recorded(file: Path | None) -> Iterator[None]:
+    """Record the GPU's allocations, and write them to `file` for https://pytorch.org/memory_viz, also when
+    memory runs out; None records nothing.
+
+    Raises:
+        CannotTrain: there is no GPU.
+    """
+    if file is None:
+        yield
+        return
+    if not torch.cuda.is_available():
+        raise CannotTrain("--memory-snapshot: it records the memory of a GPU, but there is none")
+    torch_internals.record_allocations()
+    try:
+        yield
+    finally:
+        if file.parent.is_dir():  # a refused run has no folder
+            with contextlib.suppress(OSError):  # a full disk must not hide how the run ended
+                torch_internals.write_allocations(file)
+        torch_internals.stop_recording_allocations()

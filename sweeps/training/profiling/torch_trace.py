@@ -1,11 +1,13 @@
-"""`--profile`: a trace of a few steps, and the most expensive operations.
+"""`--profile`: a trace of a few steps, the most expensive operations, and a timeline of batches and steps.
 
 https://docs.pytorch.org/docs/stable/profiler.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,19 @@ SKIPPED, WARM_UP, RECORDED = 3, 2, 8
 """Steps: the first ones allocate memory and choose algorithms; recording ends early at a validation."""
 MOST_EXPENSIVE = 10
 """Operations shown."""
+DRAWN = 200
+"""Steps of the timeline, at most."""
+TIMELINE_FILE = "timeline.png"
+LOADED, COMPUTED = "#D55E00", "#0072B2"
+"""Okabe and Ito's colours, distinct also for colour-blind readers."""
 
 
 class Trace(pl.Callback):
-    """Records some steps of this worker.
+    """Records some steps of this worker, then the times of the following ones.
 
     Args:
         step_times: the training's; its parts are named in the trace.
-        folder: for the trace.
+        folder: for trace and figure.
         say: prints a text.
     """
 
@@ -40,6 +47,9 @@ class Trace(pl.Callback):
         self._profiler: profile | None = None
         self._is_recorded = False
         self._steps = 0  # finished ones, until the trace is recorded
+        self._step_s: list[float] = []
+        """Of the first steps of the last epoch, without the wait for their batches."""
+        self._began_at = 0.0
 
     def on_train_start(self, *_: Any) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -57,13 +67,21 @@ class Trace(pl.Callback):
         self._step_times.are_labelled = True
         self._profiler.start()
 
+    def on_train_epoch_start(self, *_: Any) -> None:
+        self._step_s = []
+
     def on_train_batch_start(self, *_: Any) -> None:
         """The first point where a step, and not a validation, is certain to follow."""
         assert self._profiler is not None
         if not self._is_recorded:
             self._profiler.step()
+        self._began_at = time.perf_counter()
 
     def on_train_batch_end(self, *_: Any) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # else the times would be those of queueing
+        if len(self._step_s) < DRAWN:
+            self._step_s.append(time.perf_counter() - self._began_at)
         if not self._is_recorded:
             self._steps += 1
 
@@ -72,11 +90,17 @@ class Trace(pl.Callback):
         if self._steps > SKIPPED + WARM_UP:
             self._stop()
 
-    def on_train_end(self, *_: Any) -> None:
+    def on_train_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Run the loader alone, and draw the timeline."""
         self._stop()
         if not self._is_recorded:
             least = SKIPPED + WARM_UP + 1
             self._say(f"Profile    no trace: it needs {least} steps, and the run had {self._steps}")
+        assert trainer.train_dataloader is not None
+        prepared_s = seconds_of_loader(trainer.train_dataloader, len(self._step_s))
+        title = compared_rates(prepared_s, self._step_s)
+        self._say(f"Timeline   {title}")
+        self._say(f"           {draw_timeline(prepared_s, self._step_s, title, self._folder)}")
 
     def on_exception(self, *_: Any) -> None:
         self._stop()
@@ -133,3 +157,40 @@ def _is_label(event: Any) -> bool:
     if (is_label := getattr(event, "is_user_annotation", None)) is not None:
         return bool(is_label)
     return event.key in (*PARTS, "step") or event.key.startswith("ProfilerStep")
+
+
+def seconds_of_loader(loader: Iterable[Any], most: int) -> list[float]:
+    """Seconds after which each of the first batches is ready where the loader runs alone, for about 20 s."""
+    start, found = time.perf_counter(), list[float]()
+    for _ in itertools.islice(loader, most):
+        found.append(time.perf_counter() - start)
+        if found[-1] > 20:
+            break
+    return found
+
+
+def compared_rates(prepared_s: Sequence[float], step_s: Sequence[float]) -> str:
+    """The rates of the loader alone and of the steps without waiting for data, and which one is lower."""
+    if not prepared_s:
+        return "no step was recorded"
+    batches_s, steps_s = len(prepared_s) / prepared_s[-1], len(step_s) / sum(step_s)
+    rates = [f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}" for rate in (batches_s, steps_s)]
+    verdict = "training waits for data" if batches_s < steps_s else "batches are ready in time"
+    return f"the loader prepares {rates[0]} batches/s, training uses {rates[1]}: {verdict}"
+
+
+def draw_timeline(prepared_s: Sequence[float], step_s: Sequence[float], title: str, folder: Path) -> Path:
+    """Draw batches and steps over time into a folder; returns the figure's path."""
+    from matplotlib.figure import Figure  # heavy, and only `--profile` needs it
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    numbers, label = range(1, len(step_s) + 1), "steps, without waiting for data"
+    loaded = numbers[: len(prepared_s)]
+    axes.plot(list(prepared_s), loaded, color=LOADED, label="batches prepared, loader alone")
+    axes.plot(list(itertools.accumulate(step_s)), numbers, color=COMPUTED, ls="--", label=label)
+    axes.set(xlabel="time [s]", ylabel="batches", title=title)
+    axes.legend()
+    path = folder / TIMELINE_FILE
+    figure.savefig(path, dpi=110)
+    return path

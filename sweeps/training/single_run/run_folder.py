@@ -33,6 +33,8 @@ from sweeps.training.report import Position, Report
 from sweeps.training.runs.run import RunHere
 from sweeps.training.single_run.run_settings import BEST, FIT_FILE, SingleRun
 
+SNAPSHOT_FILE = "memory.pickle"
+"""Written by `--memory-snapshot`."""
 EPOCHS_FILE = "epochs.jsonl"
 """A line per epoch: metrics, seconds, time breakdown."""
 
@@ -208,6 +210,9 @@ class RunFolder:
         say(f"Time       {duration(time.monotonic() - self._started)}{f': {where}' if where else ''}")
         if found := verdict(costs, is_prepared=is_prepared):
             say(f"Verdict    {found}")
+        if self._run.memory_snapshot:
+            file = shown_path(self._run.folder / SNAPSHOT_FILE)
+            say(f"Memory     {file} (open in https://pytorch.org/memory_viz)")
         title = "Weights" if params_file.files_of_weights(self.best) else "Settings"
         say(f"{title:<10} {shown_path(self.best)}")
         return 0

@@ -48,7 +48,10 @@ class SingleRun(Settings):
     the same."""
 
     profile: bool = setting(False, group="Profiling")
-    """Record a few steps: a trace, and the ten most expensive operations."""
+    """Record a few steps: a trace, the ten most expensive operations, and a plot of batch waits and steps."""
+    memory_snapshot: bool = False
+    """Record every allocation on the GPU, to be opened at https://pytorch.org/memory_viz."""
+
     checkpoint_epochs: int | None = setting(None, least=1, group="Output")
     """Epochs between checkpoints (default: as often as costs less than 2 % of the training time)."""
     name: str | None = None
@@ -186,6 +189,8 @@ def _resumed(tokens: Sequence[str]) -> tuple[SingleRun, Trainable]:
 
 def _faults(run: SingleRun) -> list[str]:
     faults, started = run.out_of_bounds(), launch.find_launch()
+    if run.profile and (fault := missing("matplotlib", "plots")):
+        faults.append(f"--profile: {fault}")
     if run.fit.strategy.startswith("deepspeed") and (fault := missing("deepspeed", "deepspeed")):
         faults.append(f"--strategy {run.fit.strategy}: {fault}")
     if launch.is_first() and (fault := atomic_io.place_fault(run.folder)):

@@ -28,11 +28,12 @@ from sweeps.training.config import FitConfig
 from sweeps.training.data import dataset, preparation
 from sweeps.training.distributed import cluster_environment, launch, strategy, subprocess_run
 from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
+from sweeps.training.profiling import memory
 from sweeps.training.profiling.torch_trace import Trace
 from sweeps.training.runs.fit_loop import Fit
 from sweeps.training.runs.function_run import FunctionRun
 from sweeps.training.runs.run import RunHere
-from sweeps.training.single_run.run_folder import RunFolder
+from sweeps.training.single_run.run_folder import SNAPSHOT_FILE, RunFolder
 from sweeps.training.single_run.run_settings import SingleRun
 
 OUT_OF_MEMORY_STATUS = 3
@@ -76,7 +77,8 @@ def _with_data(run: SingleRun, trainable: Trainable) -> SingleRun:
 
 def _train(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
     config = run.fit_config(trainable)
-    with RunFolder(run, config) as folder:
+    snapshot = run.folder / SNAPSHOT_FILE if run.memory_snapshot and launch.is_first() else None
+    with RunFolder(run, config) as folder, memory.recorded(snapshot):
         leaving, training = Leaving(), None
         try:
             training = _begun(run, trainable, config, folder.checkpoint, prepared, leaving)

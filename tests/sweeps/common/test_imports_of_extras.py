@@ -22,6 +22,7 @@ GB_11 = Device(11 * 10**9, True)
     [
         ("deepspeed", "deepspeed", run_main, ["--strategy", "deepspeed_stage_2"]),
         ("deepspeed", "deepspeed", fit.main, ["digits_mlp", "--strategy", "deepspeed_stage_3"]),
+        ("matplotlib", "plots", fit.main, ["digits_mlp", "--profile"]),
         ("sshfs", "storage", run_main, ["--storage", "sftp://nas/sweeps", "--dry-run"]),
         ("aiohttp_cors", "dashboard", run_main, ["--address", "http://pc:8265", "--submit"]),
     ],

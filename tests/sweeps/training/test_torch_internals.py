@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,3 +38,14 @@ def test_shards_of_fsdp_are_freed(group: None) -> None:
         del model
         gc.collect()
         assert [weight() for weight in left] == [None] * len(left)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_allocations_are_recorded(tmp_path: Path) -> None:
+    with relied_on("torch"):
+        torch_internals.record_allocations()
+        torch.ones(10, device="cuda")
+        torch_internals.write_allocations(tmp_path / "it.pickle")
+        torch_internals.stop_recording_allocations()
+        assert (tmp_path / "it.pickle").stat().st_size > 0

@@ -1,8 +1,9 @@
-"""Growing memory, and the allocator's settings."""
+"""Growing memory, snapshots, and the allocator's settings."""
 
 from __future__ import annotations
 
 import os
+import pickle
 import platform
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweeps.common.errors import CannotTrain
 from sweeps.training.profiling import memory
 from sweeps.training.profiling.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
 from tests.conftest import ROOT
@@ -97,6 +99,36 @@ def test_the_allocator_grows_its_segments(monkeypatch: pytest.MonkeyPatch) -> No
     memory.use_expandable_segments()
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # known to monkeypatch, so that it takes it back
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_snapshot_of_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sweeps.fit", "digits_mlp", "--memory-snapshot"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--memory-snapshot: it records the memory of a GPU, but there is none" in done.stderr
+
+
+def test_a_run_that_is_refused_leaves_no_snapshot_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **_: None)
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda file: Path(file).write_bytes(b""))
+    with pytest.raises(CannotTrain, match="not so"), memory.recorded(tmp_path / "it/memory.pickle"):
+        raise CannotTrain("not so")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_snapshot_holds_what_was_allocated(tmp_path: Path) -> None:
+    file = tmp_path / "memory.pickle"
+    with memory.recorded(file):
+        torch.ones(2**20, device="cuda")
+    assert pickle.loads(file.read_bytes())["device_traces"]
 
 
 @pytest.mark.gpu

@@ -1,10 +1,12 @@
-"""`--profile`: the trace, and the most expensive operations."""
+"""`--profile`: the trace, the most expensive operations, and the timeline."""
 
 from __future__ import annotations
 
 import gzip
 import itertools
 import json
+import time
+from collections.abc import Iterator
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,14 @@ from sweeps.training.profiling import torch_trace
 from sweeps.training.profiling.torch_trace import (
     MOST_EXPENSIVE,
     RECORDED,
+    TIMELINE_FILE,
     TRACE_FILE,
     most_expensive,
 )
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+PNG = b"\x89PNG"
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +49,10 @@ def test_the_trace_names_the_parts_of_each_step(run: Path) -> None:
     assert any(event["name"] == "aten::addmm" for event in events)
 
 
+def test_the_picture_is_one(run: Path) -> None:
+    assert (run / "profile" / TIMELINE_FILE).read_bytes().startswith(PNG)
+
+
 def test_the_most_expensive_operations_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,6 +63,7 @@ def test_the_most_expensive_operations_are_printed(
     shares = [float(line.split("%")[0]) for line in printed[start + 2 : start + 2 + MOST_EXPENSIVE]]
     assert shares == sorted(shares, reverse=True)
     assert 0 < sum(shares) <= 100.5
+    assert any(line.startswith("Timeline   the loader prepares") for line in printed)
 
 
 def printed_by(steps: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -139,3 +151,18 @@ def test_a_kernel_counts_once_by_the_name_of_the_operation_that_launched_it() ->
         ["60.0%", "0.300", "0.5", "aten::mm"],
         ["20.0%", "0.100", "0.5", "aten::relu"],
     ]
+
+
+def slow_batches(seconds: float) -> Iterator[Any]:
+    while True:
+        time.sleep(seconds)
+        yield object()
+
+
+@pytest.mark.parametrize(
+    ("loader_s", "words"), [(0.02, "training waits for data"), (0.0, "batches are ready in time")]
+)
+def test_it_is_said_who_waits_for_whom(loader_s: float, words: str) -> None:
+    prepared_s = torch_trace.seconds_of_loader(slow_batches(loader_s), 10)
+    assert len(prepared_s) == 10
+    assert torch_trace.compared_rates(prepared_s, [0.008] * 10).endswith(words)
