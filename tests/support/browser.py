@@ -160,12 +160,20 @@ class Page:
         return str(self.value("document.body ? document.body.innerText : ''"))
 
     def wait_for(self, script: str, timeout_s: float = TIMEOUT_S) -> Any:
-        """The value of an expression, once it is true."""
+        """The value of an expression, once it is true.
+
+        While a page gives way to another, and before its scripts are there, an expression may have no value.
+        """
         until = time.monotonic() + timeout_s
-        while not (value := self.value(script)):
+        while True:
+            try:
+                if value := self.value(script):
+                    return value
+            except (AssertionError, RuntimeError):
+                if time.monotonic() > until:
+                    raise
             assert time.monotonic() < until, f"never {script}\non the page:\n{self.text}"
             time.sleep(0.2)
-        return value
 
     def wait_for_text(self, text: str, timeout_s: float = TIMEOUT_S) -> None:
         """Go on once a text can be read."""
