@@ -4,7 +4,7 @@
     python -m tests.docs.pictures draw FOLDER     draw what was recorded, into docs/images/
 
 The walk takes some minutes, and needs root, iproute2, openssh-server, rsync and chromium. It prints all that
-the commands print, of which the pages show parts as text.
+the commands print, of which the pages show parts as text. A picture shows the path of FOLDER.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from sweeps.record import lock
 from tests import ROOT
 from tests.docs import marked_report, tutorial
 from tests.support import browser, dashboards, lab, terminals
@@ -48,7 +49,7 @@ def walk(folder: Path) -> None:
                 recording.write(folder / f"{number:02d}.cast")
                 print(f"== {number:02d} {command}", *recording.lines(), sep="\n", flush=True)
             (folder / "commands.json").write_text(json.dumps(list(reader.recordings)))
-            shutil.copytree(reader.folder(""), folder / "results")
+            shutil.copytree(reader.folder(""), folder / "results", dirs_exist_ok=True)
 
 
 def draw(folder: Path) -> None:
@@ -77,9 +78,13 @@ def last_screen(recording: Recording, has: str = "", *lacks: str) -> Rows:
 
 
 def _dashboard(sweep: Path, picture: Path) -> None:
-    copied = picture.parent / "seen" / sweep.name  # a path into a PC of the lab can't be resolved
+    copied = picture.parent / "results" / sweep.name  # a path into a PC of the lab can't be resolved
     shutil.copytree(sweep, copied)
-    with dashboards.served(copied.parent) as served, browser.chromium(1100, 900) as chromium:
+    with (
+        lock.held(copied),  # it runs, as the one in the lab
+        dashboards.served(copied.parent) as served,
+        browser.chromium(1100, 900) as chromium,
+    ):
         chromium.open(served.entry).wait_for_text(sweep.name)
         page = chromium.open(f"{served.url}/sweep/{sweep.name}")
         page.wait_for("document.querySelector('.main-svg')")
