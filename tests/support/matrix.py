@@ -1,8 +1,9 @@
 """The releases that this program works with: `python -m tests.support.matrix [COLUMN ...]` (make test-matrix)
 
 Each column is an environment of its own with the wheel of this checkout: a sweep of the README's model, a
-resume, a report, then the quick tests of the rooms that stand on these packages. uv installs them: gigabytes,
-some minutes a column. Pythons are those that uv finds or can download. docs/versions.md gets a row for each.
+resume, a report, then the quick tests of the rooms that stand on these packages. uv installs them, gigabytes,
+some minutes a column, while the one before is tried. Pythons are those that uv finds or can download.
+docs/versions.md gets a row for each.
 
 `corners` are the oldest and the newest column with fewer tests, and without a row: those that CI tries.
 """
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -106,6 +108,7 @@ class Environment:
 
     def make(self) -> None:
         """Make it empty, with the newest Python up to the wanted one that uv finds or can download."""
+        self.folder.mkdir()
         wanted, venv = self.column.python, str(self.folder / "venv")
         for python in PYTHONS[PYTHONS.index(wanted) :: -1]:
             of_pyenv = Path.home().glob(f".pyenv/versions/{python}.*/bin/python")  # where uv does not look
@@ -169,19 +172,18 @@ def example() -> str:
     return code[1]
 
 
-def tried(name: str, wheel: Path, tests: Sequence[str]) -> list[str]:
+def tried(name: str, environment: Environment, installed: Future[None], tests: Sequence[str]) -> list[str]:
     """A row of the table."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="matrix-") as folder:
-        environment = Environment(Path(folder), COLUMNS[name])
-        try:
-            environment.install(wheel)
-            environment.sweep()
-            result = environment.test(tests)
-        except AssertionError as error:
-            print(f"{name}: {error}", flush=True)
-            result = "fails: " + str(error).splitlines()[0][:60]
-        versions = environment.versions() if Path(environment.python).exists() else {}
+    try:
+        installed.result()
+        environment.sweep()
+        result = environment.test(tests)
+    except AssertionError as error:
+        print(f"{name}: {error}", flush=True)
+        result = "fails: " + str(error).splitlines()[0][:60]
+    versions = environment.versions() if Path(environment.python).exists() else {}
+    shutil.rmtree(environment.folder)
     print(f"{name}: {result}, {time.monotonic() - began:.0f} s", flush=True)
     return [name, *(versions.get(each, "-") for each in ("python", *SHOWN)), result]
 
@@ -194,12 +196,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     are_corners = asked == ["corners"]
     if unknown := [name for name in asked if name not in COLUMNS and not are_corners]:
         parser.error(f"{unknown[0]}: no such column (a name of two words in quotes)")
+    names = CORNERS if are_corners else asked or list(COLUMNS)
     failed = False
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="matrix-") as folder, ThreadPoolExecutor(1) as pool:
         run([uv(), "build", "--quiet", "--wheel", "--out-dir", folder, str(ROOT)])
         (wheel,) = Path(folder).glob("*.whl")
-        for name in CORNERS if are_corners else asked or COLUMNS:
-            row = tried(name, wheel, AT_CORNERS if are_corners else ROOMS)
+        environments = [Environment(Path(folder, str(n)), COLUMNS[name]) for n, name in enumerate(names)]
+        coming: list[Future[None]] = []
+        for number, name in enumerate(names):
+            coming += [pool.submit(each.install, wheel) for each in environments[len(coming) : number + 2]]
+            tests = AT_CORNERS if are_corners else ROOMS
+            row = tried(name, environments[number], coming[number], tests)
             failed |= "fail" in row[-1] or "error" in row[-1]
             if not are_corners:
                 write(row)
