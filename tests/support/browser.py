@@ -5,8 +5,8 @@
         page.wait_for("document.body.innerText.includes('Running')")
         page.screenshot(path)
 
-https://chromedevtools.github.io/devtools-protocol/: a message is JSON and a NUL. Not Playwright or Selenium: these
-keep each page visible, and what a page does while it is hidden is a part of what is tested.
+https://chromedevtools.github.io/devtools-protocol/: a message is JSON and a NUL. Not by Playwright or
+Selenium: these keep each page visible, and what a page does while it is hidden is tested, too.
 """
 
 from __future__ import annotations
