@@ -65,6 +65,14 @@ def pair(lab_of: Callable[..., Lab], shared: Path) -> list[PC]:
     return pcs
 
 
+@pytest.fixture(scope="module")
+def open_head(lab_of: Callable[..., Lab]) -> PC:
+    """A head that requires no token."""
+    (head,) = lab_of(1).pcs
+    start_head(head, RAY_AUTH_MODE="disabled")
+    return head
+
+
 @pytest.fixture
 def program(pair: list[PC]) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts one on the head, which is gone after the test."""
@@ -141,6 +149,12 @@ def test_which_trial_runs_where_and_who_is_lost(
 
     worker.power_cut()
     wait_until(lambda: f"\n{worker.address} is lost: " in status(head), "the loss to be seen")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("where", [(), ("--address=auto",)])
+def test_a_ray_without_a_token_is_shown_to_a_user_who_has_one(where: tuple[str, ...], open_head: PC) -> None:
+    assert f"{open_head.address} (head)" in status(open_head, *where)
 
 
 @pytest.mark.parametrize(
