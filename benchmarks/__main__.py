@@ -35,7 +35,7 @@ class Benchmark:
 
 
 PARTS = (
-    Benchmark("overhead", 12, ("--repeats", "1")),
+    Benchmark("overhead", 4, ("--trials", "24", "--repeats", "1")),
     Benchmark("scale", 4, ("--trials", "100", "1000", "--repeats", "1")),
     Benchmark("fit_overhead", 5),
     Benchmark("inner_loop", 6),
@@ -45,7 +45,7 @@ PARTS = (
     Benchmark("cluster", 15, ("--repeats", "1")),
     Benchmark("page", 2, ("--repeats", "1")),
     Benchmark("sharing", 15, ("--sweeps", "3", "--minutes", "15", "--skip-s", "240")),
-    Benchmark("story", 40),
+    Benchmark("story", 47, ("--repeats", "1")),
 )
 GPU = Benchmark("gpu", 40)
 """Skips itself where there is no card."""

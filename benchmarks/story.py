@@ -66,8 +66,7 @@ class Kept:
     steps: dict[str, Step] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._settings = {**dataclasses.asdict(self.workload), "minutes": {}}
-        self._settings = json.loads(json.dumps(self._settings))  # as it is read again
+        self._settings = json.loads(json.dumps(_settings(self.workload)))  # as it is read again
         if self.path.exists():
             told = json.loads(self.path.read_text())
             if told["settings"] != self._settings:
@@ -88,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     until = time.monotonic() + 60 * asked.minutes
     for name in asked.workload:
         workload = smallest(WORKLOADS[name]) if asked.quick else WORKLOADS[name]
+        if asked.repeats:
+            workload = dataclasses.replace(workload, repeats=asked.repeats)
         folder = asked.folder / ("quick" if asked.quick else "") / name
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -237,7 +238,7 @@ def write(story: Story) -> None:
     own = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": _measure.machine(),
-        "settings": {**dataclasses.asdict(story.workload), "minutes": {}},
+        "settings": _settings(story.workload),
         "rows": found,
         "skipped": {name: step["skipped"] for name, step in story.steps.items() if "skipped" in step},
         "steps": story.steps,
@@ -250,6 +251,12 @@ def write(story: Story) -> None:
     _measure.write(NAME, {"workloads": workloads}, goals)
     picture.write(workloads)
     print(f"\nThe table of docs/benchmarks.md:\n{markdown(found)}", flush=True)
+
+
+def _settings(workload: Workload) -> dict[str, Any]:
+    """What all rungs have in common: a rung says by itself how often it was measured."""
+    settings = dataclasses.asdict(workload)
+    return {name: value for name, value in settings.items() if name not in ("minutes", "repeats")}
 
 
 def _naive(story: Story) -> Rung | None:
@@ -278,6 +285,7 @@ def _parser() -> argparse.ArgumentParser:
         default=120.0,
         help=f"after which no part is begun that would end later {default}",
     )
+    add("--repeats", type=int, help="of a rung that takes minutes (default: 3)")
     add("--quick", action="store_true", help="rehearse with so little training that no figure means anything")
     add("--folder", type=Path, default=cache_dir() / NAME, help=f"of what is finished {default}")
     return parser

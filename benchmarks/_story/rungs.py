@@ -13,7 +13,7 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,12 @@ def prepare(story: Story) -> Step:
     workload = story.workload
     module = importlib.import_module(MODULES[workload.job_model])
     module.raw_items(module.Params(**workload.fixed))
-    shutil.rmtree(story.prepared, ignore_errors=True)
-    seconds = sweep_runs.prepare(workload, story.prepared, story.new_folder("prepare"))
+    seconds = []
+    for _ in range(workload.repeats):
+        shutil.rmtree(story.prepared, ignore_errors=True)
+        seconds.append(sweep_runs.prepare(workload, story.prepared, story.new_folder("prepare")))
     (manifest,) = story.prepared.glob("*/manifest.json")
-    return {"seconds": [seconds], "data_set": manifest.parent.name}
+    return {"seconds": seconds, "data_set": manifest.parent.name}
 
 
 def start(story: Story) -> Step:
@@ -194,17 +196,14 @@ def proposed(story: Story) -> Step:
 def shell(story: Story) -> Step:
     """A process for each configuration, one after another, on the prepared rows."""
     process_s: list[float] = []
-    epochs_s: list[float] = []
+    epochs_s: list[list[float]] = []
     for number in range(story.workload.sample_trials):
         name = f"shell_{number}"
         before, epochs = _timed(story, name, story.workload.tuned, range(number, number + 1))
         process_s.append(before[0])
         epochs_s += epochs
-    parts = [
-        story.preparation,
-        Part("process", story.workload.configurations, process_s),
-        Part("epoch", story.workload.epochs, epochs_s),
-    ]
+    process = Part("process", story.workload.configurations, process_s)
+    parts = [story.preparation, process, *_epochs(story.workload, epochs_s)]
     return _rung("shell", parts, story.quality_of(_all_epochs(story), borrows=True))
 
 
@@ -277,14 +276,23 @@ def _one_by_one(story: Story, name: str, params: Mapping[str, Any], **changes: A
     return [
         Part("process, with its first configuration", 1, [process_s]),
         Part("start of a configuration", workload.configurations - 1, starts),
-        Part("epoch", workload.epochs, epochs),
+        *_epochs(workload, epochs),
+    ]
+
+
+def _epochs(workload: Workload, seconds: Sequence[Sequence[float]]) -> list[Part]:
+    """Of some epochs of each of some configurations: in the first one loader workers start."""
+    first, later = [each[0] for each in seconds], [each for epochs in seconds for each in epochs[1:]]
+    return [
+        Part("first epoch of a configuration", workload.configurations, first),
+        Part("later epoch", workload.epochs - workload.configurations, later),
     ]
 
 
 def _timed(
     story: Story, name: str, params: Mapping[str, Any], trials: range, **changes: Any
-) -> tuple[list[float], list[float]]:
-    """Seconds before the first epoch of each trial (with the process, for the first), and of each epoch."""
+) -> tuple[list[float], list[list[float]]]:
+    """Of each trial: seconds before its first epoch, for the first one with the process; of its epochs."""
     folder, epochs = story.new_folder(name), story.workload.sample_epochs
     job = story.job(folder, params, threads=None, epochs=[epochs] * len(trials), **changes)
     chosen = [job.trials[number] for number in trials]
@@ -294,7 +302,7 @@ def _timed(
     marks = json.loads((folder / MARKS_FILE).read_text())
     before = [times[1] - times[0] for times in marks]
     before[0] = wall_s - (marks[-1][-1] - began) + marks[0][1] - began
-    return before, [b - a for times in marks for a, b in itertools.pairwise(times[1:])]
+    return before, [[b - a for a, b in itertools.pairwise(times[1:])] for times in marks]
 
 
 def _sweep(story: Story, name: str, asked: Asked) -> Found:

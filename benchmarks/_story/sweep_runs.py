@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import _measure
+from benchmarks._job import MODULES
 from benchmarks._story.parts import Part, Quality
 from benchmarks._story.workloads import Workload
 
@@ -110,8 +112,10 @@ def read(folder: Path, workload: Workload, wall_s: float) -> Found:
 
 def prepare(workload: Workload, prepared: Path, folder: Path) -> float:
     """Seconds of `sweeps prepare`, from the start of the command to its end."""
-    params = [f"{name}={value}" for name, value in workload.fixed.items()]
-    words = ["prepare", workload.trainable, "--params", *params, "--prepared-dir", str(prepared)]
+    module = importlib.import_module(MODULES[workload.job_model])
+    params = [f"{name}={value}" for name, value in workload.fixed.items() if name in module.PREPARE_PARAMS]
+    words = ["prepare", workload.trainable, "--prepared-dir", str(prepared)]
+    words += ["--params", *params] if params else []
     folder.mkdir(parents=True)
     began = time.monotonic()
     _measure.run_together([[sys.executable, "-m", "sweeps", *words]], folder, {})

@@ -123,7 +123,7 @@ def test_no_part_begins_that_would_end_after_the_minutes(
 ) -> None:
     assert story.main(["--folder", str(tmp_path), "--minutes", "0.1", "--rungs", "naive"]) == 0
     out = capsys.readouterr().out
-    assert "3 parts to measure, about 13 min" in out
+    assert "3 parts to measure, about 16 min" in out
     assert "--minutes are over before preparation of the rows; the same command goes on." in out
 
 
@@ -156,8 +156,8 @@ def test_the_first_two_rungs_are_measured_and_an_interrupted_run_goes_on(
     assert "3 parts to measure" in capsys.readouterr().out
     steps = json.loads((folder / "steps.json").read_text())["steps"]
     naive, prepared = (Rung.from_json(steps[name]["rung"]) for name in ("naive", "prepared"))
-    assert [part.times for part in naive.parts] == [1, 3, 16]
-    assert [len(part.seconds) for part in naive.parts] == [1, 1, 4]
+    assert [part.times for part in naive.parts] == [1, 3, 4, 12]
+    assert [len(part.seconds) for part in naive.parts] == [1, 1, 2, 2]
     assert prepared.parts[0].seconds == steps["prepare"]["seconds"]
     assert 0 < naive.measured_pct < 100
     assert story.main(words) == 0
