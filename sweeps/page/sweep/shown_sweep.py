@@ -92,7 +92,7 @@ async def shown_sweep(request: web.Request, key: str | None = None) -> ShownSwee
     await page.look()
     listed = page.sweeps.sweeps.get(key)
     if listed is None:
-        raise web.HTTPNotFound(text=f"There is no sweep {key} in the folders of this page.")
+        raise _not_there(key)
     waits_s = WAITS_S if _is_of_whole_page(request) and not page.sweeps.holds(key) else None
     reading = asyncio.create_task(page.in_thread(page.sweeps.record, key))
     if not (await asyncio.wait({reading}, timeout=waits_s))[0]:
@@ -100,8 +100,14 @@ async def shown_sweep(request: web.Request, key: str | None = None) -> ShownSwee
         raise BeingRead(listed)
     try:
         return ShownSweep(listed, reading.result())
-    except (OSError, RecordUnreadable, KeyError) as error:
+    except (FileNotFoundError, KeyError):  # it was removed meanwhile
+        raise _not_there(key) from None
+    except (OSError, RecordUnreadable) as error:
         raise web.HTTPNotFound(text=f"The sweep {key} can't be read: {error}") from None
+
+
+def _not_there(key: str) -> web.HTTPNotFound:
+    return web.HTTPNotFound(text=f"There is no sweep {key} in the folders of this page.")
 
 
 def _is_of_whole_page(request: web.Request) -> bool:
