@@ -238,7 +238,7 @@ TITLES = {
     "precision": "+ half precision",
     "packed": "+ several trials at a time",
     "pruned": "+ pruned by halving",
-    "proposed": "+ proposed by gp, to the same quality",
+    "proposed": "+ proposed by gp",
     "shell": "shell loop",
     "ray_tune": "Ray Tune with ASHA",
     "optuna": "Optuna with successive halving",
