@@ -24,11 +24,7 @@ WIDTH, LEFT, LENGTH = 830, 292, 296
 TOP, PITCH, THICKNESS, GAP = 84, 27, 16, 34
 LEAST_DAYS = 0.1
 """Where the axis begins, if no bar is shorter."""
-HATCHED = (
-    '<defs><pattern id="computed" width="6" height="6" patternUnits="userSpaceOnUse" '
-    f'patternTransform="rotate(45)"><rect width="6" height="6" fill="{OWN}"/>'
-    '<rect width="2" height="6" fill="#ffffff" fill-opacity="0.45"/></pattern></defs>'
-)
+HATCHED = {OWN: "computed", OTHER: "computed-of-others"}
 
 
 class Bar(NamedTuple):
@@ -39,7 +35,8 @@ class Bar(NamedTuple):
     low: float
     high: float
     beside: str
-    fill: str
+    color: str
+    is_computed: bool = False
 
 
 def write(workloads: Mapping[str, Mapping[str, Any]], path: Path = PICTURE) -> None:
@@ -56,7 +53,7 @@ def picture(workloads: Mapping[str, Mapping[str, Any]]) -> str:
         groups.append((f"{name}, measured on {where}", bars(workload["rows"])))
     least = min(LEAST_DAYS, *(bar.low for _, found in groups for bar in found if bar.low > 0))
     begin, end = math.floor(math.log10(least)), 3.0
-    lines, y = [HATCHED], TOP
+    lines, y = [_pattern(name, color) for color, name in HATCHED.items()], TOP
 
     def place(days: float) -> float:
         return LEFT + LENGTH * (math.log10(max(days, 10**begin)) - begin) / (end - begin)
@@ -89,20 +86,28 @@ def bars(rows: Sequence[Mapping[str, Any]]) -> list[Bar]:
     found = []
     for row in rows:
         days, low, high = (THESIS_DAYS[0] * row[key] / naive_s for key in ("value_s", "low_s", "high_s"))
-        is_computed = row["measured_pct"] < 100
-        own = "url(#computed)" if is_computed else OWN
         faster = row["times"][0]
         times = f" = 1/{faster:.{0 if faster >= 10 else 1}f}" if row["rung"] != "naive" else ""
         beside = f"{days:.3g} days{times}  ({duration(row['value_s'])} here)"
-        found.append(Bar(row["title"], days, low, high, beside, OTHER if row["is_peer"] else own))
+        color = OTHER if row["is_peer"] else OWN
+        found.append(Bar(row["title"], days, low, high, beside, color, row["measured_pct"] < 100))
     return found
+
+
+def _pattern(name: str, color: str) -> str:
+    return (
+        f'<defs><pattern id="{name}" width="6" height="6" patternUnits="userSpaceOnUse" '
+        f'patternTransform="rotate(45)"><rect width="6" height="6" fill="{color}"/>'
+        '<rect width="2" height="6" fill="#ffffff" fill-opacity="0.45"/></pattern></defs>'
+    )
 
 
 def _row(bar: Bar, top: float, place: Any) -> list[str]:
     right = place(bar.days)
+    fill = f"url(#{HATCHED[bar.color]})" if bar.is_computed else bar.color
     found = [
-        _svg.text(32, top + THICKNESS - 4, bar.title, TEXT if bar.fill != OTHER else FAINT),
-        _svg.bar(LEFT, top, right - LEFT, THICKNESS, bar.fill),
+        _svg.text(32, top + THICKNESS - 4, bar.title, TEXT if bar.color != OTHER else FAINT),
+        _svg.bar(LEFT, top, right - LEFT, THICKNESS, fill),
     ]
     if bar.low < bar.high:
         found.append(_svg.whisker(place(bar.low), place(bar.high), top + THICKNESS / 2))
