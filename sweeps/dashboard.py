@@ -14,7 +14,6 @@ import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
@@ -132,10 +131,10 @@ def dashboard(asked: Asked) -> int:
 def _tell(asked: Asked, url: str, token: str, folders: Sequence[Path]) -> None:
     """Print the address of the page of these folders, and open it in the browser, where there is one."""
     from sweeps.page import access
-    from sweeps.page.sweep_list import SweepList
+    from sweeps.page.sweep_list import SweepList, path_of
 
     key = None if asked.opened is None else SweepList(folders).key_of(asked.opened)
-    path = "/" if key is None else f"/sweep/{quote(key, safe='')}"
+    path = "/" if key is None else path_of(key)
     address = f"{url}{path}?{access.TOKEN_PARAMETER}={token}"
     print(address, flush=True)
     json_output.answer(url=address)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sweeps.analysis.compared_trials import FEW, ComparedTrials, compared_trials, trainables
-from sweeps.analysis.failure_causes import causes_of
+from sweeps.analysis.course import causes_of
 from sweeps.analysis.new_ranges import Change, changes
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import command, count, short, shown_path

@@ -1,13 +1,15 @@
-"""The trials of a sweep by their scores at one epoch, and the importance of their hyperparameters there.
+"""The trials of a sweep by what they tried and their scores at one epoch, and the importance of their
+hyperparameters there.
 
 Scores of different epochs are never compared. Figures, advice and refined ranges look at the same trials.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -16,14 +18,21 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeps.analysis.tried_values import Tried, tried
 from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
+from sweeps.common.yaml_values import ParamValue
 from sweeps.record.ranking import LEAST_COMPARED, RankedTrials
 from sweeps.record.trials import BAD, TrialRow
-from sweeps.space.numeric_range import Side
+from sweeps.space.numeric_range import Range, Side
+from sweeps.space.optuna_space import choices_of, range_of
 
 T = TypeVar("T")
 LEAST_BEST = 3
@@ -36,6 +45,16 @@ SIDES: tuple[Side, ...] = ("high", "low")
 BY_CHANCE = 0.05
 """Significance level: a pattern that chance makes more often than this is none."""
 TOP_TRIALS = math.ceil(LEAST_COMPARED / 4)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What trials tried, by the names that the space asks for."""
+
+    params: Mapping[int, Mapping[str, ParamValue]]
+    """Of each trial, by its number."""
+    ranges: Mapping[str, BaseDistribution]
+    """Of each hyperparameter that has more than one value, over all trials."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +98,7 @@ class ComparedTrials:
     @property
     def bad(self) -> list[TrialRow]:
         """Those that failed, diverged or are infeasible."""
-        return [trial for trial in self.trials if is_bad(trial)]
+        return [trial for trial in self.trials if trial.status in BAD]
 
     @property
     def is_constant(self) -> bool:
@@ -124,23 +143,19 @@ class ComparedTrials:
         # It takes seconds to import, which the page of all sweeps and the start of a sweep do without.
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
-        with warnings.catch_warnings(action="ignore"):  # of a condition that few trials met
+        # Of a condition that few trials met, and of a value between two steps: it was tried.
+        with warnings.catch_warnings(action="ignore"):
             evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
             best_first = list(self.scores)
             even = best_first[:: math.ceil(len(best_first) / MOST_FOR_IMPORTANCE)]
-            return get_param_importances(self.study(even[::-1]), evaluator=evaluator)
+            study = optuna.create_study(direction=self.objective.direction)
+            study.add_trials(map(self._trial, even[::-1]))
+            return get_param_importances(study, evaluator=evaluator)
 
     def sample(self, most: int) -> list[int]:
         """At most so many that reached the epoch, as `thinned`, the best one last: it is drawn over the
         others."""
         return thinned(list(self.scores), most)[::-1]
-
-    def study(self, trials: Sequence[int]) -> optuna.Study:
-        """Trials that reached the epoch, complete, by their numbers."""
-        study = optuna.create_study(direction=self.objective.direction)
-        with warnings.catch_warnings(action="ignore"):  # of a value between two steps: it was tried
-            study.add_trials(map(self._trial, trials))
-        return study
 
     def _trial(self, number: int) -> FrozenTrial:
         params = {name: v for name, v in self.tried.params[number].items() if name in self.tried.ranges}
@@ -172,34 +187,27 @@ MOST_FOR_IMPORTANCE = 4_000
 """Trials by which importance is computed, an even sample of more: Optuna takes 0.3 ms for each. Of 10,000
 trials with six equal hyperparameters it moves their shares by at most 0.03."""
 _FOUND: WeakKeyDictionary[RankedTrials, tuple[Any, dict[Any, ComparedTrials]]] = WeakKeyDictionary()
-"""Of each record how far it was, and what was found by trainable and epoch: importances take time."""
+"""Of each record how far it was, and what was found of each trainable: importances take time."""
 
 
-def compared_trials(
-    record: RankedTrials, trainable: str | None = None, epoch: int | None = None
-) -> ComparedTrials:
-    """Trials by their scores at an epoch; computed once.
-
-    Args:
-        record: what was tried.
-        trainable: as it was named to the sweep; None for all.
-        epoch: None for the one at which trials are compared.
-    """
+def compared_trials(record: RankedTrials, trainable: str | None = None) -> ComparedTrials:
+    """Trials, all or those of a trainable, by their scores at the epoch at which they are compared; computed
+    once."""
     only = None if len(trainables(record)) == 1 else trainable
-    at = record.compared_at(only) if epoch is None else epoch
     how_far = len(record.trials), len(record.live), sum(len(trial.epochs) for trial in record.trials)
     before, known = _FOUND.get(record, (None, {}))
     if before != how_far:
         known = {}
         _FOUND[record] = how_far, known
-    if (key := (only, at)) not in known:
+    if only not in known:
+        at = record.compared_at(only)
         inside = (trial for trial in record.searched if not trial.is_outside)
         trials = tuple(trial for trial in inside if only in (None, trial.trainable))
         sign, scores = record.objective.sign, record.scores_at(at)
-        there = [trial for trial in trials if trial.number in scores and not is_bad(trial)]
+        there = [trial for trial in trials if trial.number in scores and trial.status not in BAD]
         there.sort(key=lambda trial: (-sign * scores[trial.number], trial.number))
-        known[key] = ComparedTrials(at, trials, tuple(there), record.objective)
-    return known[key]
+        known[only] = ComparedTrials(at, trials, tuple(there), record.objective)
+    return known[only]
 
 
 def thinned(best_first: Sequence[T], most: int) -> list[T]:
@@ -216,6 +224,69 @@ def trainables(record: RankedTrials) -> list[str]:
     return list(dict.fromkeys(trial.trainable for trial in record.searched))
 
 
-def is_bad(trial: TrialRow) -> bool:
-    """Whether it failed, diverged or is infeasible."""
-    return trial.status in BAD
+def tried(trials: Sequence[TrialRow]) -> Tried:
+    """What trials tried, and the ranges of that.
+
+    A hyperparameter without a distribution of Optuna's (`sample_from`, a normal one) has the range of its
+    values. One that was fixed for some trials, as the ranges were changed, has that value there.
+    """
+    swept = {(trial.trainable, name) for trial in trials for name in trial.params}
+    params = {trial.number: _named(trial, swept) for trial in trials}
+    distributions = distributions_of(trials, with_trainable=True)
+    values: dict[str, dict[ParamValue, None]] = {}
+    for of_trial in params.values():
+        for name, value in of_trial.items():
+            values.setdefault(name, {})[value] = None
+    ranges = {
+        name: _range(distributions.get(name, []), list(of_name))
+        for name, of_name in sorted(values.items())
+        if len(of_name) > 1
+    }
+    return Tried(params, ranges)
+
+
+def _named(trial: TrialRow, swept: Container[tuple[str, str]]) -> dict[str, ParamValue]:
+    """Its hyperparameters that are swept, as the space names them (of several: `fashion_cnn.lr`)."""
+    named = dict(trial.optuna.params)
+    prefix = f"{trial.trainable}." if "trainable" in named and "trainable" not in trial.params else ""
+    fixed = {name: value for name, value in trial.fixed.items() if (trial.trainable, name) in swept}
+    return named | {
+        f"{prefix}{name}": value
+        for name, value in {**fixed, **trial.params}.items()
+        if name not in named and f"{trial.trainable}.{name}" not in named
+    }
+
+
+def _range(distributions: Sequence[BaseDistribution], values: Sequence[Any]) -> BaseDistribution:
+    """One range for a hyperparameter: of all that it was drawn from, or of its values."""
+    numbers = range_of(distributions)
+    are_numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    if not distributions and are_numbers:
+        numbers = Range(float(min(values)), float(max(values)))
+    elif numbers is not None and are_numbers:  # what the user chose, or fixed later, may lie beyond
+        low, high = min(numbers.low, *values), max(numbers.high, *values)
+        numbers = dataclasses.replace(numbers, low=low, high=high, is_log=numbers.is_log and low > 0)
+    if numbers is None or not are_numbers:
+        return CategoricalDistribution(list(dict.fromkeys([*choices_of(distributions), *values])))
+    if numbers.is_whole:
+        return IntDistribution(int(numbers.low), int(numbers.high), log=numbers.is_log)
+    return FloatDistribution(numbers.low, numbers.high, log=numbers.is_log)
+
+
+def distributions_of(
+    trials: Sequence[TrialRow], with_trainable: bool = False
+) -> dict[str, list[BaseDistribution]]:
+    """Hyperparameter, by Optuna's name, to the distributions that it was drawn from; the choice of one of
+    several trainables may count as one."""
+    # By their identity first: all trials of a sweep share a few objects, whose hashes take longer.
+    found: dict[str, dict[int, BaseDistribution]] = {}
+    for trial in trials:
+        for name, distribution in trial.optuna.distributions.items():
+            if with_trainable or name != "trainable":
+                found.setdefault(name, {})[id(distribution)] = distribution
+    return {name: list(dict.fromkeys(distributions.values())) for name, distributions in found.items()}
+
+
+def newest_distributions(trials: Sequence[TrialRow]) -> Mapping[str, BaseDistribution]:
+    """Those of the last trial that was drawn from a space, by Optuna's names: ranges may have changed."""
+    return next((t.optuna.distributions for t in reversed(trials) if t.optuna.distributions), {})

@@ -131,12 +131,8 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def printed(sweeps: pa.Table, width: int | None) -> str:
-    """The table for people: a line for each sweep, or two where the screen is too narrow for that.
-
-    Args:
-        sweeps: rows of `table`.
-        width: characters of the screen; None: a file, which has room for all.
-    """
+    """The rows of `table` for people: a line for each sweep, or two where the screen, which has so many
+    characters, is too narrow for that; None: a file, which has room for all."""
     rows = [_cells(row) for row in sweeps.to_pylist()]
     used = [name for name in rows[0] if any(row[name] for row in rows)]
     lines = _aligned(rows, used)

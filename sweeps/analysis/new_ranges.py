@@ -16,9 +16,10 @@ from sweeps.analysis.compared_trials import (
     SIDES,
     ComparedTrials,
     compared_trials,
+    distributions_of,
+    newest_distributions,
     trainables,
 )
-from sweeps.analysis.tried_values import distributions_of, newest_distributions
 from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
 from sweeps.record.ranking import RankedTrials

@@ -27,8 +27,6 @@ TOKEN_FILE = "dashboard_token"
 """In the state folder of the user."""
 COOKIE_DAYS = 90
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
-OPEN_PATHS = ("/login", "/static/")
-"""Answered without the token: they show nothing of a sweep. A path that ends in / stands for all below it."""
 ONE_TIME_CODE_S = 120.0
 """In which the browser must have opened the page."""
 HEADERS = {
@@ -47,13 +45,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Access:
-    """The check of each request.
-
-    Args:
-        token: of the user.
-        host: that the server listens at.
-        is_read_only: whether each request to change something is refused.
-    """
+    """The check of each request to a server that listens at a host. Where it is read-only, each request to
+    change something is refused."""
 
     def __init__(self, token: str, host: str, *, is_read_only: bool) -> None:
         self.is_read_only = is_read_only
@@ -83,15 +76,18 @@ class Access:
         if request.method == "POST":
             if not _is_of_same_origin(request):
                 raise web.HTTPForbidden(text="This request does not come from this page.")
-            await _read_form(request)
+            try:
+                await request.post()  # handlers find it read
+            except (ValueError, LookupError):  # bytes that are no text, or a coding that does not exist
+                raise web.HTTPBadRequest(text="This form can't be read.") from None
         if given := request.query.get(TOKEN_PARAMETER):
             if not self.is_right(given):
                 raise web.HTTPSeeOther("/login?wrong=1")
             # Without the token in the address, which stays in the history and on the screen.
             return self.let_in(request, str(request.rel_url.without_query_params(TOKEN_PARAMETER)))
-        if _is_open(request.path):
+        if request.path == "/login" or request.path.startswith("/static/"):  # they show nothing of a sweep
             return await handler(request)
-        if not self._has_cookie(request):
+        if not _are_equal(request.cookies.get(_cookie_name(request), ""), self._cookie(request)):
             if request.method == "GET" and request.headers.get("Accept", "").startswith("text/html"):
                 raise web.HTTPSeeOther("/login")
             raise web.HTTPUnauthorized(text="This page needs the token that `sweeps dashboard` prints.")
@@ -127,10 +123,6 @@ class Access:
         )
         return response
 
-    def _has_cookie(self, request: web.Request) -> bool:
-        given = request.cookies.get(_cookie_name(request), "")
-        return _are_equal(given, self._cookie(request))
-
     def _cookie(self, request: web.Request) -> str:
         """Not the token itself, which can't be told from this. It is good for the page at this port alone,
         and not for one that may do more: the browser sends it to every program of this PC that it opens."""
@@ -165,10 +157,8 @@ def _are_equal(given: str, right: str) -> bool:
 
 
 def token_of_user(*, is_read_only: bool) -> str:
-    """The token, which is made at the first start, so that a bookmark of the page stays good.
-
-    Args:
-        is_read_only: whether that of a page which only shows: it opens no other page.
+    """The token, which is made at the first start, so that a bookmark of the page stays good. That of a page
+    which only shows opens no other page.
 
     Raises:
         UserError: its file can't be read or written, or others can read it.
@@ -190,28 +180,12 @@ def token_of_user(*, is_read_only: bool) -> str:
     return _derived(token, "read-only") if is_read_only else token
 
 
-async def _read_form(request: web.Request) -> None:
-    """Read the form that is posted; handlers find it read.
-
-    Raises:
-        HTTPBadRequest: it is none.
-    """
-    try:
-        await request.post()
-    except (ValueError, LookupError):  # bytes that are no text, or a coding that does not exist
-        raise web.HTTPBadRequest(text="This form can't be read.") from None
-
-
 def _is_of_same_origin(request: web.Request) -> bool:
     """Whether this very page sends a request. Browsers name the origin of each POST."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
         return False
     origin = _name_and_port(request.headers.get("Origin", ""))
     return bool(origin[0]) and origin == _name_and_port(f"//{request.host}")
-
-
-def _is_open(path: str) -> bool:
-    return any(path == each or (each.endswith("/") and path.startswith(each)) for each in OPEN_PATHS)
 
 
 def _cookie_name(request: web.Request) -> str:

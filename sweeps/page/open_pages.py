@@ -70,12 +70,7 @@ def open_pages() -> list[OpenPage]:
 
 
 class Usage:
-    """Of a page: somebody looks at it, one of its sweeps runs, or `sweeps up` keeps this PC ready.
-
-    Args:
-        page: the page.
-        clock: seconds.
-    """
+    """Of a page: somebody looks at it, one of its sweeps runs, or `sweeps up` keeps this PC ready."""
 
     def __init__(self, page: PageContext, clock: Callable[[], float] = time.monotonic) -> None:
         self._page, self._clock = page, clock

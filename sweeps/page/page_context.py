@@ -17,26 +17,20 @@ from sweeps.common.formatting import count, duration, rough, short, shown_path, 
 from sweeps.kinds.registry import shown_name
 from sweeps.page.access import Access
 from sweeps.page.sweep_list import SweepList, encodable
-from sweeps.page.updates import Listeners, Versions
+from sweeps.page.updates import Event, Listeners, Versions, changes, known_versions
 
 T = TypeVar("T")
 WAITS_S = 0.5
 """For what is read; a page is shown without it then, and says so."""
-NAVIGATION = {"/": "Sweeps", "/pcs": "PCs"}
+TEMPLATES = Path(__file__).with_name("templates")
+NAVIGATION = {"/": "Sweeps", "/pcs": "PCs", "/start": "Start"}
 """Address and name of each part that every page links."""
-CHANGING: set[str] = set()
-"""Those of them that a page which only shows does not have."""
+CHANGING = "/start"
+"""The one of them that a page which only shows does not have."""
 
 
 class PageContext:
-    """What the parts of the page share.
-
-    Args:
-        folders: of sweeps, or sweeps.
-        token: of the user.
-        host: that the server listens at.
-        is_read_only: whether it only shows.
-    """
+    """What the parts of the page share, which shows sweeps and folders of sweeps."""
 
     def __init__(self, folders: Iterable[Path], token: str, host: str, *, is_read_only: bool = False) -> None:
         self.sweeps = SweepList([*folders])
@@ -75,23 +69,18 @@ class PageContext:
     async def stream(self, request: web.Request, versions_of: Callable[[], Versions]) -> web.StreamResponse:
         """Tell an open page of each change of what it shows, by its versions after each look."""
 
-        async def versions() -> Versions:
-            await self.look()
-            return versions_of()
+        known = known_versions(request)
 
-        return await self.listeners.stream(request, versions)
+        async def events() -> list[Event]:
+            await self.look()
+            return changes(known, versions_of())
+
+        return await self.listeners.push(request, events)
 
     def html(self, request: web.Request, template: str, *, status: int = 200, **content: Any) -> web.Response:
-        """An answer, by a template.
-
-        Args:
-            request: to answer.
-            template: file in `templates/`.
-            status: of HTTP.
-            content: variables of the template, besides `page` and `request`.
-        """
+        """An answer, by a file of `templates/` and its variables, besides `page`, `request`, `navigation`."""
         links = {
-            path: name for path, name in NAVIGATION.items() if not (self.is_read_only and path in CHANGING)
+            path: name for path, name in NAVIGATION.items() if not (self.is_read_only and path == CHANGING)
         }
         names = {"page": self, "request": request, "navigation": links}
         text = self._templates.get_template(template).render(names | content)
@@ -115,6 +104,11 @@ def context_of(request: web.Request) -> PageContext:
     return request.app[CONTEXT]
 
 
+async def posted(request: web.Request) -> dict[str, str]:
+    """The texts of the form that was sent."""
+    return {name: text for name, text in (await request.post()).items() if isinstance(text, str)}
+
+
 def query_with(request: web.Request, **changed: str) -> str:
     """The address of the same page with other parameters; those that are empty are left out."""
     texts = {name: encodable(text) for name, text in changed.items()}
@@ -123,15 +117,7 @@ def query_with(request: web.Request, **changed: str) -> str:
 
 
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [jinja2.PackageLoader("sweeps.page", "templates"), jinja2.FileSystemLoader(report.FOLDER)]
-        ),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = report.environment(TEMPLATES)
     filters: Sequence[Callable[..., str]] = (
         count, duration, rough, short, shown_path, size, shown_name,
     )  # fmt: skip

@@ -27,16 +27,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from sweeps.analysis.report import page as report
 from sweeps.common.errors import UserError
-from sweeps.page import access, login_page, sweeps_page
-from sweeps.page.page_context import CONTEXT, PageContext, context_of
-from sweeps.page.pcs import pcs_page
-from sweeps.page.pcs.pc_watch import PcWatch
-from sweeps.page.start import start_page
+from sweeps.page import access, pcs_page, start_page, sweeps_page
+from sweeps.page.page_context import CONTEXT, PageContext, context_of, posted
 from sweeps.page.sweep import compare_page, control_page, sweep_page, trial_page
 from sweeps.page.sweep.shown_sweep import BeingRead
-from sweeps.page.typed_commands import CHECKS, STARTED, Checks, TypedCommands
+from sweeps.page.typed_commands import TYPED, TypedCommands
 
-PORT = 8787
 PORTS_TRIED = 50
 """From the one that was asked for on."""
 STATIC = Path(__file__).with_name("static")
@@ -45,19 +41,18 @@ ENDS_S = 2.0
 """In which open requests end with the server."""
 ASKS_EVERY_S = 5.0
 """Whether it is still used."""
-PARTS = (
-    login_page, sweeps_page, pcs_page, sweep_page, trial_page, control_page, compare_page, start_page,
-)  # fmt: skip
+PARTS = (sweeps_page, pcs_page, sweep_page, trial_page, control_page, compare_page, start_page)
 
 
 def app_of(page: PageContext) -> web.Application:
     """All addresses of the page."""
     app = web.Application(middlewares=[page.access.check, _tell_fault], client_max_size=2**20)
     app[CONTEXT] = page
-    app[STARTED], app[CHECKS] = TypedCommands(), Checks()
-    app[pcs_page.WATCH] = PcWatch()
+    app[TYPED] = TypedCommands()
+    app[pcs_page.WATCH] = pcs_page.PcWatch(app[TYPED])
     for part in PARTS:
         app.add_routes(part.ROUTES)
+    app.add_routes([web.get("/login", _ask_for_token), web.post("/login", _enter)])
     app.add_routes([web.get("/static/plotly.min.js", _plotly), web.static("/static", STATIC)])
     app.add_routes(web.get(f"/static/report/{name}", _of_report) for name in OF_REPORT)
 
@@ -65,7 +60,6 @@ def app_of(page: PageContext) -> web.Application:
         await page.begin()
 
     async def end(_: web.Application) -> None:
-        app[CHECKS].end()
         await page.end()
         app[pcs_page.WATCH].end_unwatched()
 
@@ -77,16 +71,11 @@ def app_of(page: PageContext) -> web.Application:
 async def serve(
     app: web.Application, listening: socket.socket, is_unused: Callable[[], bool] | None = None
 ) -> None:
-    """Answer until the task is cancelled, or the page is unused.
-
-    Args:
-        app: to serve.
-        listening: where.
-        is_unused: asked now and then whether the page is to end; None: it is not.
-    """
+    """Answer until the task is cancelled, or the page is unused, which is asked now and then."""
     # Without a log of requests, whose first one holds the token; nor of those that are none.
     web_log.server_logger.addFilter(_is_of_server)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDS_S)
+    # What nobody waits for any more ends, such as the check of a form that was changed meanwhile.
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDS_S, handler_cancellation=True)
     await runner.setup()
     try:
         await web.SockSite(runner, listening).start()
@@ -142,6 +131,20 @@ async def _tell_fault(request: web.Request, handler: access.Handler) -> web.Stre
     except web.HTTPNotFound as error:
         words = error.text if error.text and not error.text.startswith("404") else "There is no such page."
         return context_of(request).html(request, "fault.html", status=404, fault=words)
+
+
+async def _ask_for_token(request: web.Request) -> web.Response:
+    return context_of(request).html(request, "login.html", is_wrong="wrong" in request.query)
+
+
+async def _enter(request: web.Request) -> web.Response:
+    """Let a browser in that has given the token."""
+    page = context_of(request)
+    given = (await posted(request)).get("token", "")
+    # The whole address that the command prints may be pasted.
+    if page.access.is_right(given.strip().rpartition("token=")[2]):
+        return page.access.let_in(request, "/")
+    return page.html(request, "login.html", status=403, is_wrong=True)
 
 
 async def _of_report(request: web.Request) -> web.FileResponse:

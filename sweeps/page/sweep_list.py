@@ -7,14 +7,13 @@ import dataclasses
 import hashlib
 import itertools
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
-from sweeps.common import local_dirs
 from sweeps.config.sweep_folder import JOURNAL, sweeps_in
 from sweeps.page.sweep_summary import SummaryCache, SweepState, SweepSummary, summary_of
 from sweeps.record import lock
@@ -22,8 +21,8 @@ from sweeps.record.journal import RecordUnreadable
 from sweeps.record.live_record import LiveRecords
 from sweeps.record.record import Record
 
-LOOK_EVERY_S = 1.0
-"""While somebody looks. Nobody looks: no look."""
+LOOKS_AGAIN_S = 0.5
+"""After a look another page may look anew. Nobody looks: no look."""
 NOT_READ = SweepState()
 READS_S = 0.5
 """Of a look, in which it begins to read records; the next look goes on."""
@@ -41,6 +40,11 @@ class ListedSweep:
     """None before its record was read, or where it can't be read."""
     fault: str = ""
     """Why it can't be read."""
+
+    @property
+    def path(self) -> str:
+        """The address of its page."""
+        return path_of(self.key)
 
     @property
     def version(self) -> str:
@@ -67,21 +71,16 @@ class ListedSweep:
 
 class SweepList:
     """The sweeps that a page shows, by their keys. No path of a request is ever opened: only what was found
-    in the folders has a key.
-
-    Args:
-        folders: of sweeps, or sweeps themselves.
-        cache_file: of summaries, by default that of the user.
+    in the folders, which are of sweeps or sweeps themselves, has a key. It is for one thread.
     """
 
-    def __init__(self, folders: Sequence[Path], cache_file: Path | None = None) -> None:
+    def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = list(dict.fromkeys(folder.resolve() for folder in folders))
         self.sweeps: Mapping[str, ListedSweep] = {}
         """As of the last look, the newest first."""
-        self._cache = SummaryCache(cache_file or local_dirs.cache_dir() / "page" / "summaries.json")
+        self._cache = SummaryCache()
         self._records = LiveRecords()
-        self._is_looking = threading.Lock()
-        self._looked = -LOOK_EVERY_S
+        self._looked = -LOOKS_AGAIN_S
 
     @property
     def version(self) -> str:
@@ -89,16 +88,11 @@ class SweepList:
         words = "".join(f"{each.key} {each.version}\n" for each in self.sweeps.values())
         return _digest(words.encode(errors="backslashreplace"), 16)
 
-    def version_of(self, key: str) -> str:
-        """That of one sweep; "" where it is gone."""
-        return self.sweeps[key].version if key in self.sweeps else ""
-
     def look(self) -> None:
         """Look at all journals, unless a page has just done so, and read what has changed, for a time."""
-        with self._is_looking:
-            if time.monotonic() >= self._looked + LOOK_EVERY_S / 2:
-                self._look(READS_S)
-                self._looked = time.monotonic()
+        if time.monotonic() >= self._looked + LOOKS_AGAIN_S:
+            self.read_on()
+            self._looked = time.monotonic()
 
     def read_on(self, reads_s: float = READS_S) -> bool:
         """Look at all journals, and read what has changed, for a time; whether some of it is left to read.
@@ -106,10 +100,6 @@ class SweepList:
         Args:
             reads_s: in which it begins to read a record, those of the newest sweeps first.
         """
-        with self._is_looking:
-            return self._look(reads_s)
-
-    def _look(self, reads_s: float) -> bool:
         known = {each.folder: each for each in self.sweeps.values()}
         rows, unread = dict[Path, ListedSweep](), list[ListedSweep]()
         for folder, key in self._keys().items():
@@ -187,6 +177,11 @@ class SweepList:
 
     def _show(self, rows: Mapping[Path, ListedSweep]) -> None:
         self.sweeps = {each.key: each for each in sorted(rows.values(), key=_newest_first)}
+
+
+def path_of(key: str) -> str:
+    """The address of a sweep's page."""
+    return f"/sweep/{quote(key, safe='')}"
 
 
 def encodable(text: str) -> str:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sweeps.analysis.best_so_far import best_so_far
-from sweeps.common import atomic_io
+from sweeps.analysis.course import best_so_far
+from sweeps.common import atomic_io, local_dirs
 from sweeps.kinds.registry import shown_name
 from sweeps.record import status
 from sweeps.record.record import Record
-from sweeps.record.trials import BAD
+from sweeps.record.sweep_info import Outcome
+from sweeps.record.trials import BAD, TrialRow
 
 MOST_POINTS = 60
 """Of the small curve."""
-CACHE_FORMAT = 4
+CACHE_FORMAT = 5
 """Another one is thrown away."""
 
 
@@ -62,10 +63,9 @@ class SweepSummary:
     best_score: float | None
     best: str
     """In words."""
-    curve: Sequence[tuple[float, float]] = field(default=())
+    curve: Sequence[tuple[float, float]]
     """Epochs trained until then, and the best score so far, wherever it got better; the last one ends it."""
-    elapsed_s: float = 0.0
-    ends: float | None = None
+    ends: float | None
     """When it is estimated to end, in seconds since 1970; None where it does not run, or is not known."""
 
     @property
@@ -77,8 +77,6 @@ class SweepSummary:
 def summary_of(record: Record) -> SweepSummary:
     """The row of a sweep."""
     leader, objective = record.best(), record.objective
-    is_running = status.is_running(record)
-    live = [trial for trial in record.live if is_running and not trial.is_paused]
     return SweepSummary(
         name=record.name,
         trainable=", ".join(map(shown_name, record.info.trainables)),
@@ -97,7 +95,7 @@ def summary_of(record: Record) -> SweepSummary:
                 int(trial.place.get("pid") or 0),
                 str(trial.place.get("gpu") or ""),
             )
-            for trial in live
+            for trial in training(record)
         ],
         epochs=sum(trial.spent_epochs for trial in record.trials),
         tags=list(record.info.tags),
@@ -105,9 +103,22 @@ def summary_of(record: Record) -> SweepSummary:
         best_score=None if leader is None else leader.best_score(objective),
         best=status.best(record),
         curve=best_so_far(record, "epochs", MOST_POINTS),
-        elapsed_s=record.elapsed_s,
-        ends=_ends(record) if is_running else None,
+        ends=_ends(record) if status.is_running(record) else None,
     )
+
+
+def training(record: Record) -> list[TrialRow]:
+    """The trials that train now."""
+    return [trial for trial in record.live if status_word(record, trial) == "training"]
+
+
+def status_word(record: Record, trial: TrialRow) -> str:
+    """The status of a trial; of one that has not ended what it does: `training`, `waiting` (at a rung, in a
+    pause or in the queue), or `unfinished` where no process runs its sweep."""
+    if trial.status != "unfinished" or not status.is_running(record):
+        return trial.status
+    is_training = status.status(record) is Outcome.RUNNING and not trial.is_paused
+    return "training" if is_training else "waiting"
 
 
 def _ends(record: Record) -> float | None:
@@ -129,18 +140,14 @@ class SweepState(NamedTuple):
 
 
 class SummaryCache:
-    """A file with the summaries of sweeps as of a state of each.
+    """A file with the summaries of sweeps as of a state of each; one that can't be read counts as empty."""
 
-    Args:
-        path: of the file; one that can't be read counts as empty.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self) -> None:
+        self._path = local_dirs.cache_dir() / "page" / "summaries.json"
         self._entries: dict[str, tuple[SweepState, SweepSummary]] = {}
         self._is_changed = False
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(self._path.read_text())
             if content["format"] == CACHE_FORMAT:
                 self._entries = {
                     name: (SweepState(*state), _summary(kept))
@@ -171,8 +178,6 @@ class SummaryCache:
 
 
 def _summary(content: Mapping[str, Any]) -> SweepSummary:
-    if set(content) != {each.name for each in fields(SweepSummary)}:
-        raise ValueError("of another version")
     curve = [(float(epochs), float(score)) for epochs, score in content["curve"]]
     training = [TrainingTrial(*trial) for trial in content["training"]]
     return SweepSummary(**{**content, "curve": curve, "training": training})

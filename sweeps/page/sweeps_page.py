@@ -9,14 +9,12 @@ from typing import Any
 from aiohttp import web
 
 from sweeps.common.formatting import rough
-from sweeps.page.curves import Frame
 from sweeps.page.page_context import context_of
 from sweeps.page.sweep_list import ListedSweep
-from sweeps.page.table_view import Column, TableView
+from sweeps.page.table_view import Column, Frame, TableView
 
 CURVE_PIXELS = (120, 30)
 """Width and height of the small curve."""
-SWEEPS_A_PAGE = 100
 
 
 def _of(name: str) -> Callable[[ListedSweep], Any]:
@@ -49,10 +47,7 @@ async def show(request: web.Request) -> web.Response:
     """The page."""
     page = context_of(request)
     await page.look()
-    sweeps, view = (
-        [*page.sweeps.sweeps.values()],
-        TableView.asked(request.query, COLUMNS, "-started", SWEEPS_A_PAGE),
-    )
+    sweeps, view = [*page.sweeps.sweeps.values()], TableView.asked(request.query, COLUMNS, "-started")
     return page.html(
         request,
         "sweeps.html",

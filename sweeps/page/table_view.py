@@ -1,13 +1,17 @@
-"""A table that the server sorts, filters and divides into pages, as the address of a page says."""
+"""A table that the server sorts, filters and divides into pages, as the address of a page says, and the small
+curves in it, as points of a line of SVG."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 Row = TypeVar("Row")
+ROWS_A_PAGE = 100
+MARGIN = 2.0
+"""Of a small curve to the edge, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +40,11 @@ class TableView(Generic[Row]):
     """Name of a column, behind `-` where the greatest is first."""
     page: int
     """From 1."""
-    rows_a_page: int
     columns: Mapping[str, Column[Row]]
 
     @classmethod
     def asked(
-        cls,
-        query: Mapping[str, str],
-        columns: Sequence[Column[Row]],
-        default_sort: str,
-        rows_a_page: int = 10**9,
+        cls, query: Mapping[str, str], columns: Sequence[Column[Row]], default_sort: str
     ) -> TableView[Row]:
         """By the parameters of an address; words that mean nothing count as not given."""
         named = {column.name: column for column in columns}
@@ -55,20 +54,13 @@ class TableView(Generic[Row]):
             status=query.get("status", ""),
             sort=sort if sort.removeprefix("-") in named else default_sort,
             page=int(page) if page.isascii() and page.isdecimal() and 0 < len(page) < 8 and int(page) else 1,
-            rows_a_page=rows_a_page,
             columns=named,
         )
 
     def of(
         self, rows: Collection[Row], status_of: Callable[[Row], str], words_of: Callable[[Row], str]
     ) -> TablePage[Row]:
-        """Those of these rows, in order.
-
-        Args:
-            rows: all that there are.
-            status_of: status of a row.
-            words_of: all words of a row, in small letters.
-        """
+        """Those of these rows, in order, by the status and all words of each, in small letters."""
         words = self.text.casefold().split()
         found = [
             row
@@ -76,10 +68,10 @@ class TableView(Generic[Row]):
             if self.status in ("", status_of(row)) and (not words or _has(words_of(row), words))
         ]
         found = self._sorted(found)
-        pages = max(1, math.ceil(len(found) / self.rows_a_page))
+        pages = max(1, math.ceil(len(found) / ROWS_A_PAGE))
         page = min(self.page, pages)
-        first = (page - 1) * self.rows_a_page
-        return TablePage(found[first : first + self.rows_a_page], len(found), len(rows), page, pages, first)
+        first = (page - 1) * ROWS_A_PAGE
+        return TablePage(found[first : first + ROWS_A_PAGE], len(found), len(rows), page, pages, first)
 
     def sort_by(self, column: Column[Row]) -> str:
         """What a click on the title of a column asks for."""
@@ -130,3 +122,34 @@ def _comparable(key: Any) -> tuple[bool, Any]:
     """Numbers before words, as a hyperparameter may have both."""
     is_number = isinstance(key, int | float)
     return not is_number, key if is_number else str(key).casefold()
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The axes of small curves that are to be compared."""
+
+    across: tuple[float, float]
+    """First and last value that is drawn."""
+    up: tuple[float, float]
+    """Lowest and highest value; a point beyond is drawn at the edge."""
+    width: int
+    """In pixels."""
+    height: int
+
+    def points(self, curve: Iterable[tuple[float, float]]) -> str:
+        """The points of a line through finite points, for `<polyline points>`."""
+        found = [(self._x(x), self._y(y)) for x, y in curve if math.isfinite(y)]
+        if len(found) == 1:  # a line of one point is not drawn
+            found.append((found[0][0] + 3, found[0][1]))
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in found)
+
+    def _x(self, at: float) -> float:
+        return MARGIN + (self.width - 2 * MARGIN) * _share(at, *self.across)
+
+    def _y(self, at: float) -> float:
+        return self.height - MARGIN - (self.height - 2 * MARGIN) * _share(at, *self.up)
+
+
+def _share(at: float, low: float, high: float) -> float:
+    """How far a value is between two others, from 0 to 1."""
+    return min(1.0, max(0.0, (at - low) / (high - low))) if high > low else 0.5

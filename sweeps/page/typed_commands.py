@@ -22,7 +22,7 @@ from sweeps.common.formatting import command
 from sweeps.common.imports import module_command
 
 FOLDER = "started"
-"""In the state folder of the user: what the started ones print, each in a file."""
+"""In the state folder of the user: what the commands print, each in a file."""
 MOST_KEPT = 50
 CHECK_S = 40.0
 """In which `--dry-run` must have planned."""
@@ -73,23 +73,15 @@ class TypedCommand:
 
 
 class TypedCommands:
-    """The commands of one kind that the page has typed; a page that is started again finds them.
+    """The commands that the pages of this user have typed; a page that is started again finds them."""
 
-    Args:
-        folder: of their notes and of what they print, by default that of sweeps.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or local_dirs.state_dir() / FOLDER
+    def __init__(self) -> None:
+        self._folder = local_dirs.state_dir() / FOLDER
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, words: Sequence[str], name: str = "", cwd: Path | None = None) -> TypedCommand:
-        """Start `sweeps WORDS`, in a session of its own.
-
-        Args:
-            words: `run` and its flags, say.
-            name: of the sweep, if it is about one.
-            cwd: folder of the project; by default the one of the page.
+        """Start `sweeps WORDS` in a session of its own, about a sweep of this name, in the folder of its
+        project or of the page.
 
         Raises:
             OSError: its log can't be written, or the command is too long.
@@ -143,60 +135,30 @@ class TypedCommands:
             self._processes.pop(path.stem, None)
 
 
-class Checks:
-    """Checks of commands by `--dry-run`, one at a time for each form: a newer one ends the one before."""
+async def dry_run(words: Sequence[str], cwd: Path) -> tuple[int | None, str]:
+    """The exit status of a command with `--dry-run`, and what it prints; None where it took too long. Its
+    process ends with the task that waits for it.
 
-    def __init__(self) -> None:
-        self._running: dict[str, asyncio.subprocess.Process] = {}
-
-    async def check(self, form: str, words: Sequence[str], cwd: Path) -> tuple[int | None, str]:
-        """What the program says to a command, and its exit status; None where a newer check has ended it, or
-        it has taken too long.
-
-        Args:
-            form: which one is checked.
-            words: `run` and its flags.
-            cwd: folder of the project.
-        """
-        self._end(form)
-        process = await asyncio.create_subprocess_exec(
-            *module_command("sweeps", *words, "--dry-run"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=cwd,
-            start_new_session=True,
-        )
-        self._running[form] = process
-        try:
-            printed, _ = await asyncio.wait_for(process.communicate(), CHECK_S)
-        except TimeoutError:
-            return None, f"The plan was not made in {CHECK_S:g} s. The start does not need it."
-        finally:
-            _kill(process)
-            if self._running.get(form) is process:
-                del self._running[form]
-        status = process.returncode
-        return (None if status == -signal.SIGKILL else status), printed[-MOST_BYTES:].decode(
-            "utf-8", "replace"
-        )
-
-    def end(self) -> None:
-        """End all that run."""
-        for form in [*self._running]:
-            self._end(form)
-
-    def _end(self, form: str) -> None:
-        if (before := self._running.pop(form, None)) is not None:
-            _kill(before)
+    Raises:
+        OSError: the command is too long.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *module_command("sweeps", *words, "--dry-run"),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=cwd,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = await asyncio.wait_for(process.communicate(), CHECK_S)
+    except TimeoutError:
+        return None, f"The plan was not made in {CHECK_S:g} s. The start does not need it."
+    finally:
+        if process.returncode is None:  # with all that it has started
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, printed[-MOST_BYTES:].decode("utf-8", "replace")
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
-    """With all that it has started."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-STARTED = web.AppKey("started", TypedCommands)
-CHECKS = web.AppKey("checks", Checks)
+TYPED = web.AppKey("typed", TypedCommands)

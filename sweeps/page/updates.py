@@ -49,13 +49,7 @@ def known_versions(request: web.Request) -> dict[str, str]:
 
 
 def changes(known: dict[str, str], versions: Versions, text: str = "") -> list[Event]:
-    """What a page is told that has other versions; they are taken for known then.
-
-    Args:
-        known: versions that the page has.
-        versions: those of now.
-        text: that the events bring along.
-    """
+    """What a page is told that has other versions; they are taken for known then. The events bring a text."""
     events = []
     for name, version in versions.items():
         if known.get(name) != version:
@@ -76,31 +70,11 @@ class Listeners:
         """Let all streams end, as the server does."""
         self._ends.set()
 
-    async def stream(
-        self, request: web.Request, versions_of: Callable[[], Awaitable[Versions]]
-    ) -> web.StreamResponse:
-        """Send an event at each change, until the page is closed.
-
-        Args:
-            request: with the versions that the page has, each by the name of its event.
-            versions_of: looks anew. It is called once a second as long as this page is open.
-        """
-        known = known_versions(request)
-
-        async def events() -> list[Event]:
-            return changes(known, await versions_of())
-
-        return await self.push(request, events)
-
     async def push(
         self, request: web.Request, events_of: Callable[[], Awaitable[Sequence[Event]]]
     ) -> web.StreamResponse:
-        """Send events, until the page is closed, or once where many pages are open.
-
-        Args:
-            request: to answer.
-            events_of: those that have come since it was called last, once a second.
-        """
+        """Send events, until the page is closed, or once where many pages are open. Once a second they are
+        asked for that have come since."""
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
         self.number += 1

@@ -32,7 +32,7 @@ class Bug:
 
 
 BUGS = (
-    Bug("sweeps/analysis/pruning.py", "[*rungs(config), config.max_epochs] if", "rungs(config) if"),
+    Bug("sweeps/analysis/course.py", "[*rungs(config), config.max_epochs] if", "rungs(config) if"),
     Bug("sweeps/common/objective.py", "self.sign * score > self.sign * than", "score > than"),
     Bug(
         "sweeps/config/validation.py",
@@ -45,7 +45,7 @@ BUGS = (
     Bug("sweeps/execution/faults/requeue.py", "            if not hung:", "            if True:"),
     Bug("sweeps/execution/output/time_left.py", "to_come / slots", "to_come"),
     Bug("sweeps/kinds/trainer_options.py", '"precision": "give', '"precisions": "give'),
-    Bug("sweeps/loggers/_event_files.py", "if count > (known or 0):", "if count >= (known or 0):"),
+    Bug("sweeps/loggers/tensorboard.py", "if count > (known or 0):", "if count >= (known or 0):"),
     Bug("sweeps/plan/run_start.py", "plan.trials_in_all(record) > had", "True"),
     Bug("sweeps/ray_cluster/placement.py", "gpus) // config.workers_per_trial", "gpus)"),
     Bug("sweeps/record/ranking.py", "max(LEAST_COMPARED, 0.2 * len(trials))", "LEAST_COMPARED"),

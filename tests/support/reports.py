@@ -12,7 +12,7 @@ from sweeps.analysis.report import page as report_page
 
 def page_of(folder: Path) -> str:
     """The page, without plotly's own program: nothing of that is of the sweep."""
-    return without_program(report_page.page(analysis_sweep.load(folder)))
+    return without_program(report_page.page(analysis_sweep.load(folder).record))
 
 
 def without_program(page: str) -> str:

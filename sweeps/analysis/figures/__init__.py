@@ -11,13 +11,9 @@ from typing import Any
 
 from sweeps.analysis.figures.best_trials import front, seeds
 from sweeps.analysis.figures.costs import time_spent, timeline, utilization
-from sweeps.analysis.figures.hyperparameters import (
-    contour,
-    importance,
-    parallel_coordinates,
-    slices,
-)
+from sweeps.analysis.figures.hyperparameters import contour, importance, slices
 from sweeps.analysis.figures.learning_curves import history, learning_curves, metrics
+from sweeps.analysis.figures.parallel_coordinates import parallel_coordinates
 from sweeps.analysis.figures.style import why_blank
 
 __all__ = [

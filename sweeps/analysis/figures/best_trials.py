@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
@@ -30,16 +29,15 @@ def front(sweep: Sweep) -> go.Figure:
     ended = (trial for trial in record.searched if trial.status in ENDED_WELL)
     every = [values for trial in ended if (values := trial.values(record.objectives)) is not None]
     pairs = list(itertools.combinations(range(len(record.objectives.every)), 2))
-    figure = make_subplots(rows=len(pairs), cols=1, vertical_spacing=0.2 / len(pairs))
-    for row, (vertical, across) in enumerate(pairs, start=1):
+    figure, places = style.grid(len(pairs), columns=1, height=290, spacing=0.2)
+    for at, (vertical, across) in zip(places, pairs, strict=True):
         for trace in _traces(record, on_front, across, vertical, is_line=len(pairs) == 1):
-            trace.showlegend = row == 1
-            figure.add_trace(trace, row=row, col=1)
+            trace.showlegend = at is places[0]
+            figure.add_trace(trace, **at)
         first, second = (record.objectives.every[place] for place in (vertical, across))
-        figure.update_yaxes(title_text=f"{first.metric} ({first.mode})", row=row, col=1)
-        figure.update_xaxes(title_text=f"{second.metric} ({second.mode})", row=row, col=1)
-        figure.update_xaxes(range=_around(on_front, every, across), row=row, col=1)
-        figure.update_yaxes(range=_around(on_front, every, vertical), row=row, col=1)
+        y_range, x_range = (_around(on_front, every, place) for place in (vertical, across))
+        figure.update_yaxes(title_text=f"{first.metric} ({first.mode})", range=y_range, **at)
+        figure.update_xaxes(title_text=f"{second.metric} ({second.mode})", range=x_range, **at)
     caption = (
         "A point is a trial, by the metrics of its best epoch. No trial is better than one of the front in "
         "one objective and not worse in another. The knee is the best compromise on it. The axes show the "
@@ -47,7 +45,7 @@ def front(sweep: Sweep) -> go.Figure:
     )
     if record.confirmed_with_score():
         caption += " The front is that of the means of the reruns."
-    return style.finish(figure, title, caption, height=110 + 290 * len(pairs), panels=len(pairs))
+    return style.finish(figure, title, caption)
 
 
 def _around(on_front: _Points, every: Sequence[tuple[float, ...]], place: int) -> list[float] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,13 @@ import plotly.graph_objects as go
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import duration
+from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.training.profiling.time_breakdown import PARTS
 
 MOST_BARS = 3000
 BINS = 120
+NOT_RECORDED = {"pc": "PC not recorded", "pid": "not recorded", "gpu": ""}
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,18 @@ class Spent:
     """Part of the training to seconds, as far as it was measured, and `rest`."""
 
 
-def spent(sweep: Sweep) -> Spent:
+def spent(record: Record) -> Spent:
     """What a sweep took, and what pruning saved."""
-    trials, settings = sweep.record.trials, sweep.record.info.settings
+    trials, settings = record.trials, record.info.settings
     seconds = math.fsum(trial.spent_seconds for trial in trials)
     on_gpu = any(trial.place.get("gpu") for trial in trials)
     share = float(settings.cpus_per_trial)
     if on_gpu:
-        share = _held_s(sweep) / (seconds or 1) * max(1.0, settings.gpus_per_trial or 1.0)
+        share = _held_s(record) / (seconds or 1) * max(1.0, settings.gpus_per_trial or 1.0)
     share *= settings.workers_per_trial
-    end = sweep.record.info.max_epochs or 0
+    end = record.info.max_epochs or 0
     saved_epochs, saved_s = 0, 0.0
-    for trial in sweep.record.searched:  # a rerun is pruned only where it is no longer asked for
+    for trial in record.searched:  # a rerun is pruned only where it is no longer asked for
         if trial.status == "pruned" and trial.epochs and (more := end - max(trial.epochs)) > 0:
             saved_epochs += more
             saved_s += more * trial.seconds / len(trial.epochs)
@@ -65,14 +68,14 @@ def spent(sweep: Sweep) -> Spent:
         device_hours=seconds * share / 3600,
         saved_epochs=saved_epochs,
         saved_hours=saved_s * share / 3600,
-        start_up_s=math.fsum(_start_up(sweep, trial) for trial in trials),
+        start_up_s=math.fsum(_start_up(record, trial) for trial in trials),
         parts=_parts(trials, seconds),
     )
 
 
 def time_spent(sweep: Sweep) -> go.Figure:
     """Time of all trials by activity: parts of the training steps, start-up, and what was not measured."""
-    title, found = "Time by activity", spent(sweep)
+    title, found = "Time by activity", spent(sweep.record)
     if not found.seconds:
         return style.blank(title, style.NO_EPOCH)
     parts = {"start-up": found.start_up_s, **found.parts}
@@ -103,7 +106,7 @@ def utilization(sweep: Sweep) -> go.Figure:
     """Per PC over time: how busy the trials kept its devices; where that was not measured, how many
     trained."""
     title = "Utilization of the PCs"
-    spans = [span for span in _spans(sweep) if span.end > span.begin]
+    spans = [span for span in _spans(sweep.record) if span.end > span.begin]
     if not spans:
         return style.blank(title, style.NO_EPOCH)
     busy = next(
@@ -120,11 +123,7 @@ def utilization(sweep: Sweep) -> go.Figure:
         if busy:
             used = _filled([(span.begin, span.end, span.costs[busy]) for span in of_pc], edges)
             shown = np.divide(used, held, out=np.full(BINS, np.nan), where=held > 0.02)
-        line = {
-            "color": style.PALETTE[place % len(style.PALETTE)],
-            "dash": style.DASHES[place % len(style.DASHES)],
-            "shape": "hvh",
-        }
+        line = {**style.line(place), "shape": "hvh"}
         figure.add_trace(go.Scatter(x=moments, y=shown, name=pc, line=line, mode="lines"))
     if not busy:
         figure.update_yaxes(title_text="trials training", rangemode="tozero")
@@ -138,7 +137,7 @@ def utilization(sweep: Sweep) -> go.Figure:
 def timeline(sweep: Sweep) -> go.Figure:
     """When each process trained which trial."""
     title = "Timeline of trials"
-    bars = _bars(sweep)
+    bars = _bars(sweep.record)
     if not bars:
         return style.blank(title, style.NO_EPOCH)
     left_out = len(bars) - MOST_BARS
@@ -184,23 +183,23 @@ def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:
     return {**known, "rest": max(0.0, seconds - sum(known.values()))}
 
 
-def _held_s(sweep: Sweep) -> float:
+def _held_s(record: Record) -> float:
     """Seconds in which GPUs trained, the sum of all: one that trials share counts once."""
     held_s, ends = 0.0, dict[tuple[str, str], float]()
-    for span in sorted(_spans(sweep), key=lambda span: span.begin):
+    for span in sorted(_spans(record), key=lambda span: span.begin):
         gpu = span.pc, span.gpu
         held_s += max(0.0, span.end - max(span.begin, ends.get(gpu, 0.0)))
         ends[gpu] = max(span.end, ends.get(gpu, 0.0))
     return held_s
 
 
-def _start_up(sweep: Sweep, trial: TrialRow) -> float:
+def _start_up(record: Record, trial: TrialRow) -> float:
     """Seconds from its proposal to its first epoch; 0 where the sweep was resumed meanwhile."""
     if not trial.epochs:
         return 0.0
     row = trial.epochs[min(trial.epochs)]
     begun = row.time - row.seconds
-    runs = [run.started for run in sweep.record.info.runs if run.started is not None]
+    runs = [run.started for run in record.info.runs if run.started is not None]
     return 0.0 if any(trial.start < started < begun for started in runs) else max(0.0, begun - trial.start)
 
 
@@ -221,31 +220,26 @@ class _Span(NamedTuple):
         return f"{self.pc}, process {self.pid}"
 
 
-def _spans(sweep: Sweep) -> list[_Span]:
+def _spans(record: Record) -> list[_Span]:
     """Of all epochs; one that an earlier run of the sweep left begins with the run that ended it."""
-    runs, found = sorted([0.0, *(run.started or 0.0 for run in sweep.record.info.runs)]), list[_Span]()
-    for trial in sweep.record.trials:
+    runs, found = sorted([0.0, *(run.started or 0.0 for run in record.info.runs)]), list[_Span]()
+    for trial in record.trials:
         attempts = [*trial.attempts, trial]
         for nth, epoch, row in trial.every_report():
             begin = max(row.time - row.seconds, runs[max(0, bisect.bisect_left(runs, row.time) - 1)])
-            place = {
-                "pc": "PC not recorded",
-                "pid": "not recorded",
-                "gpu": "",
-                **attempts[nth].place_of(epoch),
-            }
-            pc, pid, gpu = (str(place[name]) for name in ("pc", "pid", "gpu"))
+            place = {**NOT_RECORDED, **attempts[nth].place_of(epoch)}
+            pc, pid, gpu = (str(place[name]) for name in NOT_RECORDED)
             found.append(_Span(pc, pid, gpu, begin, row.time, row.costs, trial))
     return found
 
 
-def _bars(sweep: Sweep) -> list[_Span]:
+def _bars(record: Record) -> list[_Span]:
     """A process that trains another trial meanwhile, a pause, and the end of a run of the sweep end a bar."""
-    info = sweep.record.info
+    info = record.info
     breaks = [run.started for run in info.runs if run.started is not None]
     breaks += [each.time for each in info.steered if each.command == "pause"]
     bars: list[_Span] = []
-    for each in sorted(_spans(sweep), key=lambda span: (span.lane, span.end)):
+    for each in sorted(_spans(record), key=lambda span: (span.lane, span.end)):
         last = bars[-1] if bars else None
         is_same = last is not None and (last.lane, last.trial.number) == (each.lane, each.trial.number)
         stops = (*breaks, *(pause.began for pause in each.trial.pauses.values()))
@@ -259,18 +253,11 @@ def _bars(sweep: Sweep) -> list[_Span]:
 def _filled(spans: Sequence[tuple[float, float, float]], edges: np.ndarray) -> np.ndarray:
     """Mean of the weights of spans (from, to, weight) over each bin."""
     begins, ends, weights = np.array(spans).reshape(-1, 3).T
-    until = _weighed_until(begins, weights, edges) - _weighed_until(ends, weights, edges)
-    return np.asarray(np.diff(until) / np.diff(edges))
-
-
-def _weighed_until(starts: np.ndarray, weights: np.ndarray, moments: np.ndarray) -> np.ndarray:
-    """At each moment the sum of the times since the starts before it, each by its weight."""
-    order = np.argsort(starts)
-    since = starts[order] - moments[0]
-    weight = np.append(0.0, np.cumsum(weights[order]))
-    total = np.append(0.0, np.cumsum(weights[order] * since))
-    before = np.searchsorted(since, moments - moments[0], side="right")
-    return np.asarray(weight[before] * (moments - moments[0]) - total[before])
+    overlaps_s = (
+        np.clip(np.minimum(ends, last) - np.maximum(begins, first), 0.0, None)
+        for first, last in itertools.pairwise(edges)
+    )
+    return np.array([overlap_s @ weights for overlap_s in overlaps_s]) / np.diff(edges)
 
 
 def _moment(seconds: float) -> datetime:

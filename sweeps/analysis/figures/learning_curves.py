@@ -1,33 +1,26 @@
-"""Learning curves of the score and of all other metrics, and the best score over time."""
+"""Learning curves of the score and of other metrics, and the best score so far, also of several sweeps."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
-from sweeps.analysis.best_so_far import best_so_far
-from sweeps.analysis.compared_trials import is_bad, thinned
+from sweeps.analysis.compared_trials import thinned
+from sweeps.analysis.course import MEASURES, best_so_far, in_order_of_ends, pruned_at
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import BAD, TrialRow
 
 MOST_CURVES = 200
 MOST_POINTS = 1_000
 """Of a scatter over all trials: more hide each other."""
 MOST_METRICS, MOST_CURVES_OF_METRIC = 6, 20
-
-
-def rungs(sweep: Sweep) -> list[int]:
-    """Epochs at which trials were pruned; the most common ones where there are many."""
-    pruned = Counter(max(t.epochs) for t in sweep.record.searched if t.status == "pruned" and t.epochs)
-    return sorted(epoch for epoch, _ in pruned.most_common(10))
+MOST_STEPS = 300
 
 
 def learning_curves(sweep: Sweep) -> go.Figure:
@@ -47,7 +40,7 @@ def learning_curves(sweep: Sweep) -> go.Figure:
         figure.add_trace(_curves(record, [best], metric, _BEST))
         epoch, score = best.best_epoch(record.objective), best.best_score(record.objective)
         figure.add_trace(style.star(record, best, epoch, score))
-    for epoch in rungs(sweep):
+    for epoch in pruned_at(record):
         figure.add_vline(epoch, line={"color": style.GREY, "dash": "dot", "width": 1})
         figure.add_annotation(
             x=epoch, y=1, yref="paper", yanchor="bottom", text=f"rung {epoch}", showarrow=False, font_size=11
@@ -71,63 +64,60 @@ def metrics(sweep: Sweep) -> go.Figure:
     best = [trial for trial in [record.best()] if trial is not None]
     leaders = (record.trials[number] for number in record.leaders(MOST_CURVES_OF_METRIC))
     trials = [*best, *(trial for trial in leaders if trial not in best)]
-    logged = dict.fromkeys(name for trial in trials for row in trial.epochs.values() for name in row.metrics)
-    names = [name for name in logged if name != record.objective.metric][:MOST_METRICS]
+    names = [name for name in _logged(trials) if name != record.objective.metric]
     if not names:
         why = "The trials logged no other metric." if record.has_epochs else style.NO_EPOCH
         return style.blank(title, why)
-    rows = math.ceil(len(names) / 2)
-    figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
-    others = {"color": style.BLUE, "width": 1.2}
-    for place, name in enumerate(names):
-        at = {"row": place // 2 + 1, "col": place % 2 + 1}
-        faint = {"line": others, "opacity": 0.5, "name": "other trials"}
-        for which, look in ((trials[1:], faint), (trials[:1], _BEST)):
-            figure.add_trace(_curves(record, which, name, {**look, "showlegend": place == 0}), **at)
-        figure.update_xaxes(title_text="epoch", rangemode="tozero", **at)
-        figure.update_yaxes(title_text=name, **at)
+    others = {"line": {"color": style.BLUE, "width": 1.2}, "opacity": 0.5}
+    figure, left_out = _metric_panels(record, names, [(trials[1:], others), (trials[:1], _BEST)])
     drawn = f"The best {len(trials)} trials" if len(trials) > 1 else "The best trial"
-    caption = f"{drawn}; the heavy curve is trial {trials[0].number}, the best."
-    if left_out := len(logged.keys() - {record.objective.metric}) - len(names):
-        caption += f" {left_out} more metrics are in the epochs of the record."
-    height = 110 + style.HEIGHT * rows
-    return style.finish(figure, title, caption, height=height, panels=len(names), legend=False)
+    caption = f"{drawn}; the heavy curve is trial {trials[0].number}, the best.{left_out}"
+    return style.finish(figure, title, caption, legend=False)
 
 
-def trial_curves(sweep: Sweep, number: int) -> go.Figure:
+def trial_curves(record: Record, number: int) -> go.Figure:
     """All metrics of a trial over its epochs, beside those of the best trials."""
-    record, trial = sweep.record, sweep.record.trials[number]
+    trial, best = record.trials[number], record.best()
     title = f"Trial {number} beside the best trials"
-    logged = dict.fromkeys(name for row in trial.epochs.values() for name in row.metrics)
-    names = [*dict.fromkeys([record.objective.metric, *logged])][:MOST_METRICS]
     if not trial.epochs:
         return style.blank(title, "It has reported no epoch yet.")
     leaders = [record.trials[each] for each in record.leaders(MOST_CURVES_OF_METRIC) if each != number]
-    best = record.best()
-    others = [each for each in leaders if each is not best]
-    of_best = [best] if best is not None and best is not trial else []
-    rows = math.ceil(len(names) / 2)
-    figure = make_subplots(rows=rows, cols=2, vertical_spacing=0.3 / rows)
-    looks: Sequence[tuple[str, list[TrialRow], dict[str, Any]]] = (
-        ("the best trials", others, {"line": {"color": style.GREY, "width": 1}, "opacity": 0.5}),
-        (f"best: trial {best.number if best else ''}", of_best, {"line": {"color": style.BLACK, "width": 2}}),
-        (f"trial {number}", [trial], {"line": {"color": style.VERMILLION, "width": 3}}),
-    )
-    for place, metric in enumerate(names):
-        at = {"row": place // 2 + 1, "col": place % 2 + 1}
-        for name, which, look in looks:
-            if which:
-                curves = _curves(record, which, metric, {**look, "name": name, "showlegend": place == 0})
+    others: dict[str, Any] = {
+        "name": "the best trials",
+        "line": {"color": style.GREY, "width": 1},
+        "opacity": 0.5,
+    }
+    looks = [([each for each in leaders if each is not best], others)]
+    if best is not None and best is not trial:
+        of_best = {"name": f"best: trial {best.number}", "line": {"color": style.BLACK, "width": 2}}
+        looks.append(([best], of_best))
+    looks.append(([trial], {"name": f"trial {number}", "line": {"color": style.VERMILLION, "width": 3}}))
+    names = list(dict.fromkeys([record.objective.metric, *_logged([trial])]))
+    figure, left_out = _metric_panels(record, names, looks)
+    caption = f"The thick curve is this trial; the thin ones are the best {len(leaders)} others.{left_out}"
+    return style.finish(figure, title, caption, spans=len(names) > 2, legend=True)
+
+
+def _logged(trials: Sequence[TrialRow]) -> dict[str, None]:
+    """Names of metrics, in order."""
+    return dict.fromkeys(name for trial in trials for row in trial.epochs.values() for name in row.metrics)
+
+
+def _metric_panels(
+    record: Record, names: Sequence[str], looks: Sequence[tuple[Sequence[TrialRow], Mapping[str, Any]]]
+) -> tuple[go.Figure, str]:
+    """A panel for each metric with curves of several looks, and a sentence on metrics that are left out."""
+    shown = names[:MOST_METRICS]
+    figure, places = style.grid(len(shown))
+    for at, metric in zip(places, shown, strict=True):
+        for trials, look in looks:
+            if trials:
+                curves = _curves(record, trials, metric, {**look, "showlegend": at is places[0]})
                 figure.add_trace(curves, **at)
         figure.update_xaxes(title_text="epoch", rangemode="tozero", **at)
         figure.update_yaxes(title_text=metric, **at)
-    caption = f"The thick curve is this trial; the thin ones are the best {len(leaders)} others."
-    if left_out := len({record.objective.metric, *logged}) - len(names):
-        caption += f" {left_out} more metrics are in the epochs of the record."
-    height = 110 + style.HEIGHT * rows
-    return style.finish(
-        figure, title, caption, height=height, panels=len(names), spans=len(names) > 2, legend=True
-    )
+    left_out = len(names) - len(shown)
+    return figure, f" {left_out} more metrics are in the epochs of the record." if left_out else ""
 
 
 def history(sweep: Sweep) -> go.Figure:
@@ -137,10 +127,9 @@ def history(sweep: Sweep) -> go.Figure:
     if not any(trial.best_score(objective) is not None for trial in record.searched):
         return style.blank(title, style.NO_EPOCH)
     figure = go.Figure()
-    ended = sorted((t for t in record.searched if t.end is not None), key=lambda t: (t.end, t.number))
     points = [
         (place, trial, score)
-        for place, trial in enumerate(ended, start=1)
+        for place, trial in enumerate(in_order_of_ends(record), start=1)
         if (score := trial.best_score(objective)) is not None
     ]
     sign = objective.sign
@@ -169,12 +158,55 @@ def history(sweep: Sweep) -> go.Figure:
     return style.finish(figure, title, caption)
 
 
+def best_of_each(records: Mapping[str, Record]) -> go.Figure:
+    """The best score so far of each sweep, by trials, epochs and hours."""
+    title = "Best so far"
+    if why := style.why_not_comparable(records):
+        return style.blank(title, why)
+    figure, places = style.grid(len(MEASURES), columns=len(MEASURES))
+    for at, (measure, words) in zip(places, MEASURES.items(), strict=True):
+        for place, (name, record) in enumerate(records.items()):
+            steps = best_so_far(record, measure, MOST_STEPS)
+            line = go.Scatter(
+                x=[spent for spent, _ in steps],
+                y=[score for _, score in steps],
+                mode="lines",
+                name=name,
+                legendgroup=name,
+                showlegend=at is places[0],
+                line={**style.line(place), "shape": "hv"},
+            )
+            figure.add_trace(line, **at)
+        figure.update_xaxes(title_text=words, rangemode="tozero", **at)
+    metric = next(iter(records.values())).objective.metric
+    figure.update_yaxes(title_text=metric)
+    caption = "A line is a sweep. A score of a trial that failed does not count."
+    return style.finish(figure, title, caption, spans=True, legend=True)
+
+
+def curves_of_each(trials: Sequence[tuple[str, Record, TrialRow]]) -> go.Figure:
+    """The scores of trials over their epochs."""
+    title = "Learning curves"
+    if why := style.why_not_comparable({name: record for name, record, _ in trials}):
+        return style.blank(title, why)
+    figure = go.Figure()
+    for place, (name, record, trial) in enumerate(trials):
+        epochs = sorted(trial.epochs)
+        scores = [trial.epochs[epoch].score for epoch in epochs]
+        hover = style.hover(record, [trial] * len(epochs), score="epoch %{x}: %{y:.4g}")
+        look = {"name": name, "mode": "lines+markers", "line": style.line(place), "showlegend": True}
+        figure.add_trace(go.Scatter(x=epochs, y=scores, **look, **hover))
+    figure.update_xaxes(title_text="epoch", rangemode="tozero")
+    figure.update_yaxes(title_text=trials[0][1].objective.metric)
+    return style.finish(figure, title, "A curve is a trial.", legend=True)
+
+
 _BEST = {"line": {"color": style.BLACK, "width": 3}, "showlegend": False}
 
 
 def _best_scores(record: Record) -> list[float]:
     """That of each trial that did not fail."""
-    scores = (trial.best_score(record.objective) for trial in record.searched if not is_bad(trial))
+    scores = (trial.best_score(record.objective) for trial in record.searched if trial.status not in BAD)
     return [score for score in scores if score is not None]
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
 from optuna.distributions import CategoricalDistribution
+from plotly.subplots import make_subplots
 
-from sweeps.analysis.tried_values import Tried
+from sweeps.analysis.compared_trials import Tried
 from sweeps.common.formatting import cell, count, short
 from sweeps.common.objective import Objective
 from sweeps.common.param_types import shown
@@ -68,7 +69,6 @@ MARKS: dict[Status, Mark] = {
     "infeasible": Mark(BLACK, "diamond-open", "longdashdot", "|"),
     "unfinished": Mark(GREEN, "circle-open", "longdash", "-"),
 }
-CONTINUED = Mark(GREY, "circle", "solid", "")
 _AXIS = {
     "gridcolor": "#e6e6e6",
     "linecolor": "#777",
@@ -94,6 +94,23 @@ TEMPLATE = go.layout.Template(
 )
 
 
+def line(place: int) -> dict[str, object]:
+    """The line of one of several things that are drawn together."""
+    return {"color": PALETTE[place % len(PALETTE)], "dash": DASHES[place % len(DASHES)], "width": 2.2}
+
+
+def grid(
+    panels: int, columns: int = 2, height: int = HEIGHT, spacing: float = 0.3
+) -> tuple[go.Figure, list[dict[str, int]]]:
+    """A figure of panels, each so many pixels high, and where each stands. A page may lay them out anew, as
+    many side by side as it has room for."""
+    rows = math.ceil(panels / columns)
+    figure = make_subplots(rows=rows, cols=columns, vertical_spacing=spacing / rows)
+    figure.update_layout(height=110 + height * rows, meta={"panels": panels})
+    places = [{"row": place // columns + 1, "col": place % columns + 1} for place in range(panels)]
+    return figure, places
+
+
 def finish(
     figure: go.Figure,
     title: str,
@@ -101,7 +118,6 @@ def finish(
     height: int = 360,
     min_width: int = 0,
     legend: bool | None = None,
-    panels: int = 0,
     spans: bool = False,
 ) -> go.Figure:
     """Give a figure the common look, and return it.
@@ -110,22 +126,21 @@ def finish(
         figure: is changed.
         title: what it shows.
         caption: what one must know to read it right.
-        height: pixels.
+        height: pixels, of a figure that is no `grid`.
         min_width: pixels below which it can't be read: a narrow page scrolls it.
         legend: whether it has one; None where it has one for several traces.
-        panels: how many it has that a page may lay out anew, as many side by side as it has room for.
         spans: whether it is as wide as a page.
     """
     subtitle = {"text": caption, "font": {"size": 12, "color": "#444"}}
     figure.update_layout(
         template=TEMPLATE,
         title={"text": title, "subtitle": subtitle, "y": None, "yanchor": None, "yref": None},
-        height=height,
+        height=figure.layout.height or height,
         width=None,
         autosize=True,
         margin_t=110 if legend or (legend is None and len(figure.data) > 1) else 70,
         showlegend=legend,
-        meta={"min_width": min_width, "panels": panels, "spans": spans},
+        meta={"panels": 0, **(figure.layout.meta or {}), "min_width": min_width, "spans": spans},
     )
     return figure
 
@@ -142,6 +157,16 @@ def blank(title: str, why: str) -> go.Figure:
 def why_blank(figure: go.Figure) -> str:
     """Why there is nothing on a figure; "" where there is something."""
     return str((figure.layout.meta or {}).get("why", ""))
+
+
+def why_not_comparable(records: Mapping[str, Record]) -> str:
+    """Why scores of sweeps can't be compared; "" where they can."""
+    objectives = dict.fromkeys(
+        f"{each.objective.metric} ({each.objective.mode})" for each in records.values()
+    )
+    if len(objectives) > 1:
+        return f"These sweeps have different objectives: {', '.join(objectives)}."
+    return "" if any(record.has_epochs for record in records.values()) else NO_EPOCH
 
 
 def values(space: Tried, hyperparameter: str, trials: Iterable[int]) -> list[Any]:
@@ -177,14 +202,8 @@ def log_ticks(values: Sequence[Any]) -> dict[str, object]:
 def hover(
     record: Record, trials: Sequence[TrialRow], epoch: int | None = None, score: str = "%{customdata[1]}"
 ) -> dict[str, Any]:
-    """What points say: trial and status, epoch and score, hyperparameters.
-
-    Args:
-        record: of the trials.
-        trials: that of each point.
-        epoch: the one whose score each point shows; None for the best one of its trial.
-        score: how a point tells these, where each is of another epoch.
-    """
+    """What points say, one for each of these trials: trial and status, its score in this epoch or in its best
+    one, hyperparameters. Where each point is of another epoch, `score` is how plotly tells that."""
     said = {trial.number: _said(record, trial, epoch) for trial in trials}
     template = f"<b>%{{customdata[0]}}</b><br>{score}<br>%{{customdata[2]}}<extra></extra>"
     return {"customdata": [said[trial.number] for trial in trials], "hovertemplate": template}
@@ -219,14 +238,7 @@ def star(record: Record, best: TrialRow, x: Any, y: Any, epoch: int | None = Non
 def cut(figure: go.Figure, objective: Objective, shown: Iterable[float], best: Iterable[float]) -> str:
     """Let the axes of scores end where the trials that matter do; a sentence that says so, "" where all are
     shown: from the best one they reach four times as far as the median trial, which leaves the better half a
-    quarter of the figure.
-
-    Args:
-        figure: is changed.
-        objective: of the scores.
-        shown: all scores.
-        best: the best score of each trial that did not fail.
-    """
+    quarter of the figure. `best` is the best score of each trial that did not fail."""
     sign = objective.sign
     every = [sign * score for score in shown if math.isfinite(score)]
     scores = sorted(sign * score for score in best if math.isfinite(score))

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count, short
 from sweeps.common.objective import Objective
 from sweeps.config.sweep_folder import resume_command
@@ -22,9 +21,9 @@ ROUNDING = 1.2e-7
 """Of a score between 0 and 1 that was computed in 32 bits."""
 
 
-def confidence(sweep: Sweep) -> list[str]:
+def confidence(record: Record) -> list[str]:
     """Whether the lead of the best trial is more than the spread over seeds; none without a best trial."""
-    record, found = sweep.record, list(sweep.record.confirmed_with_score().values())
+    found = list(record.confirmed_with_score().values())
     if record.best() is None:
         return []
     if record.objectives.are_several and found:
@@ -40,18 +39,17 @@ def confidence(sweep: Sweep) -> list[str]:
         said = f"Each trial was trained with one seed. {_lead_in_search(record)}"
         if record.info.confirm:
             said += " When the search has ended, the best trials are trained again with new seeds."
-        elif to_confirm(sweep):
+        elif to_confirm(record):
             said += " This command trains the best trials again with 3 new seeds, as a part of this sweep:"
     return [f"Confidence: {said}"]
 
 
-def to_confirm(sweep: Sweep) -> str:
+def to_confirm(record: Record) -> str:
     """The command that reruns the best trials with new seeds; "" where that was asked for, or the sweep is
     running."""
-    record = sweep.record
     if record.best() is None or record.info.confirm or status.is_running(record):
         return ""
-    return resume_command(sweep.folder, "--confirm", "3")
+    return resume_command(record.folder, "--confirm", "3")
 
 
 def over_seeds(trial: Confirmed) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ import plotly.offline
 from plotly.io.json import to_json_plotly
 
 from sweeps.analysis import figures
-from sweeps.analysis.report.sections import sections
-from sweeps.analysis.report.summary import summary
+from sweeps.analysis.report.sections import sections, summary
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
@@ -24,6 +22,7 @@ from sweeps.common.formatting import shown_path, size
 from sweeps.config.sweep_folder import REPORT_FILE
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import Record
 
 NOT_DRAWN = "This figure could not be drawn"
 TITLE = 55
@@ -47,9 +46,9 @@ class Drawn:
     address: str = ""
 
 
-def figure(sweep: Sweep, name: str) -> Drawn:
+def figure(record: Record, name: str) -> Drawn:
     """A figure of `figures.FIGURES`."""
-    return drawn(name, lambda: figures.FIGURES[name](sweep))
+    return drawn(name, lambda: figures.FIGURES[name](Sweep(record)))
 
 
 def drawn(name: str, make: Callable[[], go.Figure]) -> Drawn:
@@ -84,11 +83,10 @@ def _words(traces: Any) -> list[Any]:
     return list(numbers)
 
 
-@functools.cache
-def environment() -> jinja2.Environment:
-    """Of the templates: `sections.html` has the macros of both pages."""
+def environment(*folders: Path) -> jinja2.Environment:
+    """Of the templates in these folders, and of the report's: `sections.html` has what both pages show."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
+        loader=jinja2.FileSystemLoader([*folders, FOLDER]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -96,23 +94,19 @@ def environment() -> jinja2.Environment:
     )
 
 
-def page(sweep: Sweep) -> str:
+def page(record: Record) -> str:
     """The whole report, which fetches nothing."""
-    shown = sections(sweep)
-    scripts = (plotly.offline.get_plotlyjs(), *map(_read, ("figures.js", "tables.js")))
-    return (
-        environment()
-        .get_template("report.html")
-        .render(
-            name=sweep.record.name,
-            status=str(status.status(sweep.record)),
-            made=time.strftime("%Y-%m-%d at %H:%M"),
-            summary=summary(sweep),
-            sections=shown,
-            figures={section.name: [figure(sweep, name) for name in section.figures] for section in shown},
-            style=_read("style.css"),
-            scripts=scripts,
-        )
+    shown = sections(record)
+    template = environment().get_template("report.html")
+    return template.render(
+        name=record.name,
+        status=str(status.status(record)),
+        made=time.strftime("%Y-%m-%d at %H:%M"),
+        summary=summary(record),
+        sections=shown,
+        figures={section.name: [figure(record, name) for name in section.figures] for section in shown},
+        style=_read("style.css"),
+        scripts=(plotly.offline.get_plotlyjs(), *map(_read, ("figures.js", "tables.js"))),
     )
 
 
@@ -120,14 +114,14 @@ def _read(name: str) -> str:
     return (FOLDER / name).read_text(encoding="utf-8")
 
 
-def write(sweep: Sweep, output: Path | None = None) -> Path:
+def write(record: Record, output: Path | None = None) -> Path:
     """Write the page; its path.
 
     Raises:
         OSError: it can't be written.
     """
-    path = output or sweep.folder / REPORT_FILE
-    atomic_io.write(path, page(sweep))
+    path = output or record.folder / REPORT_FILE
+    atomic_io.write(path, page(record))
     return path
 
 
@@ -138,11 +132,11 @@ def write_of_folder(folder: Path, output: Path | None) -> str:
         UserError: there is no sweep to read, or no place to write to.
     """
     try:
-        sweep = load(folder)
+        record = load(folder).record
     except (OSError, RecordUnreadable) as error:
         raise UserError(str(error)) from None
     try:
-        written = write(sweep, output)
+        written = write(record, output)
     except OSError as error:
         raise UserError(f"{output or folder / REPORT_FILE}: {error.strerror or error}") from None
     return f"{shown_path(written)} ({size(written.stat().st_size)})"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sweeps.analysis import pruning
-from sweeps.analysis.failure_causes import causes_of
+from sweeps.analysis import course
 from sweeps.analysis.new_ranges import Change
-from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import cell, duration, short
+from sweeps.record.record import Record
 from sweeps.record.trials import DEFAULTS, TrialRow
 
 NO_HYPERPARAMETERS = ("_target_", "_partial_", "_convert_", "_recursive_")
@@ -41,9 +40,8 @@ class Table:
         return len(self.rows) > MOST_ROWS
 
 
-def front(sweep: Sweep) -> Table:
+def front(record: Record) -> Table:
     """The trials of the front; no rows with one objective."""
-    record = sweep.record
     values, confirmed = record.front_values(), record.confirmed_with_score()
     names = list(dict.fromkeys(name for number in values for name in record.varied(record.trials[number])))
     reruns = ["reruns"] if confirmed else []
@@ -57,9 +55,9 @@ def front(sweep: Sweep) -> Table:
     return Table("The front, the knee first", columns, rows)
 
 
-def space(sweep: Sweep) -> Table:
+def space(record: Record) -> Table:
     """Each hyperparameter and its range in words."""
-    info = sweep.record.info
+    info = record.info
     words = dict(info.identity["space"])
     for name, sampled in info.sampled_space.items():
         of = f" of {name}" if info.is_of_several else ""
@@ -72,17 +70,17 @@ def pairs(caption: str, column: str, values: Mapping[str, object]) -> Table:
     return Table(caption, ["hyperparameter", column], [[name, cell(values, name)] for name in values])
 
 
-def at_rungs(sweep: Sweep) -> Table:
+def at_rungs(record: Record) -> Table:
     """What happened at each rung."""
     caption = (
         "The trials at each rung. Leaders missed: how many of those stopped would have had the best score at "
         "the next rung, estimated by those that reached it"
     )
     columns = ["epoch", "reached", "continued at once", "waited, then continued", "stopped", "leaders missed"]
-    return Table(caption, columns, pruning.at_rungs(sweep.record))
+    return Table(caption, columns, course.at_rungs(record))
 
 
-def failures(sweep: Sweep) -> Table:
+def failures(record: Record) -> Table:
     """A row for each cause of failures."""
     rows = [
         [
@@ -91,81 +89,91 @@ def failures(sweep: Sweep) -> Table:
             cause.reason or "no reason was recorded",
             next((Link(f"trial {each.number}", each.log) for each in cause.trials if each.log), ""),
         ]
-        for cause in causes_of(sweep.record.trials)
+        for cause in course.causes_of(record.trials)
     ]
     columns = ["trials", "status", "reason", "log"]
     return Table("Trials that failed, diverged or are infeasible, by cause", columns, rows)
 
 
-def attempts(sweep: Sweep) -> Table:
+def attempts(record: Record) -> Table:
     """How trials ended before they were trained again."""
     columns = ["trial", "attempt", "status", "reason", "epochs", "trained", "log"]
     rows = [
         [trial.number, nth, row.status, why, len(row.epochs), duration(row.seconds), row.log or ""]
-        for trial in sweep.record.trials
-        for nth, (row, after) in enumerate(itertools.pairwise([*trial.attempts, trial]), start=1)
-        for why in [after.opened_for if row.status == "unfinished" else row.reason]
+        for trial in record.trials
+        for nth, row, why in attempts_of(trial)
     ]
     caption = "Earlier attempts of trials that were trained again"
     return Table(caption, columns, [[*map(str, row)] for row in rows])
 
 
-def ranked(sweep: Sweep) -> list[TrialRow]:
+def attempts_of(trial: TrialRow) -> list[tuple[int, TrialRow, str]]:
+    """Its earlier attempts, from 1, each with the reason of its end."""
+    return [
+        (nth, row, after.opened_for if row.status == "unfinished" else row.reason)
+        for nth, (row, after) in enumerate(itertools.pairwise([*trial.attempts, trial]), start=1)
+    ]
+
+
+def ranked(record: Record) -> list[TrialRow]:
     """The trials of the search, the best one or the front first; those that did not end well, or have no
     score, come last."""
-    record = sweep.record
     order = dict.fromkeys([*record.front(), *record.leaders(len(record.searched))])
     others = [trial for trial in record.searched if trial.number not in order]
     return [*(record.trials[number] for number in order), *others]
 
 
-def ranking(sweep: Sweep) -> Table:
+def ranking(record: Record) -> Table:
     """All trials, the best ones first; the number of each leads to its log."""
-    record, trials = sweep.record, ranked(sweep)
+    trials, codes = ranked(record), record.codes()
     order = "by the score of their best epoch"
     if record.objectives.are_several:
         order = "the front first, then those that it dominates"
-    objective, several = record.objective, record.info.is_of_several
-    hyperparameters = list(dict.fromkeys(name for trial in trials for name in record.varied(trial)))
-    trainable = ["trainable"] if several else []
-    columns = ["trial", *trainable, "status", *record.objectives.metrics, "in epoch", "epochs"]
-    is_split = any(trial.micro_batches for trial in trials)
-    codes = record.codes()
-    own = [name for name in ("tags", "note") if any(getattr(trial, name) for trial in trials)]
-    columns += [*(["micro-batch"] if is_split else []), *(["code"] if codes else []), *own, *hyperparameters]
+    model = ["trainable"] if record.info.is_of_several else []
+    optional: Mapping[str, Callable[[TrialRow], str]] = {
+        "micro-batch": lambda trial: short(trial.micro_batch),
+        "code": lambda trial: codes[trial.number] if codes else "",
+        "tags": lambda trial: " ".join(trial.tags),
+        "note": lambda trial: trial.note,
+    }
+    shown = [name for name, of in optional.items() if any(map(of, trials))]
+    names = list(dict.fromkeys(name for trial in trials for name in record.varied(trial)))
+    columns = ["trial", *model, "status", *record.objectives.metrics, "in epoch", "epochs", *shown, *names]
     rows = []
     for trial in trials:
-        number = f"{trial.number} ({DEFAULTS})" if trial.origin == DEFAULTS else str(trial.number)
-        cells: list[Any] = [*([trial.trainable] if several else []), trial.status]
-        cells += trial.values(record.objectives) or [None] * len(record.objectives.every)
-        cells += [trial.best_epoch(objective), len(trial.epochs)]
-        cells += [trial.micro_batch or ""] if is_split else []
-        cells += [codes[trial.number]] if codes else []
-        cells += [" ".join(trial.tags) if name == "tags" else trial.note for name in own]
-        params = record.varied(trial)
+        number, params = number_of(trial), record.varied(trial)
+        values = trial.values(record.objectives) or [None] * len(record.objectives.every)
         rows.append(
             [
                 Link(number, trial.log) if trial.log else number,
-                *map(short, cells),
-                *(cell(params, name) for name in hyperparameters),
+                *([trial.trainable] if model else []),
+                trial.status,
+                *map(short, (*values, trial.best_epoch(record.objective), len(trial.epochs))),
+                *(optional[name](trial) for name in shown),
+                *(cell(params, name) for name in names),
             ]
         )
     logs = ". A number leads to the log of its trial" if any(trial.log for trial in trials) else ""
     return Table(f"All {len(trials):,} trials, {order}{logs}", columns, rows)
 
 
-def best_hyperparameters(sweep: Sweep) -> Table:
+def number_of(trial: TrialRow) -> str:
+    """`7`, and `7 (your defaults)` of a baseline."""
+    return f"{trial.number} ({DEFAULTS})" if trial.origin == DEFAULTS else str(trial.number)
+
+
+def best_hyperparameters(record: Record) -> Table:
     """All that the best trial was trained with."""
-    if (best := sweep.record.best()) is None:
+    if (best := record.best()) is None:
         return pairs("", "value", {})
     last = {name: name.rpartition(".")[2] for name in best.fixed}
     settings = {name: value for name, value in best.fixed.items() if last[name] not in NO_HYPERPARAMETERS}
     return pairs(f"Hyperparameters of trial {best.number}", "value", {**best.params, **settings})
 
 
-def next_ranges(sweep: Sweep, changes: Sequence[Change]) -> Table:
+def next_ranges(record: Record, changes: Sequence[Change]) -> Table:
     """The ranges of the next sweep."""
     caption = "The ranges that --refine takes, unless Params refuses an end"
-    if sweep.record.objectives.are_several:
+    if record.objectives.are_several:
         caption = "The ranges that the trials suggest for another sweep"
     return Table(caption, ["hyperparameter", "range", "next range", "why"], [list(each) for each in changes])

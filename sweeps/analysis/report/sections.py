@@ -2,15 +2,85 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sweeps.analysis import advice
 from sweeps.analysis.advice import Step
+from sweeps.analysis.figures import costs
 from sweeps.analysis.report import confidence, report_tables, sentences
 from sweeps.analysis.report.report_tables import Table
 from sweeps.analysis.sweep import Sweep
+from sweeps.common.formatting import count, duration, short
 from sweeps.record import status
+from sweeps.record.record import Record
+from sweeps.record.trials import BAD, Status, TrialRow
+
+
+class Tile(NamedTuple):
+    """A figure of the summary."""
+
+    label: str
+    value: str
+    note: str
+    """A few words that say of what it is."""
+
+
+def summary(record: Record) -> list[Tile]:
+    """Best score, gain over the defaults or the time taken, trials, and what pruning saved."""
+    spent, statuses = costs.spent(record), Counter(trial.status for trial in record.searched)
+    told: tuple[Status, ...] = ("pruned", *BAD)
+    ended = len(record.searched) - statuses["unfinished"]
+    kept = (f"{statuses[each]:,} {each}" for each in told if statuses[each])
+    trained = ", ".join([count(spent.epochs, "epoch"), *kept])
+    trials = f"{ended:,} of {max(record.most_trials, len(record.searched)):,}"
+    training = f"{sentences.device_time(spent.device_hours, spent.devices)} of training"
+    time, gain = Tile("Time", duration(record.elapsed_s), training), _gain(record)
+    tiles = [_best(record), gain or time, Tile("Trials ended", trials, trained)]
+    if spent.saved_epochs:
+        whole = spent.epochs + spent.saved_epochs
+        note = f"{spent.saved_epochs:,} of {count(whole, 'epoch')}"
+        saved = f"{note}, {sentences.device_time(spent.saved_hours, spent.devices)}"
+        tiles.append(Tile("Saved by pruning", f"{100 * spent.saved_epochs / whole:.0f} %", saved))
+    elif gain is not None:
+        tiles.append(time)
+    return tiles
+
+
+def _best(record: Record) -> Tile:
+    label, best = f"Best {record.objective.metric}", record.best()
+    if best is None:
+        return Tile(label, "none", "no trial has a score yet" if record.live else "no trial ended well")
+    values, note = _values(record, best), f"trial {best.number}"
+    if (confirmed := record.confirmed_with_score().get(best.number)) is not None:
+        note += f", mean of {count(len(confirmed.scores), 'new seed')}"
+    elif record.objectives.are_several:
+        others = status.in_words(record, values).partition(", ")[2]
+        note += f", the knee of {count(len(record.front()), 'trial')}: {others}"
+    else:
+        note += f", epoch {best.best_epoch(record.objective)}"
+    live = status.not_ended(record, best)
+    return Tile(label, short(values[0]), f"{note}, {live}" if live else note)
+
+
+def _gain(record: Record) -> Tile | None:
+    """How much better the best trial is than the best of the defaults; None where none has a score."""
+    best, objective = record.best(), record.objective
+    defaults = objective.best(record.baselines, lambda trial: trial.best_score(objective))
+    score = None if defaults is None else defaults.best_score(objective)
+    if best is None or defaults is None or score is None:
+        return None
+    gain = _values(record, best)[0] - score
+    value = "none" if gain * objective.sign <= 0 else f"{gain:+.4g}"
+    return Tile("Gain over your defaults", value, f"they had {short(score)} (trial {defaults.number})")
+
+
+def _values(record: Record, trial: TrialRow) -> tuple[float, ...]:
+    """Of each objective; of a trial that was confirmed the mean of its reruns."""
+    confirmed = record.confirmed_with_score().get(trial.number)
+    return confirmed.means if confirmed is not None else trial.values(record.objectives) or ()
 
 
 @dataclass(frozen=True)
@@ -32,13 +102,12 @@ class Section:
         return self.title.lower().replace(" ", "-")
 
 
-def sections(sweep: Sweep) -> list[Section]:
+def sections(record: Record) -> list[Section]:
     """Those that have something to show, in order."""
-    return [found for make in SECTIONS.values() if (found := make(sweep)) is not None]
+    return [found for make in SECTIONS.values() if (found := make(record)) is not None]
 
 
-def _result(sweep: Sweep) -> Section:
-    record = sweep.record
+def _result(record: Record) -> Section:
     figures = (
         *(["front"] if record.objectives.are_several else []),
         *(["history"] if record.has_epochs else []),
@@ -46,69 +115,69 @@ def _result(sweep: Sweep) -> Section:
     )
     return Section(
         "Result",
-        [sentences.result(sweep), *sentences.troubles(sweep), *confidence.confidence(sweep)],
-        command=confidence.to_confirm(sweep),
-        tables=[report_tables.front(sweep), report_tables.best_hyperparameters(sweep)],
+        [sentences.result(record), *sentences.troubles(record), *confidence.confidence(record)],
+        command=confidence.to_confirm(record),
+        tables=[report_tables.front(record), report_tables.best_hyperparameters(record)],
         figures=figures,
     )
 
 
-def _next_steps(sweep: Sweep) -> Section:
-    if status.is_running(sweep.record):
-        how = status.status(sweep.record)
-        return Section("Next steps", [f"The sweep is {how}: what is next follows at its end."])
-    advised = advice.advise(sweep)
-    tables = [report_tables.next_ranges(sweep, advised.changes)]
+def _next_steps(record: Record) -> Section:
+    if status.is_running(record):
+        said = f"The sweep is {status.status(record)}: what is next follows at its end."
+        return Section("Next steps", [said])
+    advised = advice.advise(Sweep(record))
+    tables = [report_tables.next_ranges(record, advised.changes)]
     return Section("Next steps", advised.basis, steps=advised.steps, tables=tables)
 
 
-def _trials(sweep: Sweep) -> Section | None:
-    return Section("Trials", tables=[report_tables.ranking(sweep)]) if sweep.record.trials else None
+def _trials(record: Record) -> Section | None:
+    return Section("Trials", tables=[report_tables.ranking(record)]) if record.trials else None
 
 
-def _learning(sweep: Sweep) -> Section | None:
-    if not sweep.record.has_epochs:
+def _learning(record: Record) -> Section | None:
+    if not record.has_epochs:
         return None
     return Section(
         "Learning and pruning",
-        [sentences.pruning(sweep)],
-        tables=[report_tables.at_rungs(sweep)],
+        [sentences.pruning(record)],
+        tables=[report_tables.at_rungs(record)],
         figures=["learning_curves", "metrics"],
     )
 
 
-def _hyperparameters(sweep: Sweep) -> Section | None:
-    if not sweep.record.has_epochs:
+def _hyperparameters(record: Record) -> Section | None:
+    if not record.has_epochs:
         return None
-    first = f"These figures are by {sweep.record.objective.metric}, the first objective, alone."
+    first = f"These figures are by {record.objective.metric}, the first objective, alone."
     return Section(
         "Hyperparameters",
-        [first] if sweep.record.objectives.are_several else [],
+        [first] if record.objectives.are_several else [],
         figures=["importance", "parallel_coordinates", "slices", "contour"],
     )
 
 
-def _cost(sweep: Sweep) -> Section | None:
-    if not sweep.record.has_epochs:
+def _cost(record: Record) -> Section | None:
+    if not record.has_epochs:
         return None
-    return Section("Cost", [sentences.cost(sweep)], figures=["time_spent", "utilization", "timeline"])
+    return Section("Cost", [sentences.cost(record)], figures=["time_spent", "utilization", "timeline"])
 
 
-def _failures(sweep: Sweep) -> Section | None:
-    tables = [report_tables.failures(sweep), report_tables.attempts(sweep)]
+def _failures(record: Record) -> Section | None:
+    tables = [report_tables.failures(record), report_tables.attempts(record)]
     if not any(table.rows for table in tables):
         return None
-    retry = status.retry_command(sweep.record)
+    retry = status.retry_command(record)
     said = ["This command trains those again that failed:"] if retry else []
     return Section("Failures", said, command=retry, tables=tables)
 
 
-def _settings(sweep: Sweep) -> Section:
-    tables = [report_tables.space(sweep)]
-    return Section("Settings and search space", sentences.settings(sweep), tables=tables)
+def _settings(record: Record) -> Section:
+    tables = [report_tables.space(record)]
+    return Section("Settings and search space", sentences.settings(record), tables=tables)
 
 
-SECTIONS: Mapping[str, Callable[[Sweep], Section | None]] = {
+SECTIONS: Mapping[str, Callable[[Record], Section | None]] = {
     "result": _result,
     "next-steps": _next_steps,
     "trials": _trials,

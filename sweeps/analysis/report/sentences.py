@@ -6,23 +6,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from sweeps.analysis.compared_trials import is_bad
-from sweeps.analysis.failure_causes import causes_of
+from sweeps.analysis.course import causes_of, pruned_at
 from sweeps.analysis.figures import costs
-from sweeps.analysis.figures.learning_curves import rungs
 from sweeps.analysis.report import confidence
-from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count, duration, moment, short
 from sweeps.common.param_types import shown_range
 from sweeps.kinds.registry import shown_name
 from sweeps.record import status as record_status
 from sweeps.record.record import Record
-from sweeps.record.trials import TrialRow
+from sweeps.record.trials import BAD, TrialRow
 
 
-def result(sweep: Sweep) -> str:
+def result(record: Record) -> str:
     """The best trial and its scores."""
-    record = sweep.record
     best = record.best()
     if best is None:
         reasons = Counter(trial.reason for trial in record.trials if trial.reason)
@@ -56,10 +52,9 @@ def _of_defaults(record: Record) -> str:
     )
 
 
-def troubles(sweep: Sweep) -> list[str]:
+def troubles(record: Record) -> list[str]:
     """How many trials did not end well, and most often why; none where all did."""
-    record = sweep.record
-    bad = Counter(trial.status for trial in record.searched if is_bad(trial))
+    bad = Counter(trial.status for trial in record.searched if trial.status in BAD)
     if not bad or record.best() is None:  # then the result tells the reason
         return []
     which = ", ".join(f"{times:,} {status}" for status, times in bad.most_common())
@@ -96,18 +91,18 @@ def _on_test(record: Record, best: TrialRow) -> str:
     return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"
 
 
-def settings(sweep: Sweep) -> list[str]:
+def settings(record: Record) -> list[str]:
     """What was trained, searched and pruned, and how far the sweep is."""
-    info, asked = sweep.record.info, sweep.record.info.settings
+    info, asked = record.info, record.info.settings
     trained = " and ".join(map(shown_name, info.trainables)) or "?"
     aims = " and ".join(f"{each.direction} {each.metric}" for each in info.objectives.every)
     first = [f"The sweep trained {trained} to {aims}."]
     first += [f"It refined {each.name}." for each in info.parents]
     if asked.searcher:
-        number = sum(trial.status == "pruned" for trial in sweep.record.searched)
+        number = sum(trial.status == "pruned" for trial in record.searched)
         by_scheduler = f"the scheduler {asked.scheduler} pruned {number:,} of them"
         pruned = by_scheduler if number else "no trial was pruned"
-        wanted, started = sweep.record.most_trials, len(sweep.record.searched)
+        wanted, started = record.most_trials, len(record.searched)
         trials = count(started, "trial") if started >= wanted else f"{started:,} of {count(wanted, 'trial')}"
         first.append(
             f"The searcher {asked.searcher} proposed {trials} of at most "
@@ -115,19 +110,18 @@ def settings(sweep: Sweep) -> list[str]:
         )
     first += [f"An epoch was {words}." for words in [asked.fit.epoch_in_words] if words]
     for each in info.raised:
-        when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(each.time))
         anew = {"restart": ", with new schedules of the learning rate", "anew": ", and trained anew"}
         first.append(
-            f"Until {when} it was {count(each.before, 'epoch')}; the best of the trials that had trained "
-            f"them went on{anew.get(each.schedule, '')}."
+            f"Until {_day(each.time)} it was {count(each.before, 'epoch')}; the best of the trials that had "
+            f"trained them went on{anew.get(each.schedule, '')}."
         )
     data = info.identity["data"]
     first += [f"The {name}: {text}." for name, text in data.items() if name.startswith("data") and text]
-    first += _range_changes(sweep.record)
+    first += _range_changes(record)
     own = [f"Your note: {info.note}"] if info.note else []
     own += [f"Its tags: {', '.join(info.tags)}."] if info.tags else []
-    said = [" ".join([*first, *_functions(sweep.record)]), _progress(sweep.record)]
-    return [*said, *_codes(sweep.record), *own]
+    said = [" ".join([*first, *_functions(record)]), _progress(record)]
+    return [*said, *_codes(record), *own]
 
 
 def _codes(record: Record) -> Iterator[str]:
@@ -136,12 +130,16 @@ def _codes(record: Record) -> Iterator[str]:
         return
     changed = [run for run in record.info.runs if run.changed_scores]
     since = [
-        f"{code} since {time.strftime('%Y-%m-%d at %H:%M', time.localtime(run.started))}, after a change of "
-        f"{'; '.join(run.changed_scores)}"
+        f"{code} since {_day(run.started)}, after a change of {'; '.join(run.changed_scores)}"
         for code, run in enumerate(changed, start=2)
     ]
     what = "Not all trials had the same code or data. The column code has 1 at first"
     yield f"{what}, {'. It has '.join(since)}."
+
+
+def _day(seconds: float | None) -> str:
+    """`2026-01-31 at 14:05`, of seconds since 1970."""
+    return time.strftime("%Y-%m-%d at %H:%M", time.localtime(seconds))
 
 
 def _range_changes(record: Record) -> Iterator[str]:
@@ -170,7 +168,7 @@ def _progress(record: Record) -> str:
     parts = ", ".join(f"{times:,} {status}" for status, times in statuses.most_common())
     when = ""
     if (started := record.info.started) is not None:
-        when = time.strftime(" It started on %Y-%m-%d at %H:%M.", time.localtime(started))
+        when = f" It started on {_day(started)}."
     if (waited_s := record.info.waited_s) >= 1:
         when += f" It waited {duration(waited_s)} in the queue, for other sweeps."
     reruns = len(record.trials) - len(record.searched)
@@ -179,24 +177,23 @@ def _progress(record: Record) -> str:
     return f"{how}: {count(len(record.searched), 'trial')} ({parts}){again}.{when}{enough}"
 
 
-def pruning(sweep: Sweep) -> str:
+def pruning(record: Record) -> str:
     """At which epochs trials were pruned."""
-    trials = sweep.record.searched
+    trials = record.searched
     pruned = [trial for trial in trials if trial.status == "pruned"]
     if not pruned:
         return "No trial was pruned."
-    at = Counter(max(trial.epochs) for trial in pruned if trial.epochs)
-    where = ", ".join(f"{at[epoch]} at epoch {epoch}" for epoch in rungs(sweep))
+    where = ", ".join(f"{times} at epoch {epoch}" for epoch, times in pruned_at(record).items())
     return f"{len(pruned):,} of {count(len(trials), 'trial')} were pruned: {where}."
 
 
-def cost(sweep: Sweep) -> str:
+def cost(record: Record) -> str:
     """Time and device time, and what pruning saved."""
-    took = costs.spent(sweep)
+    took = costs.spent(record)
     if not took.epochs:
         return "No epoch was trained."
     lines = [
-        f"The sweep trained {count(took.epochs, 'epoch')} in {duration(sweep.record.elapsed_s)}. "
+        f"The sweep trained {count(took.epochs, 'epoch')} in {duration(record.elapsed_s)}. "
         f"Training took {device_time(took.device_hours, took.devices)}."
     ]
     if took.saved_epochs:

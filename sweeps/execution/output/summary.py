@@ -160,7 +160,7 @@ def _report(record: Record) -> str:
     try:
         from sweeps.analysis.report import page  # plotly and scipy: seconds that no sweep needs to begin
 
-        return shown_path(page.write(Sweep(record)))
+        return shown_path(page.write(record))
     except KeyboardInterrupt:
         return "not written: interrupted by Ctrl-C"
     except Exception as error:  # of plotly, jinja2, a full disk: in any case the sweep is complete

@@ -6,12 +6,11 @@ import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from aiohttp import web
 
 from sweeps.common import project
-from sweeps.page.page_context import WAITS_S, PageContext, context_of
+from sweeps.page.page_context import WAITS_S, context_of
 from sweeps.page.sweep_list import ListedSweep
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
@@ -34,7 +33,7 @@ class ShownSweep:
     @property
     def path(self) -> str:
         """Of its page."""
-        return path_of(self.listed.key)
+        return self.listed.path
 
     @property
     def project(self) -> Path:
@@ -60,11 +59,6 @@ class BeingRead(Exception):
         self.listed = listed
 
 
-def path_of(key: str) -> str:
-    """The address of a sweep's page."""
-    return f"/sweep/{quote(key, safe='')}"
-
-
 def versions_of(listed: ListedSweep | None) -> dict[str, str]:
     """Of a sweep: `changed`, `status`, and `slow`, which follows at a pace that the size of the record
     allows."""
@@ -78,11 +72,7 @@ def versions_of(listed: ListedSweep | None) -> dict[str, str]:
 
 
 async def shown_sweep(request: web.Request, key: str | None = None) -> ShownSweep:
-    """The sweep that an address names, with its record as of now.
-
-    Args:
-        request: to answer.
-        key: of the sweep; None for that of the address.
+    """The sweep of a key, or that an address names, with its record as of now.
 
     Raises:
         BeingRead: that takes longer than a browser is to wait for a page.
@@ -116,15 +106,6 @@ def _is_of_whole_page(request: web.Request) -> bool:
     return is_page and "HX-Request" not in request.headers
 
 
-def shown_trial(request: web.Request, sweep: ShownSweep) -> TrialRow:
-    """The trial that an address names.
-
-    Raises:
-        HTTPNotFound: there is none.
-    """
-    return trial_of(sweep, request.match_info["number"])
-
-
 def trial_of(sweep: ShownSweep, number: str) -> TrialRow:
     """A trial by its number.
 
@@ -140,8 +121,4 @@ def trial_of(sweep: ShownSweep, number: str) -> TrialRow:
 async def events(request: web.Request) -> web.StreamResponse:
     """Tell a page of the sweep that something has changed."""
     page, key = context_of(request), request.match_info["key"]
-    return await _stream(page, request, key)
-
-
-async def _stream(page: PageContext, request: web.Request, key: str) -> web.StreamResponse:
     return await page.stream(request, lambda: versions_of(page.sweeps.sweeps.get(key)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +36,14 @@ class LogPart:
     """Whether it is the whole log, or its end; else what was printed since."""
 
 
-def log_files(folder: Path, trial: TrialRow) -> Sequence[Path]:
-    """The logs of a trial that are there, of its last attempt first; no link to a file elsewhere is one."""
-    named = [trial, *reversed(trial.attempts)]
-    paths = [folder / LOGS_FOLDER / f"{each.name}.log" for each in named]
+def log_of(folder: Path, trial: TrialRow) -> Path | None:
+    """The log of its last attempt that has one; no link to a file elsewhere is one."""
     root = folder.resolve()
-    return [path for path in paths if path.is_file() and path.resolve().is_relative_to(root)]
+    for attempt in (trial, *reversed(trial.attempts)):
+        path = folder / LOGS_FOLDER / f"{attempt.name}.log"
+        if path.is_file() and path.resolve().is_relative_to(root):
+            return path
+    return None
 
 
 def end_of(path: Path, most_bytes: int = MOST_BYTES) -> LogPart:
@@ -62,7 +63,9 @@ def end_of(path: Path, most_bytes: int = MOST_BYTES) -> LogPart:
 
 def last_line(folder: Path, trial: TrialRow) -> str:
     """The last line that a trial has printed, or its begin; "" without one."""
-    lines = [line for path in log_files(folder, trial)[:1] for line in end_of(path, 2**12).text.split("\n")]
+    if (path := log_of(folder, trial)) is None:
+        return ""
+    lines = end_of(path, 2**12).text.split("\n")
     return next((line.strip()[:MOST_OF_LINE] for line in reversed(lines) if line.strip()), "")
 
 

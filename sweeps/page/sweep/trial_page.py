@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ from aiohttp import web
 
 from sweeps.analysis.figures.learning_curves import trial_curves
 from sweeps.analysis.report.page import Drawn, drawn
-from sweeps.analysis.sweep import Sweep
+from sweeps.analysis.report.report_tables import attempts_of
 from sweeps.page.page_context import context_of
-from sweeps.page.sweep import at_work, compared, control_forms, trial_log
-from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, shown_sweep, shown_trial, versions_of
+from sweeps.page.sweep import trial_log
+from sweeps.page.sweep.compare_page import beside_best
+from sweeps.page.sweep.control_page import offered
+from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, shown_sweep, trial_of, versions_of
 from sweeps.page.sweep.sweep_page import figure_response
 from sweeps.page.sweep.trial_log import LogPart
-from sweeps.page.sweep.trial_table import status_word
+from sweeps.page.sweep_summary import status_word
 from sweeps.page.updates import Event, changes, known_versions
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
@@ -33,37 +35,31 @@ OF_TRIAL = ("stop", "retry", "note", "tag", "untag")
 async def show(request: web.Request) -> web.Response:
     """The page, or the part of it that is fetched again."""
     sweep, page = await shown_sweep(request), context_of(request)
-    trial = shown_trial(request, sweep)
+    trial = trial_of(sweep, request.match_info["number"])
     content = await page.in_thread(_content, sweep, trial)
-    part = request.headers.get("HX-Target", "")
-    return page.html(request, "trial.html", sweep=sweep, trial=trial, part=part, at_work=at_work, **content)
+    return page.html(request, "trial.html", sweep=sweep, trial=trial, **content)
 
 
 def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
     record, folder = sweep.record, sweep.listed.folder
-    is_running = status.is_running(record)
     costs = mean_costs((row.seconds, row.costs) for row in trial.epochs.values())
-    word = status_word(trial, is_running=is_running, is_held=record.info.paused_at is not None)
     version = f"{trial.attempt}-{len(trial.epochs)}-{sweep.versions['slow']}"
     address = f"{sweep.trial_path(trial.number)}/figure?version={version}"
-    log, forms = _log(folder, trial), control_forms.offered(sweep.listed.status)
+    log, forms = trial_log.log_of(folder, trial), offered(sweep.listed.status)
     end = None if log is None else trial_log.end_of(log)
     log_versions = {} if log is None or end is None else {"log": _log_version(log, end)}
     return {
         "record": record,
-        "how": word,
+        "how": status_word(record, trial),
         "values": status.in_words(record, trial.values(record.objectives)),
         "figure": Drawn("trial_curves", address=address),
-        "beside": compared.beside_best(record, trial),
+        "beside": beside_best(record, trial),
         "best": record.best(),
         "breakdown": {part.replace("_", " "): costs.get(f"{part}_pct", 0.0) for part in PARTS}
         if costs
         else {},
         "verdict": verdict(costs),
-        "attempts": [
-            (nth, row, after.opened_for if row.status == "unfinished" else row.reason)
-            for nth, (row, after) in enumerate(itertools.pairwise([*trial.attempts, trial]), start=1)
-        ],
+        "attempts": attempts_of(trial),
         "log": end,
         "log_name": "" if log is None else log.name,
         "versions": {**sweep.versions, "log-file": "" if log is None else log.name, **log_versions},
@@ -79,11 +75,9 @@ def _commands(trial: TrialRow) -> list[str]:
 async def show_figure(request: web.Request) -> web.Response:
     """The content of its figure."""
     sweep, page = await shown_sweep(request), context_of(request)
-    trial = shown_trial(request, sweep)
-    found = await page.in_thread(
-        drawn, "trial_curves", lambda: trial_curves(Sweep(sweep.record), trial.number)
-    )
-    return figure_response(found)
+    number = trial_of(sweep, request.match_info["number"]).number
+    make = partial(trial_curves, sweep.record, number)
+    return figure_response(await page.in_thread(drawn, "trial_curves", make))
 
 
 async def events(request: web.Request) -> web.StreamResponse:
@@ -99,7 +93,7 @@ async def events(request: web.Request) -> web.StreamResponse:
             return changes(known, versions_of(None))
         if sweep is None or listed.version != sweep.listed.version:
             sweep = ShownSweep(listed, page.sweeps.record(key))
-        log = _log(listed.folder, shown_trial(request, sweep))
+        log = trial_log.log_of(listed.folder, trial_of(sweep, request.match_info["number"]))
         versions = {**versions_of(listed), "log-file": "" if log is None else log.name}
         return [*changes(known, versions), *_printed(known, log)]
 
@@ -127,10 +121,6 @@ def _printed(known: dict[str, str], log: Path | None) -> list[Event]:
 
 def _log_version(log: Path, part: LogPart) -> str:
     return f"{log.name}:{part.ends_at}"
-
-
-def _log(folder: Path, trial: TrialRow) -> Path | None:
-    return next(iter(trial_log.log_files(folder, trial)), None)
 
 
 ROUTES = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from optuna.distributions import FloatDistribution
 
 from sweeps.analysis import figures as analysis_figures
-from sweeps.analysis.compared_trials import compared_trials
+from sweeps.analysis.compared_trials import compared_trials, newest_distributions, tried
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.record.record import Record
 from tests.conftest import propose
@@ -89,3 +89,17 @@ def test_a_low_score_is_the_best_where_that_is_meant(tmp_path: Path) -> None:
         record.report(number, 1, float(number), {"loss": float(number)}, 0.1)
         record.end(number, "finished")
     assert [row.number for row in compared_trials(record).best()] == [0, 1, 2]
+
+
+def test_the_range_of_a_hyperparameter_holds_all_that_was_tried(tmp_path: Path) -> None:
+    """On another scale, chosen by the user beyond it, and fixed for some trials meanwhile."""
+    record = Record.create(tmp_path, "s", "max", {"metric": "m"})
+    first, second = FloatDistribution(1e-3, 1.0, log=True), FloatDistribution(0.0, 0.5)
+    propose(record, {"lr": 0.1}, {"lr": first})
+    propose(record, {"lr": 0.0}, {"lr": second})
+    propose(record, {"lr": 3.0})
+    propose(record, {"width": 8}, fixed={"lr": 2.0})
+    found = tried(record.trials)
+    assert found.ranges["lr"] == FloatDistribution(0.0, 3.0)
+    assert [params["lr"] for params in found.params.values()] == [0.1, 0.0, 3.0, 2.0]
+    assert newest_distributions(record.trials) == {"lr": second}

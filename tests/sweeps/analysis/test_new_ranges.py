@@ -7,8 +7,8 @@ import random
 import pytest
 from optuna.distributions import FloatDistribution
 
+from sweeps.analysis.compared_trials import distributions_of
 from sweeps.analysis.new_ranges import edges
-from sweeps.analysis.tried_values import distributions_of
 from sweeps.record.trials import TrialRow
 from sweeps.space.point import OptunaPoint
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.page.pcs.pcs_page import WATCH
+from sweeps.page.pcs_page import WATCH
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from tests.conftest import propose

@@ -15,7 +15,8 @@ import aiohttp
 import pytest
 import ray
 
-from sweeps.page.pcs.pcs_page import WATCH
+from sweeps.page.pcs_page import WATCH
+from sweeps.page.typed_commands import TYPED
 from sweeps.ray_cluster import pc_reports
 from tests.conftest import ROOT
 from tests.support import heads
@@ -106,7 +107,7 @@ def test_drain_types_the_command_and_shows_what_it_says(page: Served) -> None:
     assert page.ask("/pcs/drain", "POST", data={"pc": "10.0.0.2"}).status == 303
     (typed,) = page.app[WATCH].commands
     assert typed.words == ("pcs", "drain", "10.0.0.2", "--address", NOBODY)
-    while (ended := page.app[WATCH].typed.get(typed.key)) is None or ended.status is None:
+    while (ended := page.app[TYPED].get(typed.key)) is None or ended.status is None:
         time.sleep(0.1)
     text = words(page.ask("/pcs").text)
     assert f"pcs drain 10.0.0.2 --address {NOBODY} exit status 2" in text

@@ -12,8 +12,8 @@ from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
-from sweeps.page.start import settings_form
-from sweeps.page.start.settings_form import fields, posted_texts, words_of
+from sweeps.page import settings_form
+from sweeps.page.settings_form import fields, posted_texts, words_of
 from tests import ROOT
 
 GIVEN = {

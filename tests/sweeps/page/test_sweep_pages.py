@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from sweeps.analysis.figures import FIGURES
-from sweeps.page import page_context, server
-from sweeps.page.sweep import shown_sweep
-from sweeps.page.sweep.control_forms import PREFIX
+from sweeps.page import page_context, server, typed_commands
+from sweeps.page.sweep import compare_page, shown_sweep
+from sweeps.page.sweep.control_page import PREFIX
 from sweeps.page.typed_commands import TypedCommands
 from sweeps.record import lock
 from sweeps.record.control_requests import Answer, Inbox
 from sweeps.record.record import Record
 from tests.conftest import propose
-from tests.support.dashboards import LR, Served, served
+from tests.support import children
+from tests.support.dashboards import LR, Served, cookie_of, served
 
 EVIL = '<script>alert("x")</script>'
 
@@ -120,7 +123,7 @@ def test_what_is_not_there_is_said(page: Served, path: str) -> None:
     assert "Traceback" not in answer.text
 
 
-def test_sweeps_and_trials_are_compared(results: Path) -> None:
+def test_sweeps_and_trials_are_compared(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         (results / name).mkdir()
         record = Record.create(
@@ -141,6 +144,9 @@ def test_sweeps_and_trials_are_compared(results: Path) -> None:
         for name in ("curves_of_each", "hyperparameters_of_trials"):
             assert json.loads(page.ask(f"/compare/{name}?trial=a:1&trial=b:2").text)["data"]
         assert "choose 2 to 10" in page.ask("/compare?sweep=a").text
+        monkeypatch.setattr(compare_page, "MOST", 1)
+        assert "choose 2 to 1 " in page.ask("/compare?sweep=a&sweep=b&trial=s:0&trial=s:1").text
+        monkeypatch.undo()
         many = "&".join(f"trial=a:{number % 3}&trial=b:{number % 3}&trial=s:{number}" for number in range(5))
         assert "choose 2 to 10" in page.ask(f"/compare?{many}").text
 
@@ -271,7 +277,7 @@ def test_the_form_of_the_start_has_all_settings_and_types_them(
     assert 'name="setting.num_trials"' in shown
     assert 'name="setting.keep_checkpoints"' in shown
     assert 'name="setting.notify_command"' not in shown
-    fields = {"form": "0" * 16, "setting.trainable": "digits_mlp", "setting.num_trials": "0"}
+    fields = {"setting.trainable": "digits_mlp", "setting.num_trials": "0"}
     fields |= {"setting.name": "n", "setting.baseline": "true"}
     checked = page.ask("/start/check", "POST", data=fields).text
     assert "--num-trials 0" in checked
@@ -281,7 +287,6 @@ def test_the_form_of_the_start_has_all_settings_and_types_them(
     for path in ("/start", "/start/check"):
         assert "a zero byte" in page.ask(path, "POST", data=fields | {"setting.name": "a\0b"}).text
         assert "too long" in page.ask(path, "POST", data=fields | {"setting.name": "n" * 2**18}).text
-    assert page.ask("/start/check", "POST", data=fields | {"form": "../x"}).status == 400
 
 
 MODEL = """
@@ -311,7 +316,7 @@ def project_at(folder: Path) -> Path:
 def test_code_of_another_project_runs_only_when_asked(tmp_path: Path) -> None:
     was_run = project_at(tmp_path / "other")
     of_project(tmp_path / "other", tmp_path / "results" / "again")
-    fields = {"form": "0" * 16, "again": "again", "setting.trainable": "m", "opened": "1"}
+    fields = {"again": "again", "setting.trainable": "m", "opened": "1"}
     with served(tmp_path / "results") as page:
         shown = page.ask("/start?again=again").text
         assert 'formaction="/start/check"' in shown
@@ -324,15 +329,40 @@ def test_code_of_another_project_runs_only_when_asked(tmp_path: Path) -> None:
         assert was_run.exists()
 
 
+def test_a_check_ends_where_nobody_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a form that was changed meanwhile: the browser lets the request go."""
+    monkeypatch.setattr(typed_commands, "CHECK_S", 600.0)
+    project_at(tmp_path / "other")
+    (tmp_path / "other" / "trainables" / "m.py").write_text("import time; time.sleep(600)")
+    of_project(tmp_path / "other", tmp_path / "results" / "again")
+    form = {"again": "again", "setting.trainable": "m", "asked": "true"}
+
+    async def check(page: Served) -> None:
+        headers = {"Cookie": cookie, "Origin": page.url}
+        async with aiohttp.ClientSession(headers=headers) as session:
+            asked = asyncio.create_task(session.post(f"{page.url}/start/check", data=form).__aenter__())
+            while not children.running("--dry-run"):
+                await asyncio.sleep(0.05)
+            asked.cancel()
+
+    with served(tmp_path / "results") as page:
+        cookie = cookie_of(page)
+        asyncio.run(asyncio.wait_for(check(page), 60))
+        ends = time.monotonic() + 60
+        while children.running("--dry-run"):
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+
+
 def test_a_sweep_that_was_moved_with_its_project_runs_again_there(tmp_path: Path) -> None:
     project_at(tmp_path / "before")
     project_at(tmp_path / "moved")
     of_project(tmp_path / "before", tmp_path / "moved" / "results" / "again")
     with served(tmp_path / "moved" / "results") as page:
-        fields = {"form": "0" * 16, "again": "again", "setting.trainable": "m"}
+        fields = {"again": "again", "setting.trainable": "m"}
         assert f"cd {tmp_path}/moved &amp;&amp; " in page.ask("/start/check", "POST", data=fields).text
 
 
 def test_a_sweep_without_a_name_starts_by_the_name_that_was_checked(page: Served) -> None:
-    fields = {"form": "0" * 16, "setting.trainable": "digits_mlp", "setting.num_trials": "0", "opened": "1"}
+    fields = {"setting.trainable": "digits_mlp", "setting.num_trials": "0", "opened": "1"}
     assert "--name digits_mlp-19700101-" in page.ask("/start/check", "POST", data=fields).text

@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from sweeps.common import local_dirs
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.page import sweep_list
 from sweeps.page.sweep_list import SweepList
@@ -87,7 +88,7 @@ def test_text_of_a_user_is_no_markup(tmp_path: Path) -> None:
 def test_sweeps_of_one_name_are_told_apart(tmp_path: Path) -> None:
     for place in ("a", "b"):
         scored(tmp_path / place / "same", [0.5])
-    found = SweepList([tmp_path / "a", tmp_path / "b" / "same"], tmp_path / "cache.json")
+    found = SweepList([tmp_path / "a", tmp_path / "b" / "same"])
     found.look()
     assert [each.folder.parent.name for each in found.sweeps.values()] == ["b", "a"]
     assert all(key.startswith("same~") for key in found.sweeps)
@@ -100,7 +101,7 @@ def test_sweeps_of_one_name_are_told_apart(tmp_path: Path) -> None:
 def test_ended_sweeps_are_read_once_and_a_damaged_cache_is_thrown_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = tmp_path / "cache.json"
+    cache = local_dirs.cache_dir() / "page" / "summaries.json"
     for name in ("a", "b"):
         scored(tmp_path / "results" / name, [0.5])
     reads: list[Path] = []
@@ -113,7 +114,7 @@ def test_ended_sweeps_are_read_once_and_a_damaged_cache_is_thrown_away(
     monkeypatch.setattr(sweep_list.Record, "read", counted)
 
     def rows() -> list[tuple[str, str]]:
-        found = SweepList([tmp_path / "results"], cache)
+        found = SweepList([tmp_path / "results"])
         found.look()
         return sorted((each.name, each.status) for each in found.sweeps.values())
 
@@ -138,7 +139,7 @@ def test_records_are_read_a_part_at_a_time_the_newest_first(
     for number, name in enumerate(("old", "new", "newest")):
         scored(tmp_path / "results" / name, [0.5])
         os.utime(tmp_path / "results" / name / JOURNAL, (number, number))
-    found = SweepList([tmp_path / "results"], tmp_path / "cache.json")
+    found = SweepList([tmp_path / "results"])
 
     def read_on(reads_s: float) -> tuple[bool, dict[str, str]]:
         return found.read_on(reads_s), {each.name: each.status for each in found.sweeps.values()}
@@ -157,7 +158,7 @@ def test_records_are_read_a_part_at_a_time_the_newest_first(
 
 
 def test_the_status_follows_the_process_that_runs_a_sweep(results: Path, tmp_path: Path) -> None:
-    found = SweepList([results], tmp_path / "cache.json")
+    found = SweepList([results])
     for is_held, status in ((False, "interrupted"), (True, "running"), (False, "interrupted")):
         found._looked = -10.0
         if is_held:

@@ -73,8 +73,10 @@ def test_a_link_to_a_file_outside_the_sweep_is_no_log(tmp_path: Path) -> None:
     log = tmp_path / "s" / "logs" / f"{trial.name}.log"
     (tmp_path / "secret").write_text("of another user\n")
     log.symlink_to(tmp_path / "secret")
-    assert trial_log.log_files(tmp_path / "s", trial) == []
+    assert trial_log.log_of(tmp_path / "s", trial) is None
     log.unlink()
     log.write_text("its own\n")
     (tmp_path / "link").symlink_to(tmp_path / "s")  # of the sweep itself
-    assert [path.name for path in trial_log.log_files(tmp_path / "link", trial)] == [log.name]
+    found = trial_log.log_of(tmp_path / "link", trial)
+    assert found is not None
+    assert found.name == log.name

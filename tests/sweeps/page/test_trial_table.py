@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.page.sweep.trial_table import ShownTrial, table_of, view_of, words_of_curve
+from sweeps.page.sweep.trial_table import ShownTrial, frame_of, rows_of, view_of, words_of_curve
 from sweeps.page.table_view import TablePage
 from sweeps.record import lock
 from sweeps.record.record import Record
@@ -15,7 +15,7 @@ from tests.conftest import propose
 
 def shown(record: Record, **query: str) -> TablePage[ShownTrial]:
     view = view_of(query, record)
-    return view.of(table_of(record).rows(), lambda row: row.status, lambda row: row.words)
+    return view.of(rows_of(record), lambda row: row.status, lambda row: row.words)
 
 
 def numbers(record: Record, **query: str) -> list[int]:
@@ -98,7 +98,7 @@ def test_a_page_holds_a_hundred_trials(tmp_path: Path) -> None:
 
 def test_a_small_curve_stays_in_its_frame(record: Record) -> None:
     rows = shown(record).rows
-    frame = table_of(record).frame(rows, 90, 24)
+    frame = frame_of(record, rows, 90, 24)
     for row in rows:
         scores = [(epoch, each.score) for epoch, each in row.trial.epochs.items()]
         for point in frame.points([*scores, (2, float("nan")), (3, 1e9)]).split():

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.page.typed_commands import Checks, TypedCommands
+from sweeps.common import local_dirs
+from sweeps.page.typed_commands import FOLDER, TypedCommands, dry_run
 from tests import ROOT
 
 MOST_S = 60.0
@@ -23,11 +24,11 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_command_runs_in_a_session_of_its_own(tmp_path: Path) -> None:
-    started = TypedCommands(tmp_path).start(["queue", "--help"], "first", ROOT)
+def test_a_command_runs_in_a_session_of_its_own() -> None:
+    started = TypedCommands().start(["queue", "--help"], "first", ROOT)
     if started.is_running:
         assert os.getsid(started.pid) == started.pid != os.getsid(0)
-    known = TypedCommands(tmp_path)  # as of another page
+    known = TypedCommands()  # as of another page
     until(lambda: "usage: " in started.log.read_text())
     found = known.get(started.key)
     assert found == started
@@ -37,21 +38,21 @@ def test_a_command_runs_in_a_session_of_its_own(tmp_path: Path) -> None:
 
 def test_a_file_of_the_name_of_this_program_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "sweeps.py").write_text("print('mine')")
-    started = TypedCommands(tmp_path).start(["queue", "--help"], "first", tmp_path)
-    checked = asyncio.run(Checks().check("form", ["run", "--num-trials", "0"], tmp_path))
-    assert "must be at least 1" in checked[1]
+    started = TypedCommands().start(["queue", "--help"], "first", tmp_path)
+    _, said = asyncio.run(dry_run(["run", "--num-trials", "0"], tmp_path))
+    assert "must be at least 1" in said
     until(lambda: not started.is_running)
     assert "usage: " in started.log.read_text()
 
 
-def test_what_can_not_start_leaves_nothing(tmp_path: Path) -> None:
+def test_what_can_not_start_leaves_nothing() -> None:
     with pytest.raises(OSError, match="too long"):
-        TypedCommands(tmp_path).start(["run", "x" * 2**18], "first", ROOT)
-    assert [*tmp_path.iterdir()] == []
+        TypedCommands().start(["run", "x" * 2**18], "first", ROOT)
+    assert [*(local_dirs.state_dir() / FOLDER).iterdir()] == []
 
 
-def test_its_end_is_seen(tmp_path: Path) -> None:
-    sweeps = TypedCommands(tmp_path)
+def test_its_end_is_seen() -> None:
+    sweeps = TypedCommands()
     started = sweeps.start(["nothing"], "first", ROOT)
     until(lambda: not started.is_running)
     assert "nothing: no such command" in started.log.read_text()
@@ -62,31 +63,18 @@ def test_its_end_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "..", "../../etc/passwd", "20260131-101112-abcdef", "x" * 5000])
-def test_no_other_file_is_read(key: str, tmp_path: Path) -> None:
-    assert TypedCommands(tmp_path).get(key) is None
+def test_no_other_file_is_read(key: str) -> None:
+    assert TypedCommands().get(key) is None
 
 
-def test_a_damaged_note_counts_as_none(tmp_path: Path) -> None:
-    (tmp_path / "20260131-101112-abcdef.json").write_text('{"words": 3}')
-    assert TypedCommands(tmp_path).every() == []
+def test_a_damaged_note_counts_as_none() -> None:
+    folder = local_dirs.state_dir() / FOLDER
+    folder.mkdir(parents=True)
+    (folder / "20260131-101112-abcdef.json").write_text('{"words": 3}')
+    assert TypedCommands().every() == []
 
 
 def test_a_check_says_what_the_program_says() -> None:
-    async def check() -> tuple[int | None, str]:
-        return await Checks().check("form", ["run", "--num-trials", "0"], ROOT)
-
-    status, said = asyncio.run(check())
+    status, said = asyncio.run(dry_run(["run", "--num-trials", "0"], ROOT))
     assert status == 2
     assert "--num-trials 0: must be at least 1" in said
-
-
-def test_a_newer_check_ends_the_one_before() -> None:
-    async def check() -> list[tuple[int | None, str]]:
-        checks = Checks()
-        first = asyncio.create_task(checks.check("form", ["run", "--trainable", "digits_mlp"], ROOT))
-        await asyncio.sleep(0.2)
-        second = await checks.check("form", ["run", "--num-trials", "0"], ROOT)
-        return [await first, second]
-
-    (first, _), (second, _) = asyncio.run(check())
-    assert (first, second) == (None, 2)

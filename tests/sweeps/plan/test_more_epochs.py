@@ -328,5 +328,5 @@ def test_an_attempt_that_was_cut_short_is_told_as_such(tmp_path: Path) -> None:
         assert (row.status, len(row.epochs)) == ("unfinished", 2)
         assert row.end == known.openings[0][0]
         assert [trial.number for trial in known.live] == [number]
-    told = report_tables.attempts(analysis_sweep.load(sweep.folder)).rows
+    told = report_tables.attempts(analysis_sweep.load(sweep.folder).record).rows
     assert told == [["0", "1", "unfinished", "trained anew for 27 epochs", "2", "2 s", ""]]

@@ -226,9 +226,9 @@ def test_the_tables_and_the_list_of_sweeps_show_them_where_there_are_any(
     assert header.split()[-2:] == ["tags", "note"]
     assert line.endswith("night  a long text a long text a long text ...")
     sweep = analysis_sweep.load(tmp_path)
-    table = report_tables.ranking(sweep)
+    table = report_tables.ranking(sweep.record)
     assert [*table.columns[5:7]] == ["tags", "note"]
     assert [row[5:7] for row in table.rows] == [["", "a good one"], ["a b", ""]]
-    assert sentences.settings(sweep)[-1] == "Its tags: night."
+    assert sentences.settings(sweep.record)[-1] == "Its tags: night."
     (row,) = comparison.table([record]).to_pylist()
     assert (row["note"], row["tags"]) == (("a long text " * 20).strip(), ["night"])

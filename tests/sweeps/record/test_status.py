@@ -39,7 +39,7 @@ def test_a_sweep_that_can_go_on_is_told_so_first_by_a_command_that_is_taken(tmp_
     assert step.text == "Resume the sweep: it is interrupted; 0 trials unfinished, 7 to come."
     words = step.command.split()
     assert cli.parse(words[words.index("run") + 1 :]).resume == str(tmp_path / "s")
-    words = " ".join(settings(sweep))
+    words = " ".join(settings(sweep.record))
     assert "proposed 5 of 12 trials" in words
     assert "The sweep is interrupted: 5 trials" in words
 
@@ -99,9 +99,9 @@ def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
     ) in advised.basis
     assert (
         f"is the function suggest(trial) in {file}; the table shows ranges of its samples."
-        in settings(sweep)[0]
+        in settings(sweep.record)[0]
     )
-    shown = dict(space(sweep).rows)
+    shown = dict(space(sweep.record).rows)
     assert shown["lr"] == "0.001 to 0.3, log scale"
     pattern = r"within 4 to 16 in steps of 2, depending on other hyperparameters, in \d+ % of points"
     assert re.fullmatch(pattern, shown["width_2"])
@@ -136,7 +136,7 @@ def test_the_word_is_the_same_everywhere_also_for_who_runs_it(tmp_path: Path) ->
     with plan_folder.opened(plan) as record:
         run_start.begin_run(plan, record)
         assert (status.status(record), status.status(Record.read(sweep.folder))) == ("running", "running")
-        assert "The sweep is running: 2 trials" in settings(load(sweep.folder))[-1]
+        assert "The sweep is running: 2 trials" in settings(load(sweep.folder).record)[-1]
         record.end_run(Outcome.INTERRUPTED)
         assert status.status(record) == "interrupted", "its own report says what it has just noted"
     again = Record.read(sweep.folder)
@@ -205,7 +205,7 @@ def test_the_defaults_are_told_beside_the_others_at_their_own_epoch(tmp_path: Pa
     at = record.scores_at(epoch := len(trial.epochs))
     rank = sorted(at.values(), reverse=True).index(at[0]) + 1
     assert reached == f"val_acc {short(at[0])} in epoch {epoch}, rank {rank} of the {len(at)} trials there"
-    assert f"Your defaults (trial 0): {reached}." in result(Sweep(record))
-    assert "0 (your defaults)" in [row[0] for row in ranking(Sweep(record)).rows]
+    assert f"Your defaults (trial 0): {reached}." in result(record)
+    assert "0 (your defaults)" in [row[0] for row in ranking(record).rows]
     best = with_defaults(tmp_path / "on", 0.05)
     assert status.baselines(best)[0][1].endswith(", and no other trial is better")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.analysis.figures import compared_sweeps, style
-from sweeps.analysis.figures.learning_curves import trial_curves
+from sweeps.analysis.figures import style
+from sweeps.analysis.figures.learning_curves import best_of_each, curves_of_each, trial_curves
+from sweeps.analysis.figures.parallel_coordinates import hyperparameters_of_each, hyperparameters_of_trials
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
 from tests.conftest import propose
@@ -35,14 +36,14 @@ def records(tmp_path: Path) -> dict[str, Record]:
 
 
 def test_each_sweep_is_a_line_by_trials_epochs_and_hours(records: dict[str, Record]) -> None:
-    figure = compared_sweeps.best_of_each(records)
+    figure = best_of_each(records)
     assert [trace.name for trace in figure.data] == ["a", "b"] * 3
     by_trials, *_ = figure.data
     assert list(zip(by_trials.x, by_trials.y, strict=True)) == [(1, 0.1), (2, 0.3), (3, 0.3)]
 
 
 def test_each_trial_is_a_line_through_its_score_and_hyperparameters(records: dict[str, Record]) -> None:
-    figure = compared_sweeps.hyperparameters_of_each(records)
+    figure = hyperparameters_of_each(records)
     lines = {trace.name: [y for y in trace.y if y is not None] for trace in figure.data}
     assert {name: len(points) for name, points in lines.items()} == {"a": 9, "b": 6}
     assert figure.layout.xaxis.ticktext == ("acc", "lr", "width")
@@ -52,25 +53,25 @@ def test_each_trial_is_a_line_through_its_score_and_hyperparameters(records: dic
 
 def test_trials_of_several_sweeps_are_drawn_together(records: dict[str, Record]) -> None:
     trials = [(f"{name} 0", record, record.trials[0]) for name, record in records.items()]
-    curves = compared_sweeps.curves_of_each(trials)
+    curves = curves_of_each(trials)
     assert [(trace.name, list(trace.y)) for trace in curves.data] == [
         ("a 0", [0.0, 0.1]),
         ("b 0", [0.0, 0.5]),
     ]
-    assert len(compared_sweeps.hyperparameters_of_trials(trials).data) == 2
+    assert len(hyperparameters_of_trials(trials).data) == 2
 
 
 def test_scores_of_different_objectives_are_not_compared(records: dict[str, Record], tmp_path: Path) -> None:
     records["c"] = recorded(tmp_path / "c", "loss", [0.1])
-    for figure in (compared_sweeps.best_of_each, compared_sweeps.hyperparameters_of_each):
+    for figure in (best_of_each, hyperparameters_of_each):
         assert "different objectives: acc (max), loss (max)" in style.why_blank(figure(records))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_trial_of_any_sweep_stands_beside_the_leaders(kind: str, sweeps: dict[str, Sweep]) -> None:
-    sweep = sweeps[kind]
-    for trial in sweep.record.trials:
-        figure = trial_curves(sweep, trial.number)
+    record = sweeps[kind].record
+    for trial in record.trials:
+        figure = trial_curves(record, trial.number)
         assert bool(style.why_blank(figure)) is not bool(trial.epochs)
         if trial.epochs:
             assert f"trial {trial.number}" in {trace.name for trace in figure.data}

@@ -15,7 +15,7 @@ from tests.support.kinds import add, begun, drawn
 
 
 def test_what_pruning_saved_is_what_was_left_to_the_end(sweeps: dict[str, Sweep]) -> None:
-    took = costs.spent(sweeps["pruned"])
+    took = costs.spent(sweeps["pruned"].record)
     assert (took.epochs, took.saved_epochs) == (20 * 1 + 6 * 3 + 4 * 9, 20 * 8 + 6 * 6)
     assert math.isclose(took.saved_hours, (20 * 8 + 6 * 6) / 3600)
     assert math.isclose(took.parts["data wait"], 0.1 * took.seconds)
@@ -37,16 +37,16 @@ def test_gpu_hours_count_the_gpus_of_all_workers(
     record = begun(tmp_path, identity={"settings": {"cpus_per_trial": 8, **settings}})
     propose(record, drawn(0))
     record.report(0, 1, 0.5, {}, 9.0)
-    assert costs.spent(analysis_sweep.load(tmp_path)).devices == "CPU"
+    assert costs.spent(analysis_sweep.load(tmp_path).record).devices == "CPU"
     record.place(0, {"pc": "a", "pid": 1, "gpu": "0"})
-    took = costs.spent(analysis_sweep.load(tmp_path))
+    took = costs.spent(analysis_sweep.load(tmp_path).record)
     assert (took.devices, round(took.device_hours * 3600, 3)) == ("GPU", 9 * gpus)
 
 
 def test_cpu_hours_count_the_cpus_of_all_workers(tmp_path: Path) -> None:
     settings = {"cpus_per_trial": 3, "workers_per_trial": 2}
     add(begun(tmp_path, identity={"settings": settings}), drawn(0), 9, "unfinished")
-    took = costs.spent(analysis_sweep.load(tmp_path))
+    took = costs.spent(analysis_sweep.load(tmp_path).record)
     assert math.isclose(took.device_hours, 6 * took.seconds / 3600)
 
 
@@ -63,8 +63,8 @@ def test_a_gpu_that_trials_share_counts_once(tmp_path: Path) -> None:
         max(row.time for row in of_gpu) - min(row.time - row.seconds for row in of_gpu)
         for of_gpu in (rows[0] + rows[1], rows[2])
     )
-    assert held_s < costs.spent(sweep).seconds
-    assert math.isclose(costs.spent(sweep).device_hours, held_s / 3600, rel_tol=1e-3)
+    assert held_s < costs.spent(sweep.record).seconds
+    assert math.isclose(costs.spent(sweep.record).device_hours, held_s / 3600, rel_tol=1e-3)
 
 
 def lanes(folder: Path) -> dict[str, list[str]]:

@@ -25,7 +25,7 @@ def chromium() -> Iterator[Chromium]:
 
 @pytest.fixture
 def page(chromium: Chromium, tmp_path: Path) -> Page:
-    report = report_page.write(analysis_sweep.load(write("pruned", tmp_path / "pruned")))
+    report = report_page.write(analysis_sweep.load(write("pruned", tmp_path / "pruned")).record)
     opened = chromium.open(report.as_uri())
     opened.wait_for("document.body && document.body.dataset.drawn > 5")
     return opened

@@ -15,7 +15,6 @@ from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.report import page as report_page
 from sweeps.analysis.report import sections as report_sections
 from sweeps.analysis.report.report_tables import Link
-from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 from tests.conftest import propose
@@ -66,7 +65,7 @@ def test_each_figure_is_in_a_section(folders: dict[str, Path], tmp_path: Path) -
     add(record, drawn(0), 9)
     rerun(record, 0, 0.5)
     pages = [analysis_sweep.load(folder) for folder in (folders["troubled"], folders["weighed"], tmp_path)]
-    sections = [section for sweep in pages for section in report_sections.sections(sweep)]
+    sections = [section for sweep in pages for section in report_sections.sections(sweep.record)]
     shown = {name for section in sections for name in section.figures}
     assert shown == set(analysis_figures.FIGURES)
 
@@ -107,7 +106,7 @@ def test_a_browser_draws_all_figures_without_an_error_and_without_the_network(
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
         pytest.skip("no Chromium is installed (apt-get install chromium)")
-    page = report_page.page(analysis_sweep.load(folders[kind]))
+    page = report_page.page(analysis_sweep.load(folders[kind]).record)
     watched = tmp_path / "page.html"
     watched.write_text(page.replace("<head>", f"<head>{WATCH}", 1))
     flags = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
@@ -134,10 +133,10 @@ def test_logs_are_linked(tmp_path: Path) -> None:
         propose(record, {"lr": 0.1})
         record.report(number, 1, 0.5, {}, 1.0)
         record.end(number, status, "", f"logs/trial_{number:04d}.log" if number < 2 else None)
-    sections = {section.title: section for section in report_sections.sections(Sweep(record))}
+    sections = {section.title: section for section in report_sections.sections(record)}
     (table,) = sections["Trials"].tables
     cells = {cell for row in table.rows for cell in row if isinstance(cell, Link)}
     assert cells == {Link("0", "logs/trial_0000.log"), Link("1", "logs/trial_0001.log")}
-    whole = report_page.page(Sweep(record))
+    whole = report_page.page(record)
     assert '<a href="logs/trial_0000.log">0</a>' in whole
     assert '<a href="logs/trial_0001.log">trial 1</a>' in whole, "of the failure"

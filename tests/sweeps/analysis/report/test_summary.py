@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from sweeps.analysis import sweep as analysis_sweep
-from sweeps.analysis.report.summary import Tile, summary
+from sweeps.analysis.report.sections import Tile, summary
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
 from sweeps.record.trials import DEFAULTS
@@ -17,7 +17,7 @@ from tests.support.weighed import FRONT, weighed
 
 
 def tiles_of(folder: Path) -> dict[str, Tile]:
-    return {tile.label: tile for tile in summary(analysis_sweep.load(folder))}
+    return {tile.label: tile for tile in summary(analysis_sweep.load(folder).record)}
 
 
 @pytest.mark.parametrize(("mode", "gain"), [("max", "+0.25"), ("min", "-0.25")])
@@ -40,7 +40,7 @@ def test_four_figures_tell_what_came_of_a_sweep(
 
 
 def test_where_nothing_is_known_the_time_takes_its_place(sweeps: dict[str, Sweep]) -> None:
-    best, *others = summary(sweeps["empty"])
+    best, *others = summary(sweeps["empty"].record)
     assert best[1:] == ("none", "no trial ended well")
     assert [tile.label for tile in others] == ["Time", "Trials ended"]
 

@@ -46,7 +46,7 @@ def test_trials_that_failed_are_counted_with_the_most_common_reason(tmp_path: Pa
         add(record, {"lr": lr}, 3)
     for lr in (0.2, 0.3):
         add(record, {"lr": lr}, 0, "failed", "ValueError: too high")
-    (told,) = sentences.troubles(analysis_sweep.load(tmp_path))
+    (told,) = sentences.troubles(analysis_sweep.load(tmp_path).record)
     assert told == "2 of 5 trials did not end well: 2 failed. The most common reason: ValueError: too high."
 
 
@@ -166,16 +166,16 @@ def test_where_all_trials_failed_none_is_said_to_have_ended_well(folders: dict[s
 
 def test_a_front_is_told_with_its_knee_and_its_table_has_all_of_it(tmp_path: Path) -> None:
     weighed(tmp_path, [*FRONT, (0.5, 4.0)])
-    sweep = analysis_sweep.load(tmp_path)
-    said = sentences.result(sweep)
+    record = analysis_sweep.load(tmp_path).record
+    said = sentences.result(record)
     assert said.startswith("The front of acc and size_m has 3 trials: no trial is better than one of them")
     assert "Trial 1 is the knee, the best compromise: acc 0.85" in said
-    table = report_tables.front(sweep)
+    table = report_tables.front(record)
     columns, rows = table.columns, table.rows
     assert list(columns) == ["trial", "acc", "size_m", "in epoch", "lr"]
     assert [row[:3] for row in rows] == [["1", "0.85", "2"], ["2", "0.6", "1"], ["0", "0.9", "5"]]
-    table = report_tables.ranking(sweep)
+    table = report_tables.ranking(record)
     columns, rows = table.columns, table.rows
     assert list(columns[:4]) == ["trial", "status", "acc", "size_m"]
     assert [row[0] for row in rows] == ["1", "2", "0", "3"]
-    assert "to maximize acc and minimize size_m" in sentences.settings(sweep)[0]
+    assert "to maximize acc and minimize size_m" in sentences.settings(record)[0]

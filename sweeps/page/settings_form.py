@@ -32,6 +32,11 @@ NOT_OFFERED = frozenset(
         "dashboard",
     }
 )
+USED_MOST = [
+    "trainable" if word == "trainables" else word.removeprefix("--").replace("-", "_")
+    for word in cli.MOST_USED
+]
+"""Settings in the short help of `sweeps run`."""
 PLUG_INS = ("search_space", "searcher", "scheduler", "loggers")
 """Settings that name code of the project or of this program."""
 Kind = Literal["text", "number", "choice", "switch", "pairs", "points", "words"]
@@ -67,6 +72,11 @@ class SettingField:
         return "" if default is None or isinstance(default, bool) else short(default)
 
     @property
+    def is_used_most(self) -> bool:
+        """Whether it stands among the first."""
+        return self.setting.name in USED_MOST
+
+    @property
     def is_changed(self) -> bool:
         """Whether it has another value than its default."""
         return self.text != default_text(self.setting)
@@ -78,25 +88,10 @@ class SettingField:
 
 
 def fields(values: Mapping[str, str]) -> list[SettingField]:
-    """All settings of the form, what is used most first.
-
-    Args:
-        values: as `texts_of`, or as a form has them; a setting that is missing has its default.
-    """
+    """All settings of the form with these values or their defaults, what is used most first."""
     offered = {name: each for name, each in SweepConfig.settings().items() if name not in NOT_OFFERED}
-    used_most = [name for each in cli.MOST_USED if (name := _name_of(each)) in offered]
-    names = dict.fromkeys([*used_most, *offered])
+    names = dict.fromkeys([*(name for name in USED_MOST if name in offered), *offered])
     return [_field(offered[name], values.get(name, default_text(offered[name]))) for name in names]
-
-
-def are_used_most(name: str) -> bool:
-    """Whether a setting is in the short help of `sweeps run`."""
-    return any(_name_of(each) == name for each in cli.MOST_USED)
-
-
-def _name_of(word: str) -> str:
-    """The setting of a word of the short help."""
-    return "trainable" if word == "trainables" else word.removeprefix("--").replace("-", "_")
 
 
 def _field(setting: Setting, text: str) -> SettingField:
@@ -237,12 +232,7 @@ def _is_outside(name: str, project: Path) -> bool:
 
 
 def shown_command(words: Iterable[str], project: Path) -> str:
-    """The command, a flag with its values a line, to be copied into a shell.
-
-    Args:
-        words: behind `sweeps run`.
-        project: folder in which it runs.
-    """
+    """`sweeps run` with these words in a project, a flag with its values a line, to be pasted in a shell."""
     lines = [command("run", folder=project)]
     for word in map(shlex.quote, words):
         if word.startswith("--"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import shlex
 import time
 from collections.abc import Mapping
@@ -14,17 +13,15 @@ from aiohttp import web
 
 from sweeps.common import project
 from sweeps.common.errors import UserError
-from sweeps.page.page_context import CHANGING, NAVIGATION, context_of
-from sweeps.page.start import settings_form
+from sweeps.page import settings_form
+from sweeps.page.page_context import PageContext, context_of, posted
 from sweeps.page.sweep import trial_log
-from sweeps.page.sweep.shown_sweep import path_of, shown_sweep
-from sweeps.page.typed_commands import CHECKS, STARTED
+from sweeps.page.sweep.shown_sweep import shown_sweep
+from sweeps.page.sweep_list import ListedSweep
+from sweeps.page.typed_commands import TYPED, TypedCommand, dry_run
 
-FORM = re.compile(r"[0-9a-f]{16}")
 SECONDS = re.compile(r"\d{1,11}")
 MOST_STARTED = 10
-NAVIGATION["/start"] = "Start"
-CHANGING.add("/start")
 
 
 @dataclass(frozen=True)
@@ -57,39 +54,34 @@ async def show(request: web.Request) -> web.Response:
     fields = settings_form.fields(values)
     groups: dict[str, list[settings_form.SettingField]] = {}
     for field in fields:
-        if not settings_form.are_used_most(field.setting.name):
+        if not field.is_used_most:
             groups.setdefault(field.setting.group, []).append(field)
     return page.html(
         request,
         "start.html",
-        first=[field for field in fields if settings_form.are_used_most(field.setting.name)],
+        first=[field for field in fields if field.is_used_most],
         groups=groups,
         again=again,
-        form=secrets.token_hex(8),
         now=now,
         is_own=is_own,
         fault=fault,
-        started=request.app[STARTED].every()[:MOST_STARTED],
-        path_of=path_of,
+        started=[each for each in request.app[TYPED].every() if each.name][:MOST_STARTED],
     )
 
 
 async def check(request: web.Request) -> web.Response:
     """The command that the form types, and what the program says to it."""
-    page, posted = context_of(request), await _posted(request)
-    form = posted.get("form", "")
-    if not FORM.fullmatch(form):
-        raise web.HTTPBadRequest(text="This form is not of this page.")
+    page, form = context_of(request), await posted(request)
     try:
-        typed = await _typed(request, posted)
+        typed = await _typed(request, form)
     except UserError as error:
         return page.html(request, "checked.html", command="", said=str(error), status_of_check=2)
     command = settings_form.shown_command(typed.words[1:], typed.folder)
-    if not typed.is_own and "asked" not in posted:
+    if not typed.is_own and "asked" not in form:
         said = "It runs code that is not in this page's own project: press Check for its plan."
         return page.html(request, "checked.html", command=command, said=said, status_of_check=None)
     try:
-        status, said = await request.app[CHECKS].check(form, typed.words, typed.folder)
+        status, said = await dry_run(typed.words, typed.folder)
     except OSError as error:  # such as too long a command
         status, said = 2, str(error)
     shown = trial_log.shown(said.encode())
@@ -98,10 +90,10 @@ async def check(request: web.Request) -> web.Response:
 
 async def start(request: web.Request) -> web.Response:
     """Start what the form says."""
-    page, posted = context_of(request), await _posted(request)
+    page, form = context_of(request), await posted(request)
     try:
-        typed = await _typed(request, posted)
-        started = request.app[STARTED].start(typed.words, typed.name, typed.folder)
+        typed = await _typed(request, form)
+        started = request.app[TYPED].start(typed.words, typed.name, typed.folder)
     except (UserError, OSError) as error:
         return page.html(request, "checked.html", command="", said=str(error), status_of_check=2)
     raise web.HTTPSeeOther(f"/started/{started.key}")
@@ -109,53 +101,58 @@ async def start(request: web.Request) -> web.Response:
 
 async def show_started(request: web.Request) -> web.Response:
     """What a command has printed that the page has started, and the way to its sweep."""
-    page = context_of(request)
-    started = request.app[STARTED].get(request.match_info["start"])
-    if started is None:
-        raise web.HTTPNotFound(text="The page knows no such start.")
+    page, started = context_of(request), _started(request)
     await page.look()
-    key = next((key for key, each in page.sweeps.sweeps.items() if each.folder.name == started.name), "")
     return page.html(
         request,
         "started.html",
         started=started,
         command=settings_form.shown_command(started.words[1:], started.folder),
         printed=trial_log.end_of(started.log),
-        key=key,
-        path_of=path_of,
+        sweep=_sweep_of(started, page),
     )
 
 
 async def started_events(request: web.Request) -> web.StreamResponse:
     """Tell it that more was printed, or that its sweep is there."""
-    page, started = context_of(request), request.app[STARTED].get(request.match_info["start"])
-    if started is None:
-        raise web.HTTPNotFound(text="The page knows no such start.")
+    page, started = context_of(request), _started(request)
 
     def versions() -> Mapping[str, str]:
-        is_listed = any(each.folder.name == started.name for each in page.sweeps.sweeps.values())
-        request.app[STARTED].get(started.key)  # takes the status of one that has ended
+        is_listed = _sweep_of(started, page) is not None
+        request.app[TYPED].get(started.key)  # takes the status of one that has ended
         return {"changed": f"{started.printed_bytes}-{started.is_running}-{is_listed}"}
 
     return await page.stream(request, versions)
 
 
-async def _posted(request: web.Request) -> dict[str, str]:
-    return {name: text for name, text in (await request.post()).items() if isinstance(text, str)}
+def _started(request: web.Request) -> TypedCommand:
+    """The command that an address names.
+
+    Raises:
+        HTTPNotFound: there is none.
+    """
+    if (found := request.app[TYPED].get(request.match_info["start"])) is None:
+        raise web.HTTPNotFound(text="The page knows no such start.")
+    return found
 
 
-async def _typed(request: web.Request, posted: Mapping[str, str]) -> Typed:
+def _sweep_of(started: TypedCommand, page: PageContext) -> ListedSweep | None:
+    """The sweep that a command has begun, or goes on with, as soon as it is there."""
+    return next((each for each in page.sweeps.sweeps.values() if each.folder.name == started.name), None)
+
+
+async def _typed(request: web.Request, form: Mapping[str, str]) -> Typed:
     """The command of a form.
 
     Raises:
         UserError: it can't be typed.
     """
-    texts, kept, folder = settings_form.posted_texts(posted), dict[str, str](), project.folder()
-    if again := posted.get("again", ""):
+    texts, kept, folder = settings_form.posted_texts(form), dict[str, str](), project.folder()
+    if again := form.get("again", ""):
         kept, folder = await _again(request, again)
     words = settings_form.words_of(texts, folder, kept)
     if not (name := texts.get("name", "")):  # of when the form was opened: what is checked is what starts
-        opened = posted.get("opened", "")
+        opened = form.get("opened", "")
         now = int(opened) if SECONDS.fullmatch(opened) else time.time()
         name = settings_form.new_name(shlex.split(texts.get("trainable", "")), "", now)
         words += ["--name", name]

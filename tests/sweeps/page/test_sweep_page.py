@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
-from sweeps.page.sweep import at_work
+from sweeps.page.sweep import sweep_page
 from sweeps.record import lock
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Run, Steered
@@ -34,19 +35,28 @@ def record(tmp_path: Path) -> Record:
 
 
 def test_the_trials_that_train_are_told_by_pc(record: Record) -> None:
-    assert at_work.training(record, 0.0) == []  # no process runs the sweep
+    assert sweep_page.training_by_pc(record) == []  # no process runs the sweep
     with lock.held(record.folder):
-        last = record.trials[2].epochs[3].time
-        second, third = at_work.training(record, last + 5)
-        assert (second.number, second.pc, second.epoch, second.reported_s) == (2, "pc0", 4, 5.0)
-        assert at_work.epoch_in_words(second) == "epoch 4 of 27"
-        assert (third.number, third.pc, third.gpu, third.epoch) == (3, "pc1", "3", 1)
+        assert sweep_page.training_by_pc(record) == [record.trials[2], record.trials[3]]
+        for row in record.trials[2].epochs.values():
+            row.time = time.time() - 125
+        assert sweep_page.last_report(record.trials[2]) == "reported 2 min 5 s ago"
+        assert sweep_page.last_report(record.trials[3]) == "begun 0 s ago"
+
+
+def test_no_trial_trains_while_the_sweep_waits_or_pauses(record: Record) -> None:
+    with lock.held(record.folder):
+        record.note("waits_since", 1.0)
+        assert sweep_page.training_by_pc(record) == []
+        record.note("waits_since", None)
+        record.note_steered(Steered(["pause"], "It pauses.", 2.0))
+        assert sweep_page.training_by_pc(record) == []
 
 
 def test_the_rungs_tell_who_waits_there(record: Record) -> None:
-    assert at_work.rungs(record) == []
+    assert sweep_page.rungs(record) == []
     with lock.held(record.folder):
-        first, second = at_work.rungs(record)
+        first, second = sweep_page.rungs(record)
         assert (first.epoch, first.reached, list(first.waiting), first.more) == (3, 4, [0, 1], 0)
         assert (second.epoch, second.reached, list(second.waiting)) == (9, 0, [])
 
@@ -56,7 +66,7 @@ def test_what_happened_is_told_newest_first(record: Record) -> None:
     record.note_run(Run(started=2.0, num_trials=9, changed=["num_trials 5 -> 9"]))
     record.note_steered(Steered(["stop", "3"], "Trial 3 stops.", 3.0))
     record.notice(2, "its checkpoint was broken")
-    events = at_work.events(record)
+    events = sweep_page.events_of(record)
     assert [(event.what, event.trial) for event in events] == [
         ("notice", 2),
         ("stop 3", None),

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.page.sweep import compared
-from sweeps.page.sweep.compared import ComparedTable
+from sweeps.page.sweep import compare_page
+from sweeps.page.sweep.compare_page import ComparedTable
 from sweeps.record.record import Record
 from tests.conftest import propose
 
@@ -40,7 +40,7 @@ def named(tables: list[ComparedTable], title: str) -> dict[str, tuple[list[str],
 
 
 def test_sweeps_side_by_side_tell_what_differs_first(records: list[Record]) -> None:
-    tables = compared.sweep_tables(records)
+    tables = compare_page.sweep_tables(records)
     assert named(tables, "Results")["trials"] == (["3", "2"], True)
     assert named(tables, "Results")["objective"][1] is False
     settings = named(tables, "Settings that were given")
@@ -55,7 +55,7 @@ def test_sweeps_side_by_side_tell_what_differs_first(records: list[Record]) -> N
 
 def test_trials_of_several_sweeps_are_compared(records: list[Record]) -> None:
     first, second = records
-    tables = compared.trial_tables(
+    tables = compare_page.trial_tables(
         [(first, first.trials[0]), (first, first.trials[2]), (second, second.trials[0])]
     )
     assert named(tables, "Results")["sweep"] == (["first", "first", "second"], True)
@@ -66,5 +66,5 @@ def test_trials_of_several_sweeps_are_compared(records: list[Record]) -> None:
 
 def test_a_trial_stands_beside_the_best_one(records: list[Record]) -> None:
     first, _ = records
-    assert [row.values for row in compared.beside_best(first, first.trials[0]).rows] == [["0.1", "0.3"]]
-    assert [row.values for row in compared.beside_best(first, first.trials[2]).rows] == [["0.3"]]
+    assert [row.values for row in compare_page.beside_best(first, first.trials[0]).rows] == [["0.1", "0.3"]]
+    assert [row.values for row in compare_page.beside_best(first, first.trials[2]).rows] == [["0.3"]]

@@ -1,1 +1,0 @@
-"""The page that starts a sweep: a form of its settings, which the program itself checks."""
