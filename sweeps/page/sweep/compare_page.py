@@ -114,7 +114,7 @@ async def show_figure(request: web.Request) -> web.Response:
 async def _chosen(request: web.Request) -> Chosen:
     keys = dict.fromkeys(request.query.getall("sweep", []))
     named = [each.rpartition(":") for each in dict.fromkeys(request.query.getall("trial", []))][: MOST + 1]
-    every = dict.fromkeys([*keys, *(key for key, _, _ in named)])
+    every = dict.fromkeys([*(key for key, _, _ in named), *keys])
     sweeps = {key: await shown_sweep(request, key) for key in [*every][: MOST + 1]}
     trials = [(sweeps[key], trial_of(sweeps[key], number)) for key, _, number in named]
     return Chosen([*sweeps.values()], trials)
