@@ -16,7 +16,7 @@ PROPOSALS = 10
 def driver_costs(trials: int) -> dict[str, Any]:
     """ms that the driver spends on the record, a proposal and the tables when it knows so many trials."""
     from sweeps.config.sweep_config import SweepConfig
-    from sweeps.execution.output.table_files import write_tables
+    from sweeps.execution.output.folder_files import write_tables
     from sweeps.plan import build as planning
     from sweeps.record.record import Record
 
@@ -48,7 +48,7 @@ def driver_costs(trials: int) -> dict[str, Any]:
 def usual_tables(trials: int) -> dict[str, Any]:
     """What the tables of a usual sweep cost, of so many trials that are pruned by halving."""
     from sweeps.execution.driver import tune_callback
-    from sweeps.execution.output.table_files import write_tables
+    from sweeps.execution.output.folder_files import write_tables
     from sweeps.record.record import Record
     from sweeps.space.point import OptunaPoint, Point
     from sweeps.training.profiling.time_breakdown import COSTS

@@ -11,20 +11,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sweeps.execution.output import table_files
+from sweeps.execution.output import folder_files
 from sweeps.run import main as run_main
 
 
 def main(file: str, *flags: str) -> int:
     spent: list[float] = []
-    write = table_files.write_tables
+    write = folder_files.write_tables
 
     def timed(record: Any, folder: Path) -> None:
         began = time.perf_counter()
         write(record, folder)
         spent.append(time.perf_counter() - began)
 
-    table_files.write_tables = timed  # the modules of the driver, which import it by name, are imported later
+    folder_files.write_tables = timed  # the driver, which imports it by name, is imported later
     status = run_main(flags)
     Path(file).write_text(json.dumps(spent))
     return status

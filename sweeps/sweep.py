@@ -11,8 +11,8 @@ from sweeps.common.formatting import command
 from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import event_lines, notify, summary, winner
+from sweeps.execution.output.folder_files import write_last
 from sweeps.execution.output.page_process import PageProcess
-from sweeps.execution.output.table_files import write_last
 from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.kinds import source_files
 from sweeps.loggers._follower import catch_up, following

@@ -40,13 +40,7 @@ DRAWS = 200
 
 
 class Preflight(DriverCallback):
-    """Has the first process of a run train the first steps of the largest point, and tells what it finds.
-
-    Args:
-        context: of the sweep.
-        processes: of its trials.
-        full_gpus: tells who held memory that a point lacked.
-    """
+    """Has the first process of a run train the first steps of the largest point, and tells what it finds."""
 
     def __init__(self, context: RunContext, processes: TrialActors, full_gpus: FullGpus) -> None:
         self._context, self._processes, self._full_gpus = context, processes, full_gpus
@@ -175,13 +169,7 @@ class _Largest(TrialProxy):
 
 
 def largest_point(space: Space, seed: int, is_refused: Callable[[Point], bool]) -> Point | None:
-    """The point that costs most; None where all that were looked at are refused.
-
-    Args:
-        space: of the sweep.
-        seed: of what is drawn.
-        is_refused: whether the trainable's Params refuse a point.
-    """
+    """The point that costs most; None where all that were looked at are refused."""
     allowed = (each for each in _candidates(space, seed) if not is_refused(each))
     return max(allowed, key=_size, default=None)
 

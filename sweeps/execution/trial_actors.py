@@ -99,7 +99,6 @@ class TrialActors(DriverCallback):
 
     Args:
         has_mailbox: whether some may be on other PCs.
-        clock: seconds.
     """
 
     def __init__(self, has_mailbox: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -138,7 +137,6 @@ class TrialActors(DriverCallback):
         """The process that trained a trial last, or was to train it, and may be gone.
 
         Args:
-            trial: of Tune.
             actor: Ray's id of the process. Tune may give a trial a process that it kept, and does not know
                 yet that it is gone.
         """

@@ -175,7 +175,6 @@ def describe_disk(plan: Plan, checkpoint_bytes: int = 0) -> str:
     """What the checkpoints of a sweep will take.
 
     Args:
-        plan: of the sweep.
         checkpoint_bytes: size of the largest one; 0: it is not known yet.
     """
     config = plan.config

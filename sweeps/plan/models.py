@@ -93,8 +93,6 @@ def find(
     """The models of a sweep, with checked spaces and their data.
 
     Args:
-        config: of the sweep.
-        searcher: that takes the spaces.
         before: the models of the sweep that runs, whose trainables stay as they are.
 
     Raises:

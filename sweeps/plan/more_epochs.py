@@ -179,13 +179,7 @@ def prepared(plan: Plan, record: Record, trial: TrialRow) -> TrialRow:
 
 
 def lines(plan: Plan, record: Record, state: Record) -> Iterator[str]:
-    """What more epochs change and cost.
-
-    Args:
-        plan: with the epochs.
-        record: of the sweep.
-        state: what `supposed` has found.
-    """
+    """What more epochs change and cost; `state` is what `supposed` has found."""
     config, before = plan.config, record.info.max_epochs or 0
     opened = [state.trials[n] for n in to_open(config, record) if record.trials[n].confirms is None]
     ended = [trial.number for trial in opened if trial.status != "unfinished"]

@@ -190,7 +190,6 @@ def lineage(plan: Plan, parents: Sequence[Parent], ranges: Sequence[str]) -> Lin
     """What a plan takes over from the sweeps that it refines.
 
     Args:
-        plan: of the new sweep, in its new ranges.
         parents: that it refines.
         ranges: lines for the plan about the new ranges.
     """

@@ -17,6 +17,7 @@ from sweeps.config.control_commands import RETRIED
 from sweeps.plan import more_epochs
 from sweeps.plan.fingerprint import score_changes
 from sweeps.plan.plan import Plan
+from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 
@@ -45,8 +46,6 @@ def asked(plan: Plan, record: Record, words: Sequence[str], where: str) -> Retry
     """The trials that are to be trained again.
 
     Args:
-        plan: of the run that begins, or of the one that runs.
-        record: of the sweep.
         words: numbers and statuses, as they were typed.
         where: begins a message: the flag, or the command.
 
@@ -110,8 +109,7 @@ def _fault(plan: Plan, record: Record, number: int) -> str:
     listed = ", ".join([*there[:MOST_LISTED], *(["..."] if len(there) > MOST_LISTED else [])])
     choices = f"Trials that can be trained again: {listed or 'none'}"
     if number >= len(record.trials):
-        begun = count(len(record.trials), "trial")
-        return f"no such trial; there are {begun}, and the first is trial 0. {choices}"
+        return f"{status.no_such_trial(record)}. {choices}"
     trial = record.trials[number]
     if trial.confirms is not None:
         return (

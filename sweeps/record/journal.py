@@ -1,7 +1,6 @@
 """The file of the record: Optuna's journal, a JSON line per change, written by one process.
 
-Damage that a killed driver leaves is repaired here before the next one writes. A sweep is one of Optuna's
-studies, which optuna-dashboard and other programs can read.
+A sweep is one of Optuna's studies, which optuna-dashboard and other programs can read.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from optuna.distributions import distribution_to_json
 from optuna.study import StudyDirection
@@ -70,11 +69,7 @@ class RecordUnreadable(ValueError):
 
 class Journal:
     """The end of the file, to which lines are added as Optuna's storage would. Its lock is not taken: the
-    sweep's own (`lock.py`) keeps other writers away.
-
-    Args:
-        path: of the file, which is there.
-    """
+    sweep's own (`lock.py`) keeps other writers away."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -85,19 +80,16 @@ class Journal:
     def append(self, operation: Operation, **fields: Any) -> Line:
         """Write a line, and sync it, in a block of `together` at its end.
 
-        Args:
-            operation: what it changes.
-            fields: the rest of it.
-
         Returns:
             The line, as a reader gets it.
 
         Raises:
             RecordLost: it can't be written, or one before it could not.
         """
-        self._refuse_if_lost()
+        if self._lost is not None:
+            self._lose(self._lost)
         line = json.dumps({"op_code": operation, "worker_id": self._writer, **fields}, separators=(",", ":"))
-        self._add(f"{line}\n".encode())
+        self._write(f"{line}\n".encode())
         read: Line = _named_once(json.loads(line))
         return read
 
@@ -120,12 +112,7 @@ class Journal:
         try:
             return self._path.stat().st_size
         except OSError as error:
-            self._lost = error
-            self._refuse_if_lost()
-            raise
-
-    def _add(self, content: bytes) -> None:
-        self._write(content)
+            self._lose(error)
 
     def _write(self, content: bytes, size: int | None = None) -> None:
         """Append, and sync; where that fails, cut the file back to a size in bytes, or to the one before."""
@@ -137,16 +124,14 @@ class Journal:
                 if self._syncs:
                     os.fsync(file.fileno())
         except OSError as error:
-            self._lost = error
             if size is not None:
                 with contextlib.suppress(OSError):
                     os.truncate(self._path, size)
-            self._refuse_if_lost()
+            self._lose(error)
 
-    def _refuse_if_lost(self) -> None:
-        if self._lost is not None:
-            why = self._lost.strerror or self._lost
-            raise RecordLost(f"the record can't be written: {why} ({self._path})")
+    def _lose(self, error: OSError) -> NoReturn:
+        self._lost = error
+        raise RecordLost(f"the record can't be written: {error.strerror or error} ({self._path})")
 
 
 def _opened_to_append(path: str, flags: int) -> int:
@@ -157,19 +142,17 @@ def _opened_to_append(path: str, flags: int) -> int:
 class UnwrittenJournal(Journal):
     """The same, to suppose what a sweep would come to: changes stay in this process."""
 
-    def _add(self, content: bytes) -> None:
+    def _write(self, content: bytes, size: int | None = None) -> None:
         """Write nothing."""
 
 
 class JournalReader:
-    """The lines of a journal that another process may be writing, each once.
-
-    Args:
-        path: of the file.
-    """
+    """The lines of a journal that another process may be writing, each once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lines = 0
+        """That were read."""
         self._position = 0
         """Bytes that were read."""
         self._tail = b""
@@ -186,38 +169,37 @@ class JournalReader:
             file.seek(self._position - len(self._tail))
             return file.read(len(self._tail)) == self._tail
 
-    def cut(self) -> None:
-        """Remove what follows the whole lines that were read: an incomplete one."""
-        if self._path.stat().st_size > self._position:
-            os.truncate(self._path, self._position)
-
     def unread(self) -> Iterator[Line]:
-        """The whole lines that were not read before. An incomplete last line is left: it may be in writing.
+        """The whole lines that were not read before. An incomplete end is left: it may be in writing.
 
         Raises:
             FileNotFoundError: there is no such file.
-            RecordUnreadable: a line is damaged.
+            RecordUnreadable: whole lines follow a damaged one.
         """
         with self._path.open("rb") as file:
             file.seek(self._position)
             while lines := file.readlines(_BLOCK_BYTES):
                 whole = _whole_lines(lines)
-                broken = lines[len(whole) :]
-                if broken and broken[0].endswith(b"\n") and (len(broken) > 1 or file.read(1)):
-                    raise self.damaged(f"line {len(whole) + 1} of a part is no change")
                 yield from whole
                 read = b"".join(lines[: len(whole)])
+                self._lines += len(whole)
                 self._position += len(read)
                 self._tail = (self._tail + read[-_TAIL_BYTES:])[-_TAIL_BYTES:]
-                if broken:
+                if len(whole) < len(lines):
+                    if any(map(_is_whole, itertools.chain(lines[len(whole) :], file))):
+                        raise RecordUnreadable(
+                            f"{self._path}: line {self._lines + 1} is damaged, and intact lines follow it. "
+                            "Restore the file from a copy, or start a new sweep"
+                        )
                     return
 
-    def damaged(self, why: str = "") -> RecordUnreadable:
-        """What to raise of a damaged file."""
-        torn = self._path.stat().st_size - whole_bytes(self._path)
-        remedy = "the sweep's --resume removes them and continues"
-        damage = f"its last {torn:,} bytes are damaged; {remedy}" if torn else f"damaged ({why})"
-        return RecordUnreadable(f"{self._path}: {damage}")
+    def cut(self) -> int:
+        """Remove what follows the lines that were read, an incomplete end; its bytes. The next line would be
+        joined to it, and make the file unreadable (optuna/optuna#5138)."""
+        left = self._path.stat().st_size - self._position
+        if left:
+            os.truncate(self._path, self._position)
+        return left
 
 
 _BLOCK_BYTES = 4 << 20
@@ -234,11 +216,18 @@ def _whole_lines(lines: Sequence[bytes]) -> list[Line]:
             return found if len(lines) >= _MANY_LINES else [_named_once(each) for each in found]
     except ValueError:
         pass
-    return [_named_once(json.loads(line)) for line in itertools.takewhile(is_whole, lines)]
+    return [_named_once(json.loads(line)) for line in itertools.takewhile(_is_whole, lines)]
 
 
 _MANY_LINES = 100
 """From here on it does not matter that others have names of their own."""
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        return line.endswith(b"\n") and _is_change(json.loads(line))
+    except ValueError:
+        return False
 
 
 def _is_change(content: Any) -> bool:
@@ -250,49 +239,6 @@ def _named_once(content: Any) -> Any:
     if not isinstance(content, dict):
         return content
     return {sys.intern(name): _named_once(value) for name, value in content.items()}
-
-
-def mend(path: Path) -> int:
-    """Remove an incomplete last line; the bytes removed. The next one would be joined to it, and make the
-    file unreadable (optuna/optuna#5138).
-
-    Raises:
-        RecordUnreadable: as `whole_bytes`.
-    """
-    whole, size = whole_bytes(path), path.stat().st_size
-    if whole < size:
-        os.truncate(path, whole)
-    return size - whole
-
-
-def whole_bytes(path: Path) -> int:
-    """The length of the intact part: all but an incomplete end.
-
-    Raises:
-        RecordUnreadable: intact lines follow a damaged one; to cut there would lose them.
-    """
-    whole, position, damaged = 0, 0, 0
-    with path.open("rb") as content:
-        for number, line in enumerate(content, start=1):
-            position += len(line)
-            if not is_whole(line):
-                damaged = damaged or number
-            elif damaged:
-                raise RecordUnreadable(
-                    f"{path}: line {damaged} is damaged, and intact lines follow it. "
-                    "Restore the file from a copy, or start a new sweep"
-                )
-            else:
-                whole = position
-    return whole
-
-
-def is_whole(line: bytes) -> bool:
-    """Whether a line of a journal is complete."""
-    try:
-        return line.endswith(b"\n") and _is_change(json.loads(line))
-    except ValueError:
-        return False
 
 
 @contextlib.contextmanager
@@ -320,14 +266,7 @@ def trial_fields(
     system_attrs: Mapping[str, Any] = MappingProxyType({}),
     scores: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The line of a new trial.
-
-    Args:
-        point: its hyperparameters, as Optuna has them.
-        user_attrs: its attributes.
-        system_attrs: those that dashboards do not show.
-        scores: of its epochs.
-    """
+    """The line of a new trial; dashboards do not show its system attributes."""
     return {
         "study_id": STUDY_ID,
         "datetime_start": _now(),

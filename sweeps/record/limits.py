@@ -26,8 +26,6 @@ def reached(config: SweepConfig, record: Record, gpus: float) -> Reached | None:
     """The limit that ends the search before its last trial; None where it goes on.
 
     Args:
-        config: as it is now.
-        record: of the sweep.
         gpus: GPUs of a trial, of all its workers together.
     """
     return _target(config, record) or _patience(config, record) or _gpu_hours(config, record, gpus)

@@ -14,11 +14,7 @@ trials has 50 MB."""
 
 
 class LiveRecord:
-    """The record of a sweep. It is read anew only where its file was cut, replaced or damaged.
-
-    Args:
-        folder: of the sweep.
-    """
+    """The record of a sweep. It is read anew only where its file was cut, replaced or damaged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -82,7 +78,6 @@ class LiveRecords:
         """The record of a sweep, as `LiveRecord.read`.
 
         Args:
-            folder: of the sweep.
             displaces: whether it is kept in place of those that were asked for before it, where there is no
                 room for all; else those are kept.
         """

@@ -24,7 +24,6 @@ def held(folder: Path, wait_s: float = 0.1) -> Iterator[None]:
     """Hold the lock for a block; the file names this process.
 
     Args:
-        folder: of the sweep.
         wait_s: seconds in which another process may free it. One that looks, in `is_held`, holds it for a
             moment, and so does one that writes a note of a sweep that has ended.
 

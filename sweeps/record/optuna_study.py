@@ -50,7 +50,6 @@ def read(path: Path, name: str, what: str) -> Study:
     """A study in a file, which stays as it is.
 
     Args:
-        path: of the file.
         name: of the study; "" where there is one alone.
         what: begins messages.
 

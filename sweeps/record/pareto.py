@@ -95,12 +95,7 @@ class BestFirst:
         return itertools.chain.from_iterable(self._known())
 
     def add(self, number: int, losses: Losses) -> None:
-        """Add a trial.
-
-        Args:
-            number: of the trial, which is not there.
-            losses: finite.
-        """
+        """Add a trial, which is not there, with finite losses."""
         self._losses[number], self._fronts = losses, None
         if len(losses) == 2:
             bisect.insort(self._ranks, (losses, number))

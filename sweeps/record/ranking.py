@@ -264,8 +264,6 @@ class RankedTrials:
         that does not fit ends them: so, with one objective, a trial that does not belong to them never will.
 
         Args:
-            count: of trials.
-            most_bytes: of their checkpoints.
             if_ended: a trial that is taken as if it had ended well.
         """
         order = self._order

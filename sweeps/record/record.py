@@ -29,14 +29,13 @@ from sweeps.record.journal import (
     RecordLost,
     RecordUnreadable,
     end_fields,
-    mend,
     state_and_values,
     study_fields,
     trial_fields,
     without_garbage_collection,
 )
 from sweeps.record.replay import OF_TRIAL, ReplayedTrials
-from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS, HeldOutScore, Outcome, Run, Steered
+from sweeps.record.sweep_info import FORMAT, HeldOutScore, Outcome, Run, Steered
 from sweeps.record.trials import (
     ATTEMPT_OF,
     EPOCH,
@@ -59,10 +58,6 @@ class Record(ReplayedTrials):
     """The trials of a sweep in memory; each change is in the file first.
 
     `Record.create` starts one, `Record.reopen` continues one, `Record.read` opens one to read.
-
-    Args:
-        folder: of the sweep.
-        kind: of what is written.
     """
 
     def __init__(self, folder: Path, kind: type[Journal] = Journal) -> None:
@@ -80,7 +75,7 @@ class Record(ReplayedTrials):
         self.listeners: list[Callable[[TrialEvent, TrialRow], None]] = []
         """Told of each change of a trial that this process has written."""
         self.cut_bytes = 0
-        """Bytes of an incomplete line that `reopen` has cut off."""
+        """Of an incomplete end that was removed."""
 
     @classmethod
     def create(
@@ -105,7 +100,6 @@ class Record(ReplayedTrials):
         """The record of a running, finished or interrupted sweep; an incomplete last line is left out.
 
         Args:
-            folder: of the sweep.
             kind: an `UnwrittenJournal` takes changes that only this process is to know.
 
         Raises:
@@ -132,13 +126,13 @@ class Record(ReplayedTrials):
         except (LookupError, TypeError) as error:  # each line is intact, but some are missing
             self._refuse_other_programs()
             why = f"lines are missing ({type(error).__name__}: {error})"
-            if self.about.get("format") not in (FORMAT, FORMAT_OF_ATTEMPTS):
+            if self.about.get("format") != FORMAT:
                 why = f"another version of sweeps has made this sweep, and this one can't read it ({error})"
             raise RecordUnreadable(f"{path}: {why}") from None
         except RecordUnreadable:
             raise
         except ValueError as error:
-            raise self._reader.damaged(str(error)) from None
+            raise RecordUnreadable(f"{path}: damaged ({error})") from None
         if self.study_name is None:
             raise FileNotFoundError(f"no sweep in {self.folder}: {path.name} is empty")
         self._refuse_other_programs()
@@ -149,14 +143,8 @@ class Record(ReplayedTrials):
             raise RecordUnreadable(f"{path}: this is an Optuna journal, but not the record of a sweep")
 
     def refuse_other_versions(self, what: str) -> None:
-        """Raise where another version has made the record, so that this one only reads it.
-
-        Args:
-            what: is to be done, in words.
-
-        Raises:
-            RecordUnreadable: another version has made it.
-        """
+        """Raise a RecordUnreadable where another version has made the record, so that this one only reads it;
+        `what` is to be done, in words."""
         if not self.info.is_of_this_version:
             raise RecordUnreadable(
                 "another version of sweeps has made this sweep. Its results and its report open here; "
@@ -164,8 +152,8 @@ class Record(ReplayedTrials):
             )
 
     def mend(self) -> None:
-        """Remove an incomplete last line, which `read` has left out, before another is added."""
-        self._reader.cut()
+        """Remove an incomplete end, which `read` has left out, before a line is added."""
+        self.cut_bytes = self._reader.cut()
 
     def is_intact(self) -> bool:
         """Whether the file still begins with what was read of it.
@@ -183,10 +171,10 @@ class Record(ReplayedTrials):
             FileNotFoundError: the folder holds no record.
             RecordUnreadable: it is damaged, or another version has made it.
         """
-        cut_bytes = mend(folder / JOURNAL) if (folder / JOURNAL).is_file() else 0
         record = cls.read(folder)
         record.refuse_other_versions("resume it")
-        record.is_ours, record.cut_bytes = True, cut_bytes
+        record.mend()
+        record.is_ours = True
         for trial in record.trials:
             if list(trial.epochs) != list(range(1, len(trial.epochs) + 1)):
                 raise RecordUnreadable(
@@ -244,9 +232,7 @@ class Record(ReplayedTrials):
         """Write a proposed trial; its number is the next one.
 
         Args:
-            point: its hyperparameters.
             optuna_point: the same for Optuna and its dashboard.
-            seed: of the trial.
             confirms: number of the trial that it reruns.
             origin: of an anchor, the earlier trial that it repeats.
         """
@@ -279,7 +265,6 @@ class Record(ReplayedTrials):
         or open.
 
         Args:
-            number: of the trial.
             kept_epochs: the attempt goes on after so many epochs, which are its own; 0: it starts anew.
             why: in words.
             passed_epoch: up to it the scheduler has decided, and decides nothing again.
@@ -312,8 +297,6 @@ class Record(ReplayedTrials):
         }
         scores = {epoch: row.score for epoch, row in before.epochs.items() if epoch <= kept_epochs}
         with self.together():
-            if self.info.format != FORMAT_OF_ATTEMPTS:
-                self.note("format", FORMAT_OF_ATTEMPTS)
             cut = self._ids[number]
             begun = trial_fields(before.optuna, attributes, system_attrs, scores)
             self._write(Operation.CREATE_TRIAL, **begun)

@@ -92,6 +92,13 @@ def _to_come(record: Record) -> int:
     return max(0, record.most_trials - len(record.searched))
 
 
+def no_such_trial(record: Record) -> str:
+    """Of a number that is too large: `no such trial; 2 trials have begun, and the first is trial 0`."""
+    begun = len(record.trials)
+    have = "has" if begun == 1 else "have"
+    return f"no such trial; {count(begun, 'trial')} {have} begun, and the first is trial 0"
+
+
 def flags_of_resume(record: Record) -> list[str]:
     """What a resume needs besides the folder: more time, where that is over."""
     if status(record) is not Outcome.OUT_OF_TIME:
@@ -103,8 +110,6 @@ def flags_for(record: Record, words: Sequence[str], *, has_ended: bool) -> list[
     """What a resume needs besides, to do what a command to a running sweep asks; [] where none does it.
 
     Args:
-        record: of the sweep.
-        words: of the command.
         has_ended: whether its trials have all ended, so that ranges and limits are for more of them.
     """
     name, *rest = words or ("",)

@@ -22,8 +22,6 @@ _PARTS = ("settings", "data", "space", "code", "versions")
 
 FORMAT = 6
 """Version of the record: another one is read as far as it goes, and not resumed."""
-FORMAT_OF_ATTEMPTS = 7
-"""The same once a trial was opened again: a program that knows only 6 takes each attempt for a trial."""
 
 
 class Outcome(StrEnum):
@@ -200,7 +198,7 @@ class SweepInfo:
     @property
     def is_of_this_version(self) -> bool:
         """Whether this version can continue the record."""
-        return self.format in (FORMAT, FORMAT_OF_ATTEMPTS)
+        return self.format == FORMAT
 
     @cached_property
     def settings(self) -> SweepConfig:

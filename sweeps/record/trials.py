@@ -256,12 +256,7 @@ no trial that has ended, so each attempt is a trial of its own there, and later 
 
 
 def row_of(number: int, begun: Mapping[str, Any]) -> TrialRow:
-    """A trial as its first line in the journal has it, without its earlier attempts.
-
-    Args:
-        number: of the trial.
-        begun: the line.
-    """
+    """A trial as its first line in the journal has it, without its earlier attempts."""
     kept = {name: value for name, value in begun.get("user_attrs", {}).items() if name in _ATTRIBUTES}
     kept.pop("status", None)
     row = TrialRow(
@@ -291,16 +286,8 @@ def is_attribute(name: str) -> bool:
 
 
 def take_up(row: TrialRow, key: str, content: Any) -> int | None:
-    """Add an epoch or a pause to a trial.
-
-    Args:
-        row: of the trial.
-        key: of a system attribute in the journal.
-        content: of the attribute.
-
-    Returns:
-        The epoch; None of a pause, or of another attribute.
-    """
+    """Add an epoch or a pause to a trial, of a system attribute in the journal; the epoch, None of any other
+    attribute."""
     kind, _, after = key.partition(":")
     if f"{kind}:" == EPOCH:
         row.epochs[int(after)] = EpochRow(**content)

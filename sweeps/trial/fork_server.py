@@ -102,12 +102,7 @@ def main(number: int, parent: int) -> None:
 
 
 def _serve(listener: socket.socket, variables: Mapping[str, str]) -> NoReturn:
-    """Fork on request, for ever.
-
-    Args:
-        listener: the socket, listening.
-        variables: of the environment, which the imports have set.
-    """
+    """Fork on request, for ever."""
     forks: list[int] = []
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Ray finds by itself that a worker has ended
     signal.signal(END_SIGNAL, lambda *_: _end(forks))

@@ -74,10 +74,6 @@ def test_winner(
     the rows at once that fitted in memory then.
 
     Args:
-        job: of the sweep.
-        point: what was trained.
-        seed: of the trial.
-        micro_batch: rows at once.
         files: those of the weights, by name: this PC may not see the folder of the sweep.
     """
     with imports.fast():

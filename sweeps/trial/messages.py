@@ -275,13 +275,7 @@ def unfit(error: Exception) -> Unfit:
 
 
 def remedied(failure: OutOfMemory, run: RunHere | None, worker: str = "") -> OutOfMemory:
-    """How a trial that ran out of memory goes on, or why it can't.
-
-    Args:
-        failure: as it was raised.
-        run: the training; None where it could not be built.
-        worker: as in `failure_of`.
-    """
+    """How a trial that ran out of memory goes on, or why it can't."""
     what = f"out of memory{worker}"
     if run is None:
         return replace(failure, reason=f"{what}: the model and its data can't be built")

@@ -1,10 +1,14 @@
-"""The training of a trial, as its process or one of its workers has it, and where that is."""
+"""The training of a trial, as its process or one of its workers has it: where that is, how it is built, and
+who held the memory of the GPU when it ran out."""
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +16,14 @@ import lightning.pytorch as pl
 import ray
 import torch
 
+from sweeps.common import gpus
+from sweeps.common.errors import ProgramFailed, causes
 from sweeps.common.formatting import GB
+from sweeps.common.gpus import CONTEXT_GB
 from sweeps.common.param_types import build_params
 from sweeps.kinds.function import FunctionTrainable
 from sweeps.kinds.trainable import Trainable, as_lightning
+from sweeps.ray_cluster import broadcast
 from sweeps.storage.data_source import Say
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.profiling.step_profiler import Meter
@@ -25,6 +33,16 @@ from sweeps.training.runs.run import RunHere
 from sweeps.training.trainer import Trainer
 from sweeps.trial import leave_request
 from sweeps.trial.job import Job
+from sweeps.trial.messages import Failure, OutOfMemory, Shortage, WorkerFailed
+
+_AMOUNT = r"([\d.]+) ?(bytes|KiB|MiB|GiB)"
+_ASKED = re.compile(f"[Tt]r(?:ied|ying) to allocate {_AMOUNT}")
+_HAD = re.compile(f"this process has {_AMOUNT} memory in use")
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_OF_GPU = ("CUDA", "CUBLAS", "CUDNN", "RESOURCE_EXHAUSTED")
+UNKNOWN_ASKED_BYTES = GB // 2
+"""Asked for by a library that does not say how much: the workspaces of cuBLAS and cuDNN, and CUDA's own
+memory of a process."""
 
 
 class Host(NamedTuple):
@@ -100,7 +118,6 @@ class FirstSteps(pl.Callback):
     costs, as `epoch_s`.
 
     Args:
-        meter: of the run.
         passes: over the training data in an epoch.
     """
 
@@ -156,3 +173,41 @@ def _now() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
+
+
+def with_shortage(failure: Failure, error: BaseException) -> Failure:
+    """A failure with what there is to know of the GPU's memory, where that has just run out here."""
+    if not isinstance(failure, OutOfMemory) or isinstance(error, WorkerFailed):  # measured elsewhere
+        return failure
+    texts = [f"{type(cause).__name__}: {cause}" for cause in causes(error)]
+    if not any(word in text for word in _OF_GPU for text in texts):
+        return failure
+    if not (cards := gpus.listed(os.environ)):
+        return failure
+    card = cards[0]  # Ray shows a worker its GPU alone
+    own = torch.cuda.memory_reserved()  # 0 where this process uses none
+    if isinstance(error, ProgramFailed):  # it has ended, and its memory is free again
+        had = _bytes_in(_HAD, texts) or 0
+        own = max(0, had - int(CONTEXT_GB * GB))
+        card = replace(card, used_bytes=card.used_bytes + had)
+    found = Shortage(
+        card=card,
+        pc=platform.node(),
+        node=broadcast.here(),
+        pid=os.getpid(),
+        own_bytes=own,
+        asked_bytes=asked_bytes(texts),
+    )
+    return replace(failure, shortage=found)
+
+
+def asked_bytes(texts: Iterable[str]) -> int:
+    """What PyTorch or JAX was asked for, as its errors say."""
+    return _bytes_in(_ASKED, texts) or UNKNOWN_ASKED_BYTES
+
+
+def _bytes_in(amount: re.Pattern[str], texts: Iterable[str]) -> int | None:
+    for text in texts:
+        if found := amount.search(text):
+            return int(float(found[1]) * _UNITS[found[2]])
+    return None

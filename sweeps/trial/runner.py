@@ -24,7 +24,7 @@ from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.profiling import memory
 from sweeps.training.report import CheckpointUnusable, Position, Report
 from sweeps.training.runs.run import Run, RunHere
-from sweeps.trial import leave_request, output, shortage
+from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import (
     EARLIER_ERROR,
@@ -41,7 +41,7 @@ from sweeps.trial.messages import (
     Unfit,
     failure_of,
 )
-from sweeps.trial.run import Host, build_run
+from sweeps.trial.run import Host, build_run, with_shortage
 from sweeps.trial.worker_group import WorkerGroup
 
 
@@ -114,7 +114,7 @@ class TrialRunner:
             except (SIGTERMException, LeftEarly):  # SIGTERM came while the training began; it took one step
                 failure = Left("")
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
-                failure = shortage.measured(failure_of(error, self._here), error)
+                failure = with_shortage(failure_of(error, self._here), error)
                 self._failures += isinstance(failure, Failed) and not failure.is_user_error
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()

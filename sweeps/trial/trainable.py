@@ -118,11 +118,6 @@ def findings(
 ) -> list[Finding]:
     """Train the first steps of a point, and where it is broken also those of the trial's own one.
 
-    Args:
-        runner: of this process.
-        config: of the point, as `SweepTrial` has that of a trial.
-        own: that of the trial.
-
     Returns:
         What was found; [] where nothing was found out, since this PC can train no trial (the trial tells
         that), or since the process was asked to leave its run.

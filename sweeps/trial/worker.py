@@ -23,10 +23,10 @@ from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.report import CheckpointUnusable, Position, Report
 from sweeps.training.runs.run import RunHere
-from sweeps.trial import leave_request, output, shortage
+from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import LeftEarly, WorkerFailed, failure_of
-from sweeps.trial.run import Host, build_run
+from sweeps.trial.run import Host, build_run, with_shortage
 
 _Arguments = ParamSpec("_Arguments")
 _Value = TypeVar("_Value")
@@ -47,7 +47,7 @@ def _failing_as_worker(
             raise LeftEarly from None
         except BaseException as error:  # sys.exit and worse
             place = in_another_worker(platform.node()) if worker.rank else ""
-            failure = shortage.measured(failure_of(error, worker.fit, place), error)
+            failure = with_shortage(failure_of(error, worker.fit, place), error)
             raise WorkerFailed(failure) from None
 
     return call
@@ -97,7 +97,6 @@ class Worker:
         """Prepare the trial; why the model has no test, and what was copied to this PC.
 
         Args:
-            config: config of the trial.
             address: IP address of the PC of the first worker.
             port: of the store there.
             checkpoint: folder of the checkpoint to go on from, on that PC.

@@ -78,7 +78,6 @@ class WorkerGroup:
         """Let the workers begin a trial; what was copied to their PCs.
 
         Args:
-            config: config of the trial.
             checkpoint: folder on this PC of the checkpoint to go on from.
 
         Raises:

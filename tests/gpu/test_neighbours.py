@@ -13,8 +13,8 @@ import torch
 from sweeps.common import gpus
 from sweeps.ray_cluster import broadcast
 from sweeps.training.profiling import memory
-from sweeps.trial import shortage
 from sweeps.trial.messages import OutOfMemory, failure_of
+from sweeps.trial.run import with_shortage
 from tests.gpu.fits import NEEDS_GPU
 
 pytestmark = [*NEEDS_GPU]
@@ -68,7 +68,7 @@ def test_a_trial_that_would_have_fit_without_it_is_not_to_blame(
     holds(int(0.6 * whole))
     with pytest.raises(torch.OutOfMemoryError) as raised:
         torch.empty(int(0.5 * whole), dtype=torch.uint8, device="cuda")
-    found = shortage.measured(failure_of(raised.value), raised.value)
+    found = with_shortage(failure_of(raised.value), raised.value)
     assert isinstance(found, OutOfMemory)
     assert found.shortage is not None
     assert found.shortage.asked_bytes == pytest.approx(0.5 * whole, rel=0.05)
@@ -78,7 +78,7 @@ def test_a_trial_that_would_have_fit_without_it_is_not_to_blame(
     assert sum(each.used_bytes or 0 for each in others) >= 0.5 * whole
     with pytest.raises(torch.OutOfMemoryError) as too_large:
         torch.empty(2 * whole, dtype=torch.uint8, device="cuda")
-    failure = shortage.measured(failure_of(too_large.value), too_large.value)
+    failure = with_shortage(failure_of(too_large.value), too_large.value)
     assert isinstance(failure, OutOfMemory)
     assert failure.shortage is not None
     assert failure.shortage.others([]) == [], "it is too large by itself"

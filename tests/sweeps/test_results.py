@@ -14,7 +14,7 @@ import pytest
 from sweeps import results
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.execution.output.table_files import TRIALS_FILE, write_tables
+from sweeps.execution.output.folder_files import TRIALS_FILE, write_tables
 from sweeps.record.journal import RecordUnreadable
 from tests.conftest import ROOT, propose
 from tests.support.scored import make

@@ -50,8 +50,7 @@ def _stop(context: RunContext, order: Command) -> Done:
     listed = ", ".join(map(str, live[:MOST_LISTED])) + (", ..." if len(live) > MOST_LISTED else "")
     there = f"Trials that have not ended: {listed or 'none'}"
     if number >= len(record.trials):
-        begun = f"{count(len(record.trials), 'trial')} {'has' if len(record.trials) == 1 else 'have'} begun"
-        raise UserError(f"stop {number}: no such trial; {begun}, and the first is trial 0. {there}")
+        raise UserError(f"stop {number}: {status.no_such_trial(record)}. {there}")
     trial = record.trials[number]
     if trial.confirms is not None:
         raise UserError(

@@ -38,11 +38,6 @@ class Sharing(DriverCallback):
 
     As many trials as the cluster has GPUs are measured at least; the GPU with the least free memory decides
     how many fit.
-
-    Args:
-        context: of the sweep.
-        processes: of its trials.
-        chooser: of the PCs, where several sweeps share them.
     """
 
     def __init__(self, context: RunContext, processes: TrialActors, chooser: ChosenPCs | None = None) -> None:

@@ -36,10 +36,7 @@ class QueueTurn:
     """Waits for the turn of a sweep, which it then has until it pauses or ends.
 
     Args:
-        context: of the sweep.
         ahead: claims places, and returns the sweeps for which it waits; None: its turn has come.
-        clock: seconds.
-        sleep: waits as many seconds.
     """
 
     def __init__(
@@ -57,11 +54,7 @@ class QueueTurn:
         self._has_come = False
 
     def wait(self, take_up: Callable[[], object]) -> bool:
-        """Wait for the turn, unless the sweep has it or is to end; whether there was anything to wait for.
-
-        Args:
-            take_up: takes up commands.
-        """
+        """Wait for the turn, unless the sweep has it or is to end; whether there was anything to wait for."""
         context, record = self._context, self._context.record
         if self._has_come or not context.end.is_running or (ahead := self._ahead()) is None:
             self._has_come = True
@@ -115,9 +108,7 @@ class QueueClaims:
     """The claims of a sweep that waits in the queue.
 
     Args:
-        context: of the sweep.
         others: the other sweeps that use its Ray, as far as that is known.
-        clock: seconds.
     """
 
     def __init__(
@@ -199,7 +190,6 @@ def noted(context: RunContext, signals: Sequence[int]) -> contextlib.AbstractCon
     """Note a sweep of the queue of this PC for a block: `sweeps up` starts it again after a reboot.
 
     Args:
-        context: of the sweep.
         signals: those that have stopped it, Ctrl-C or others.
     """
     config, folder, here = context.config, context.plan.folder.resolve(), context.cluster.here

@@ -43,9 +43,6 @@ class SharedPlaces(DriverCallback):
     """Claims places in each turn of Tune's loop, and obeys.
 
     Args:
-        context: of the sweep.
-        searcher: proposes as many trials as there are places.
-        processes: of the trials.
         gpus: that each worker of a trial takes now.
         is_to_end: takes up commands; whether the sweep is to end.
         show: the sweep, while nothing trains.

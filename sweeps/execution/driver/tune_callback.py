@@ -18,8 +18,7 @@ from sweeps.execution.driver.gpu_sharing import Sharing
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.faults.requeue import Requeue
-from sweeps.execution.output.table_files import write_tables
-from sweeps.execution.output.trial_logs import TrialLogs
+from sweeps.execution.output.folder_files import TrialLogs, write_tables
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.ray_cluster import broadcast, ray_internals
@@ -55,18 +54,7 @@ UNDECIDED = ("unfinished", "infeasible")
 
 
 class TuneCallback(DriverCallback):
-    """The one writer of the record while trials run.
-
-    Args:
-        context: of the sweep.
-        searcher: proposes a requeued trial again.
-        scheduler: decides whether a paused trial was stopped.
-        processes: of the trials.
-        away_pcs: where no trial is to run.
-        full_gpus: holds trials back for which others leave no memory.
-        sharing: of the GPUs, where it is measured how many trials share one.
-        clock: seconds, from any moment.
-    """
+    """The one writer of the record while trials run."""
 
     def __init__(
         self,

@@ -28,10 +28,10 @@ from sweeps.execution.driver.tune_callback import TuneCallback
 from sweeps.execution.driver.user_commands import StoppedTrials, UserCommands
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.full_gpus import FullGpus
-from sweeps.execution.faults.hung_trials import HungTrials
+from sweeps.execution.faults.requeue import HungTrials
 from sweeps.execution.output import notify, status_lines
 from sweeps.execution.output.console import SweepReporter
-from sweeps.execution.output.table_files import write_last
+from sweeps.execution.output.folder_files import write_last
 from sweeps.execution.preflight import Preflight
 from sweeps.execution.run_context import RunContext, RunEnd, job_of
 from sweeps.execution.trial_actors import TrialActors
@@ -114,9 +114,6 @@ def stops_on_signals(
     """End the sweep in order at the first signal, and at once at the second interrupt.
 
     Args:
-        end: of the sweep.
-        say: prints a line.
-        clock: seconds.
         interrupt: how the second one is given, in words.
         waits: whether the sweep waits in the queue, where nothing trains.
 

@@ -24,9 +24,9 @@ from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
 from sweeps.plan import retries, run_start
 from sweeps.record import status
-from sweeps.record.annotations import annotate
 from sweeps.record.control_requests import Answer, Inbox, Request
 from sweeps.record.journal import RecordLost
+from sweeps.record.steering import annotate
 from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage import retention
@@ -38,13 +38,7 @@ NO_WEIGHTS = "its weights can't be saved: it hangs before its best epoch has end
 
 
 class UserCommands:
-    """The commands to a sweep.
-
-    Args:
-        context: of the sweep.
-        clock: seconds.
-        sleep: waits as many seconds in a pause.
-    """
+    """The commands to a sweep."""
 
     def __init__(
         self,

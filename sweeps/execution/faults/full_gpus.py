@@ -69,14 +69,7 @@ class _Wait:
 
 
 class FullGpus(DriverCallback):
-    """Holds such trials back until there is room.
-
-    Args:
-        context: of the sweep.
-        searcher: proposes them again.
-        processes: of the trials.
-        clock: seconds.
-    """
+    """Holds such trials back until there is room."""
 
     def __init__(
         self,
@@ -198,11 +191,7 @@ class FullGpus(DriverCallback):
             self._release({(node, gpu): room for node in known for gpu, room in known[node].items()})
 
     def _release(self, rooms: Mapping[GpuOfNode, Room]) -> None:
-        """Propose the trials again for which a GPU has room.
-
-        Args:
-            rooms: by GPU, what others leave of it now.
-        """
+        """Propose the trials again for which a GPU has room, by what others leave of each GPU now."""
 
         def has_room(wait: _Wait, gpu: GpuOfNode) -> bool:
             room = rooms.get(gpu, Room(0))

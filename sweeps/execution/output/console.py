@@ -50,9 +50,7 @@ class SweepReporter(KeptHere, CLIReporter):
     """Shows trials, the best so far, epochs trained and saved, the time elapsed and the time left.
 
     Args:
-        context: of the sweep.
         slots: trials that may train now.
-        clock: seconds.
         of_reruns: whether the best trials are trained again with new seeds; then the reruns are shown.
     """
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from sweeps.common.cli import json_output
+from sweeps.common.objective import Losses
 from sweeps.config.sweep_folder import resume_command
-from sweeps.execution.output.new_best import NewBest
 from sweeps.plan.fingerprint import data_and_space
 from sweeps.plan.plan import Plan
 from sweeps.record import status
@@ -100,3 +100,31 @@ class _EventLines:
                 )
         if event in ("report", "ended") and self._new_best.is_found():
             json_output.write("best", **(best_of(self._record) or {}))
+
+
+class NewBest:
+    """What is better than all that was told, and than the best trial of the record as it is now.
+
+    A leader that diverges or begins anew leaves a worse one in its place, which is no news. With several
+    objectives there is no order, and another knee of the front is news.
+    """
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._told = self._best()
+
+    def is_found(self) -> bool:
+        """Whether there is one, which counts as told."""
+        best = self._best()
+        if best is None or best == self._told:
+            return False
+        are_several = self._record.objectives.are_several
+        if self._told is not None and not are_several and best[1] >= self._told[1]:
+            return False
+        self._told = best
+        return True
+
+    def _best(self) -> tuple[int, Losses] | None:
+        best = self._record.best()
+        losses = None if best is None else best.losses(self._record.objectives)
+        return None if best is None or losses is None else (best.number, losses)

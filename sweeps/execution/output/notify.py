@@ -23,7 +23,7 @@ from ray.tune.experiment import Trial
 from sweeps.common.errors import RayLost, UserError
 from sweeps.common.formatting import count
 from sweeps.execution.output import status_lines
-from sweeps.execution.output.new_best import NewBest
+from sweeps.execution.output.event_lines import NewBest
 from sweeps.execution.run_context import DriverCallback, RunContext, RunEnd
 from sweeps.plan.plan import Plan
 from sweeps.record import status
@@ -84,12 +84,8 @@ def facts(
     the exit status of a sweep that runs.
 
     Args:
-        plan: of the sweep.
-        record: of the sweep.
         event: a word of `--notify-on`.
         what: has happened, for people.
-        outcome: of the sweep.
-        exit_status: of the sweep.
     """
     best, score, leader = record.best(), None, status.best(record)
     if best is not None:
@@ -161,10 +157,6 @@ class Alerts(DriverCallback):
     """Runs the command while the trials of one run of Tune train; a thread waits for it, not the sweep.
 
     What has happened before is no news: half of a sweep that is resumed in its second half is not told.
-
-    Args:
-        context: of the sweep.
-        every_s: seconds between two commands for the same event, at least.
     """
 
     def __init__(self, context: RunContext, every_s: float = EVERY_S) -> None:

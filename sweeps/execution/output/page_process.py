@@ -16,11 +16,7 @@ MOST_BYTES = 2**12
 
 
 class PageProcess:
-    """It starts where no page shows these sweeps yet. It outlives the sweep, since others may be on it.
-
-    Args:
-        results: the folder of the sweeps that it shows.
-    """
+    """It starts where no page shows these sweeps yet. It outlives the sweep, since others may be on it."""
 
     def __init__(self, results: Path) -> None:
         # No pipe: the page prints on, and goes on, when nobody reads it any more.

@@ -50,7 +50,6 @@ class TimeLeftTeller:
     """Tells the time left of a sweep.
 
     Args:
-        context: of the sweep.
         slots: trials that may train now; without any the time left is that with one.
     """
 
@@ -84,7 +83,6 @@ def time_left(
     """The time left of a sweep that runs; None before its first epoch.
 
     Args:
-        record: of the sweep.
         ahead: its trials, and how far they are to train.
         slots: trials at a time.
         since: the moment from which there are so many, in seconds since 1970.

@@ -14,7 +14,7 @@ import pytest
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis import tables
 from sweeps.common.errors import UserError
-from sweeps.execution.output import table_files
+from sweeps.execution.output import folder_files
 from sweeps.record.record import Record
 from sweeps.training.profiling.time_breakdown import COSTS
 from tests.conftest import propose
@@ -180,17 +180,17 @@ def test_a_hyperparameter_that_was_fixed_without_a_value_is_empty(tmp_path: Path
 
 def test_an_empty_record_makes_empty_tables(tmp_path: Path) -> None:
     record = Record.create(tmp_path, "s", "max", {"metric": "acc"})
-    table_files.write_tables(record, tmp_path)
+    folder_files.write_tables(record, tmp_path)
     sweep = analysis_sweep.load(tmp_path)
     assert (sweep.trials.num_rows, sweep.epochs.num_rows) == (0, 0)
     assert {"id", "status", "epochs"} <= set(sweep.trials.column_names)
 
 
 def test_the_tables_on_disk_are_those_that_load_gives(tmp_path: Path) -> None:
-    table_files.write_tables(sample(tmp_path), tmp_path)
+    folder_files.write_tables(sample(tmp_path), tmp_path)
     sweep = analysis_sweep.load(str(tmp_path))
     assert sweep.about["metric"] == "acc"
-    for name, table in ((table_files.TRIALS_FILE, sweep.trials), (table_files.EPOCHS_FILE, sweep.epochs)):
+    for name, table in ((folder_files.TRIALS_FILE, sweep.trials), (folder_files.EPOCHS_FILE, sweep.epochs)):
         written = pq.read_table(tmp_path / name)
         assert written.schema.equals(table.schema)
         assert written.num_rows == table.num_rows
@@ -212,9 +212,9 @@ def test_tables_go_into_pandas_and_back_without_loss_of_rows(tmp_path: Path) -> 
 
 def test_tables_that_cannot_be_written_are_told_and_end_nothing(tmp_path: Path) -> None:
     record = sample(tmp_path)
-    assert table_files.write_last(record, tmp_path) == ""
-    (tmp_path / table_files.EPOCHS_FILE).unlink()
-    (tmp_path / table_files.EPOCHS_FILE / "in the way").mkdir(parents=True)
+    assert folder_files.write_last(record, tmp_path) == ""
+    (tmp_path / folder_files.EPOCHS_FILE).unlink()
+    (tmp_path / folder_files.EPOCHS_FILE / "in the way").mkdir(parents=True)
     assert re.match(
-        r"The tables can't be written: .*epochs\.parquet", table_files.write_last(record, tmp_path)
+        r"The tables can't be written: .*epochs\.parquet", folder_files.write_last(record, tmp_path)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from sweeps.execution.output.trial_logs import HEAD_BYTES, MOST_BYTES, TrialLogs
+from sweeps.execution.output.folder_files import HEAD_BYTES, MOST_BYTES, TrialLogs
 from sweeps.record.trials import TrialRow
 
 TRIAL = TrialRow(7, {"lr": 0.1}, 0, 0.0, trainable="net", places=[{"pc": "pc1", "after_epoch": 0}])

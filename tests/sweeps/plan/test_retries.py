@@ -66,7 +66,7 @@ def test_a_finished_sweep_is_resumed_for_a_retry_alone(sweep: Sweep) -> None:
 @pytest.mark.parametrize(
     ("retry", "match"),
     [
-        ("9", r"--retry 9: no such trial; there are 6 trials, .* trained again: 4"),
+        ("9", r"--retry 9: no such trial; 6 trials have begun, .* trained again: 4"),
         ("0", r"--retry 0: it is finished after 9 epochs; only trials that failed, diverged or are infeas"),
         (["1", "2"], r"--retry 1: it is pruned after 1 epoch; .*\n--retry 2: it has not ended"),
         ("3", r"--retry 3: it reruns trial 0 with a new seed"),

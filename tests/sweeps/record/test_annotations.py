@@ -16,13 +16,13 @@ from sweeps.analysis.report import report_tables, sentences
 from sweeps.common.errors import UserError
 from sweeps.config import control_commands
 from sweeps.config.sweep_folder import JOURNAL, newest_sweep
-from sweeps.execution.output.table_files import write_tables
+from sweeps.execution.output.folder_files import write_tables
 from sweeps.record import lock, steering
-from sweeps.record.annotations import annotate, annotate_ended
 from sweeps.record.control_requests import Inbox, ask
 from sweeps.record.live_record import LiveRecord
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS
+from sweeps.record.steering import annotate, annotate_ended
+from sweeps.record.sweep_info import FORMAT
 from tests.sweeps.record.written import scored
 
 
@@ -184,7 +184,7 @@ def test_an_ended_sweep_of_another_version_is_left_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = ended(tmp_path / "later") / JOURNAL
-    later = journal.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT_OF_ATTEMPTS + 1}')
+    later = journal.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT + 1}')
     journal.write_text(later + '{"op_code":8,"torn')
     before = journal.read_bytes()
     assert control.main([str(tmp_path / "later"), "note", "x"]) == 2

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS, Steered
+from sweeps.record.sweep_info import Steered
 from tests.conftest import optuna_trials, propose
 from tests.sweeps.record.written import new_record, scored
 
@@ -53,16 +53,6 @@ def test_a_trial_is_opened_again_by_its_number(tmp_path: Path) -> None:
         assert seen.front() == [1]
     record.end(1, "finished")
     assert [t.status for t in Record.read(tmp_path).trials] == ["failed", "finished", "unfinished"]
-
-
-def test_a_program_that_knows_no_attempts_is_told_by_the_format(tmp_path: Path) -> None:
-    record = scored(tmp_path, "max", [[0.1], [0.2]], "failed")
-    assert record.info.format == FORMAT
-    for number in (0, 1):
-        record.open_again(number, kept_epochs=0, why="retried by the user")
-    again = Record.reopen(tmp_path)
-    assert again.info.format == FORMAT_OF_ATTEMPTS
-    assert again.info.is_of_this_version
 
 
 def test_the_score_of_a_trial_that_ended_well_counts_once_it_has_it_again(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record.journal import Journal, RecordLost, RecordUnreadable, mend, whole_bytes
+from sweeps.record.journal import Journal, JournalReader, RecordLost, RecordUnreadable
 
 TORN = b'{"op_code":8,"worker_id":"x","user_at'
 
@@ -36,6 +36,13 @@ def append(path: Path, numbers: range) -> None:
     backend = Journal(path)
     for number in numbers:
         backend.append(number)
+
+
+def mend(path: Path) -> int:
+    """As a resume does; the bytes that were removed."""
+    reader = JournalReader(path)
+    list(reader.unread())
+    return reader.cut()
 
 
 def lines(path: Path) -> list[int]:
@@ -60,9 +67,8 @@ def study_with(journal: Path, values: list[int], mended: bool) -> JournalStorage
 
 def test_a_whole_journal_is_left_as_it_is(journal: Path) -> None:
     before = journal.read_bytes()
-    mend(journal)
+    assert mend(journal) == 0
     assert journal.read_bytes() == before
-    assert whole_bytes(journal) == len(before)
 
 
 def test_an_empty_journal_is_whole(tmp_path: Path) -> None:
@@ -90,8 +96,7 @@ def test_an_empty_journal_is_whole(tmp_path: Path) -> None:
 def test_an_end_that_is_not_whole_is_cut_off_and_the_next_line_reads(end: bytes, journal: Path) -> None:
     whole = journal.read_bytes()
     journal.write_bytes(whole + end)
-    assert whole_bytes(journal) == len(whole)
-    mend(journal)
+    assert mend(journal) == len(end)
     assert journal.read_bytes() == whole
     append(journal, range(10, 12))
     assert lines(journal) == list(range(12))
@@ -113,7 +118,7 @@ def test_a_journal_that_is_torn_in_its_first_line_is_empty(tmp_path: Path) -> No
 
 
 def test_without_mending_optuna_could_not_read_on(journal: Path, tmp_path: Path) -> None:
-    """Why there is `mend`; when this fails, Optuna has mended it, and `mend` may go."""
+    """Why the end is cut; when this fails, Optuna has mended it, and `cut` may go."""
     journal.unlink()
     with pytest.raises(ValueError, match=r"Expecting|delimiter|Unterminated|Invalid"):
         study_with(journal, [1, 2, 3], mended=False)
@@ -139,7 +144,7 @@ def test_the_first_of_several_damaged_lines_is_named(journal: Path) -> None:
     in_lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join([*in_lines[:3], b"x\n", b"y\n", *in_lines[3:], TORN]))
     with pytest.raises(RecordUnreadable, match="line 4 is damaged"):
-        whole_bytes(journal)
+        mend(journal)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import record as module
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import FORMAT, FORMAT_OF_ATTEMPTS, Steered
+from sweeps.record.sweep_info import FORMAT, Steered
 from sweeps.record.trials import Pause, Status
 from tests.conftest import ROOT, propose
 from tests.sweeps.record.written import new_record, scored
@@ -288,7 +288,7 @@ def test_a_record_of_another_version_that_can_not_be_read_says_so(tmp_path: Path
     record = new_record(tmp_path, trials=1)
     record.report(0, 1, 0.5, {}, 1.0)
     journal = tmp_path / JOURNAL
-    later = journal.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT_OF_ATTEMPTS + 1}')
+    later = journal.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT + 1}')
     journal.write_text(later.replace('"seconds"', '"duration"'))
     with pytest.raises(RecordUnreadable, match="another version of sweeps has made this sweep, and this one"):
         Record.read(tmp_path)

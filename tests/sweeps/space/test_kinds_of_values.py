@@ -13,7 +13,7 @@ import yaml
 from sweeps.common.param_types import build_params, readable
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import to_yaml
-from sweeps.execution.output.table_files import write_tables
+from sweeps.execution.output.folder_files import write_tables
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from sweeps.training.single_run import run_settings

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import ProgramFailed
-from sweeps.trial import shortage
 from sweeps.trial.messages import OutOfMemory, Shortage, failure_of
+from sweeps.trial.run import with_shortage
 from tests.sweeps.ray_cluster.test_gpus import fake_nvml
 
 pytestmark = pytest.mark.usefixtures("ray_session")
@@ -41,7 +41,7 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 def of_program(text: str) -> Shortage:
     error = ProgramFailed(text)
-    failure = shortage.measured(failure_of(error), error)
+    failure = with_shortage(failure_of(error), error)
     assert isinstance(failure, OutOfMemory)
     assert failure.shortage is not None
     return failure.shortage

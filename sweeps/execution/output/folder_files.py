@@ -1,6 +1,8 @@
-"""The logs of the trials: `logs/trial_0007.log` in the sweep's folder holds what a trial printed on any PC,
-and the traceback of one that failed; `logs/trial_0007_attempt_2.log` the same of its second attempt, where it
-was opened again. A log is bounded: of a long one the beginning and the end stay.
+"""The tables and logs in the folder of a sweep.
+
+`trials.parquet` and `epochs.parquet` are written while the sweep runs, and at its end. `logs/trial_0007.log`
+holds what a trial printed on any PC, and the traceback of one that failed, `logs/trial_0007_attempt_2.log`
+the same of its second attempt. A log is bounded: of a long one the beginning and the end stay.
 """
 
 from __future__ import annotations
@@ -9,19 +11,41 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from sweeps.analysis import tables
+from sweeps.common import atomic_io
 from sweeps.config.sweep_folder import LOGS_FOLDER
+from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 
+TRIALS_FILE, EPOCHS_FILE = "trials.parquet", "epochs.parquet"
 MOST_BYTES = 2**20
 """Size of a log at which its middle is left out."""
 HEAD_BYTES = MOST_BYTES // 4
+
+
+def write_tables(record: Record, folder: Path) -> None:
+    """Write both tables as Parquet."""
+    of_file = {TRIALS_FILE: tables.trials_table(record), EPOCHS_FILE: tables.epochs_table(record)}
+    for name, table in of_file.items():
+        with atomic_io.atomic_write(folder / name) as part:
+            pq.write_table(table, part)
+
+
+def write_last(record: Record, folder: Path) -> str:
+    """Write both tables of a sweep that has ended; why that failed, or "". The record has all of them."""
+    try:
+        write_tables(record, folder)
+    except OSError as error:
+        return f"The tables can't be written: {error}"
+    return ""
 
 
 class TrialLogs:
     """Writes the logs of a sweep.
 
     Args:
-        folder: the sweep's.
         say: tells the user once that logs can't be written. Raised, Tune would take it for a lost process,
             and train the trial again.
     """
