@@ -20,7 +20,7 @@ from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_cluster.placement import ChosenPCs
 from sweeps.ray_cluster.places.place_claims import PlaceClaims
 from sweeps.ray_start.kept_here import KeptHere
-from sweeps.record.constraints import FirstTrials
+from sweeps.record import constraints
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from sweeps.storage.data_source import PreparedData, cluster_data, local_data
@@ -83,6 +83,7 @@ class RunContext:
     end: RunEnd = field(default_factory=RunEnd)
     cell: terminal.Cell | None = None
     """Of a notebook, which shows the sweep in place of the terminal."""
+    _is_unmet_told: bool = False
 
     @classmethod
     def from_plan(
@@ -127,12 +128,9 @@ class RunContext:
 
     def tell_unmet(self) -> None:
         """Tell, once, where the first trials have all missed the constraints."""
-        if news := self._first_trials.news():
+        if not self._is_unmet_told and (news := constraints.unmet(self.record)):
+            self._is_unmet_told = True
             self.say(news)
-
-    @cached_property
-    def _first_trials(self) -> FirstTrials:
-        return FirstTrials(self.record)
 
     @cached_property
     def places(self) -> PlaceClaims:

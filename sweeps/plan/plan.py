@@ -27,7 +27,7 @@ from sweeps.space.point import Point, Space
 from sweeps.space.user_points import Baseline
 from sweeps.storage import retention
 from sweeps.storage.open import open_storage
-from sweeps.storage.protocol import Storage
+from sweeps.storage.protocol import Storage, StorageError
 
 Outside = tuple[Mapping[str, ParamValue], str]
 """Values that are no point of a space, and why."""
@@ -87,6 +87,17 @@ class Plan:
         """Whether a trial is among the best and has no checkpoint of its best epoch."""
         has_any = self.has_weights(record.trials[number].trainable)
         return has_any and retention.lacks_weights(self.config, record, self.storage, number)
+
+    def end_trial(self, record: Record, number: int, ending: Ending, log: str | None = None) -> str:
+        """Write how a trial ends, and remove checkpoints that are not kept any more; why that failed, or "":
+        they take room, and a resume removes them."""
+        before = retention.kept(self.config, record, self.storage)
+        record.end(number, **ending._asdict(), log=log)
+        try:
+            retention.drop(self.config, record, self.storage, number, before)
+        except StorageError as error:
+            return str(error)
+        return ""
 
     def saved_epoch(self, trial: TrialRow) -> int:
         """The epoch behind which a trial can go on from its newest checkpoint; 0 where it has none."""

@@ -244,9 +244,7 @@ def prepared(plan: Plan, record: Record, trial: TrialRow) -> TrialRow | None:
     """A trial that begins to train now, with its epochs; None where one that was opened again ends: its turn
     has not come, and no process need tell that."""
     if trial.attempts and (ended := decided_end(plan, record, trial)) is not None:
-        before = retention.kept(plan.config, record, plan.storage)
-        record.end(trial.number, **ended._asdict())
-        retention.drop(plan.config, record, plan.storage, trial.number, before)
+        plan.end_trial(record, trial.number, ended)
         return None
     return more_epochs.prepared(plan, record, trial)
 

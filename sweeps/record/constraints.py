@@ -45,31 +45,21 @@ def meets(trial: TrialRow, objectives: Objectives) -> bool:
     return losses is not None and losses[0] == 0
 
 
-class FirstTrials:
-    """Tells, once, that the first trials of a sweep have all missed its constraints."""
-
-    def __init__(self, record: RankedTrials) -> None:
-        self._record = record
-        self._is_settled = not record.objectives.constraints
-
-    def news(self) -> str:
-        """What to tell now; "" where that is nothing, as after it was told, or once a trial has met them."""
-        if self._is_settled:
-            return ""
-        objectives, trials = self._record.objectives, self._record.searched
-        if any(meets(trial, objectives) for trial in trials):
-            self._is_settled = True
-            return ""
-        missed = [trial for trial in trials if is_missed(trial)]
-        if len(missed) < FIRST:
-            return ""
-        self._is_settled = True
-        named = [_nearest(each, missed, objectives) for each in objectives.constraints]
-        return (
-            f"None of the first {len(missed)} trials meets the constraints: "
-            f"{'; '.join(filter(None, named))}. If no point of the space can, stop the sweep, and begin one "
-            "with another --constraint or space"
-        )
+def unmet(record: RankedTrials) -> str:
+    """That the first trials have all missed the constraints, and by how much; "" where one has met them, or
+    too few have missed them."""
+    objectives, trials = record.objectives, record.searched
+    if not objectives.constraints or any(meets(trial, objectives) for trial in trials):
+        return ""
+    missed = [trial for trial in trials if is_missed(trial)]
+    if len(missed) < FIRST:
+        return ""
+    named = [_nearest(each, missed, objectives) for each in objectives.constraints]
+    return (
+        f"None of the first {len(missed)} trials meets the constraints: "
+        f"{'; '.join(filter(None, named))}. If no point of the space can, stop the sweep, and begin one "
+        "with another --constraint or space"
+    )
 
 
 def _judged(trial: TrialRow, objectives: Objectives) -> Mapping[str, float]:

@@ -53,15 +53,13 @@ class ReplayedTrials(RankedTrials):
             LookupError, TypeError: the lines do not belong together.
             ValueError: it is no line of Optuna.
         """
+        is_ours = line.get("study_id", STUDY_ID) == STUDY_ID
         if (take := self._TAKES.get(line["op_code"])) is None:
-            raise ValueError(f"{line['op_code']}: no operation of Optuna's")
-        if line.get("study_id", STUDY_ID) == STUDY_ID:
+            Operation(line["op_code"])  # what the others change, the record has elsewhere
+        elif is_ours:
             take(self, line)
         elif line["op_code"] == Operation.CREATE_TRIAL:
             self._rows.append(None)
-
-    def _take_nothing(self, line: Line) -> None:
-        """Of another study, or what the record has elsewhere."""
 
     def _take_study(self, line: Line) -> None:
         self.study_name = self.study_name or line["study_name"]
@@ -133,14 +131,10 @@ class ReplayedTrials(RankedTrials):
 
     _TAKES: ClassVar[Mapping[int, Callable[[ReplayedTrials, Line], None]]] = {
         Operation.CREATE_STUDY: _take_study,
-        Operation.DELETE_STUDY: _take_nothing,
         Operation.STUDY_USER_ATTR: _take_study_user_attr,
         Operation.STUDY_SYSTEM_ATTR: _take_study_system_attr,
         Operation.CREATE_TRIAL: _take_trial,
-        Operation.TRIAL_PARAM: _take_nothing,
         Operation.TRIAL_STATE: _take_state,
-        Operation.TRIAL_INTERMEDIATE_VALUE: _take_nothing,
         Operation.TRIAL_USER_ATTR: _take_user_attr,
         Operation.TRIAL_SYSTEM_ATTR: _take_system_attr,
-        Operation.DISCARD_TRIALS: _take_nothing,
     }

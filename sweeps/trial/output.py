@@ -12,6 +12,7 @@ import math
 import os
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -108,12 +109,15 @@ def marked(text: str, worker: int) -> str:
     return "".join(f"[worker {worker}] {line}\n" for line in text.splitlines()) if worker else text
 
 
-class Ending(NamedTuple):
-    """How a process has ended."""
+@dataclass(frozen=True)
+class Loss:
+    """Why a process has ended, in a few words. Ray knows only that the connection to it has ended."""
 
-    words: str
-    """That it printed after its last result."""
     why: str
+    last_words: str = ""
+    """That it printed after its last result."""
+    is_of_the_pc: bool = False
+    """Whether its PC was lost with it, or that of another worker."""
     free_bytes: float = math.inf
     """Of the main memory of its PC, afterwards, where the kernel has ended it for want of that."""
 
@@ -130,7 +134,7 @@ def examine(path: str) -> tuple[str, int, int]:
     return words.decode(errors="replace"), oom_kills(), psutil.virtual_memory().available
 
 
-def how_ended(process: Introduction) -> Ending:
+def how_ended(process: Introduction) -> Loss:
     """How a process of any PC has ended."""
     try:
         if process.node == broadcast.here():
@@ -139,9 +143,9 @@ def how_ended(process: Introduction) -> Ending:
             asked = broadcast.begin_on(process.node, examine, process.output_file)
             words, now, free_bytes = ray.get(asked, timeout=10)
     except RayError:
-        return Ending("", "its PC does not answer")
+        return Loss("its PC does not answer")
     why = why_ended(words, is_oom=now > process.oom_kills)
-    return Ending(words, why, free_bytes if why == KILLED_FOR_MEMORY else math.inf)
+    return Loss(why, words, free_bytes=free_bytes if why == KILLED_FOR_MEMORY else math.inf)
 
 
 def why_ended(last_words: str, *, is_oom: bool) -> str:

@@ -167,9 +167,9 @@ class WorkerGroup:
         except RayError as error:
             why = first_line(error)
             for number, each in enumerate(self._introductions):
-                words, how, _ = output.how_ended(each)
-                output.add(output.marked(words, number))
-                why = how if number == rank else why
+                loss = output.how_ended(each)
+                output.add(output.marked(loss.last_words, number))
+                why = loss.why if number == rank else why
             give_up(f"a worker is lost: {why}")
         return None
 

@@ -44,8 +44,6 @@ class SharedPlaces(DriverCallback):
 
     Args:
         gpus: that each worker of a trial takes now.
-        is_to_end: takes up commands; whether the sweep is to end.
-        show: the sweep, while nothing trains.
         closed: places on GPUs that other programs fill, for trials that take so many GPUs each.
     """
 
@@ -55,12 +53,10 @@ class SharedPlaces(DriverCallback):
         searcher: RecordSearcher,
         processes: TrialActors,
         gpus: Callable[[], float],
-        is_to_end: Callable[[], bool],
-        show: Callable[[], None] = lambda: None,
-        closed: Callable[[float], int] = lambda gpus: 0,
+        closed: Callable[[float], int],
     ) -> None:
         self._context, self._searcher, self._processes = context, searcher, processes
-        self._gpus, self._commands, self._show, self._closed = gpus, is_to_end, show, closed
+        self._gpus, self._closed = gpus, closed
         self._placed: list[PlacedTrial] = []
         self._surplus = 0
         """Of the trials that have no process yet, those that have no place any more."""
@@ -69,20 +65,13 @@ class SharedPlaces(DriverCallback):
         self.has_placed = False
         """Whether Tune had a trial."""
 
-    def wait_for_place(self) -> None:
+    def wait_for_place(self, is_to_end: Callable[[], bool]) -> None:
         """Wait until there is a place, or the sweep is to end."""
-        self._renew()
+        self.renew()
         if not self._searcher.slots and (waits := self._context.places.waits):
             self._context.say(f"{waits[0].upper()}{waits[1:]}.")
-        while not self._searcher.slots and not self.is_to_end():
+        while not self._searcher.slots and not is_to_end():
             time.sleep(WAITS_S)
-
-    def is_to_end(self) -> bool:
-        """Whether the sweep is to end, while nothing trains and Tune's loop waits for its searcher."""
-        self._renew()
-        if not self._searcher.slots:
-            self._show()
-        return self._commands()
 
     def choose(self, workers: int) -> Sequence[str] | None:
         """The PC with the most room for each worker of a trial; None where the sweep is alone."""
@@ -105,8 +94,8 @@ class SharedPlaces(DriverCallback):
         self._placed.append(PlacedTrial(group, None if chosen is None else Counter(chosen)))
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
-        """Claim, and count the trials that may train now."""
-        self._renew()
+        """Claim."""
+        self.renew()
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Take from each PC what it holds beyond its places: processes without a trial, then the trials that
@@ -156,8 +145,8 @@ class SharedPlaces(DriverCallback):
         """Trials that may train at a time. A sweep that is alone has others wait for a process that ends."""
         return math.inf if self._context.places.allotment.places is None else self._searcher.slots
 
-    def _renew(self) -> None:
-        """Claim where that is due, and take what was answered."""
+    def renew(self) -> None:
+        """Claim where that is due, and count the trials that may train now."""
         context = self._context
         if context.places.is_due():
             self._look()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -24,12 +24,11 @@ from sweeps.execution.trial_actors import TrialActors
 from sweeps.ray_cluster import broadcast, ray_internals
 from sweeps.record.journal import RecordLost
 from sweeps.record.sweep_info import Outcome
-from sweeps.record.trials import BAD, ENDED_WELL, Status
+from sweeps.record.trials import BAD, ENDED_WELL, Ending, Status
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.disk_guard import TimeShare
-from sweeps.storage.protocol import StorageError
 from sweeps.trial.messages import (
     Diverged,
     Failed,
@@ -160,19 +159,14 @@ class TuneCallback(DriverCallback):
         number, error = trial.config["number"], ray_internals.error_of(trial)
         if not isinstance(error, RayActorError):
             if self._requeue.process_of(trial, error) is not None:  # it is Tune's own, in the driver
-                return self._end_failed(number, reason_of(error), str(error))
+                return self._end(number, "failed", reason_of(error), str(error))
         elif error.actor_init_failed and self._context.cluster.is_alone and not self._record.has_epochs:
             cause = broadcast.cause(error)
             return self._context.end.stop(Outcome.ERROR, f"no trial can start on a worker: {cause}")
         reason, text = self._requeue.after_lost_process(trial, error)
         if not reason:
             return self._logs.append(self._record.trials[number], text)
-        return self._end_failed(number, reason, text)
-
-    def _end_failed(self, number: int, reason: str, text: str) -> None:
-        before = retention.kept(self._config, self._record, self._storage)
-        self._end(number, "failed", reason, text)
-        self._drop_checkpoints(number, before)
+        return self._end(number, "failed", reason, text)
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         """Sync the record; write the tables where they are due."""
@@ -225,9 +219,7 @@ class TuneCallback(DriverCallback):
                 why = f"the weights of trial {number} can't be written: {fault.reason}"
                 return self._requeue.elsewhere(trial, fault.reason, fault.node, or_else=why)
             status, reason = "failed", f"its weights can't be saved: {fault.reason}"
-        before = retention.kept(self._config, self._record, self._storage)
         self._end(number, status, reason, traceback)
-        self._drop_checkpoints(number, before)
         if isinstance(end, Failed) and end.is_user_error and not self._record.has_epochs:
             self._context.end.stop(Outcome.ERROR, end.reason)
         return None
@@ -247,17 +239,11 @@ class TuneCallback(DriverCallback):
         """Write the end of a trial, after its traceback, or its reason, in the log."""
         in_short = f"[{status}: {reason}]\n" if status in BAD else ""
         self._logs.append(self._record.trials[number], traceback or in_short)
-        self._record.end(number, status, reason, self._logs.path(self._record.trials[number]))
+        log = self._logs.path(self._record.trials[number])
+        if fault := self._context.plan.end_trial(self._record, number, Ending(status, reason), log):
+            self._context.say(f"Old checkpoints can't be removed: {fault}")
         if status == "failed" and (why := why_first_failures_stop(self._context)):
             self._context.end.stop(Outcome.LOST, why, can_save=True)
-
-    def _drop_checkpoints(self, ended: int, before: Collection[int] = ()) -> None:
-        """Of a trial that ended all but its newest checkpoint, and all of each trial whose weights were kept
-        before and are not now."""
-        try:
-            retention.drop(self._config, self._record, self._storage, ended, before)
-        except StorageError as error:  # they take room, and a resume removes them
-            self._context.say(f"Old checkpoints can't be removed: {error}")
 
 
 def why_first_failures_stop(context: RunContext) -> str:

@@ -33,7 +33,7 @@ from sweeps.execution.output import notify, status_lines
 from sweeps.execution.output.console import SweepReporter
 from sweeps.execution.output.folder_files import write_last
 from sweeps.execution.preflight import Preflight
-from sweeps.execution.run_context import RunContext, RunEnd, job_of
+from sweeps.execution.run_context import RunContext, job_of
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan import run_start
 from sweeps.plan.describe import describe_confirmation
@@ -104,29 +104,21 @@ class Leaving(KeptHere, Stopper):
 
 @contextlib.contextmanager
 def stops_on_signals(
-    end: RunEnd,
-    say: Callable[[str], None],
-    clock: Callable[[], float] = time.monotonic,
-    *,
-    interrupt: str = "Press Ctrl-C",
-    waits: Callable[[], bool] = lambda: False,
+    context: RunContext, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Sequence[int]]:
     """End the sweep in order at the first signal, and at once at the second interrupt.
-
-    Args:
-        interrupt: how the second one is given, in words.
-        waits: whether the sweep waits in the queue, where nothing trains.
 
     Yields:
         The first signal, once it has come.
     """
 
     def stop() -> None:
-        end.stop(Outcome.INTERRUPTED)
-        if waits():
-            say("Leaving the queue. Nothing trains, and all results so far are recorded.")
+        context.end.stop(Outcome.INTERRUPTED)
+        if context.record.info.waits_since is not None:
+            context.say("Leaving the queue. Nothing trains, and all results so far are recorded.")
             return
-        say(
+        interrupt = "Press Ctrl-C" if context.cell is None else "Interrupt the cell"
+        context.say(
             f"Stopping. All results so far are recorded. {interrupt} again to stop at once, without saving: "
             "a resume then repeats the running epochs."
         )
@@ -137,14 +129,9 @@ def stops_on_signals(
 
 def fit(context: RunContext) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
-    interrupt = "Press Ctrl-C" if context.cell is None else "Interrupt the cell"
-
-    def waits() -> bool:
-        return context.record.info.waits_since is not None
-
     with (
         UserCommands.opened(context) as commands,
-        stops_on_signals(context.end, context.say, interrupt=interrupt, waits=waits) as signals,
+        stops_on_signals(context) as signals,
         queue_turn.noted(context, signals),
     ):
         commands.turn = queue_turn.turn_of(context)
@@ -234,15 +221,15 @@ def _run(
     for_others = searcher.waits
     searcher.waits = lambda trial: full_gpus.is_waiting(trial.number) or for_others(trial)
 
+    places = SharedPlaces(context, searcher, processes, gpus, full_gpus.closed_places)
+
     def is_to_end() -> bool:
-        if full_gpus.wait():
+        places.renew()
+        if full_gpus.wait() or not searcher.slots:
             reporter.redraw()
         return commands.is_to_end()
 
-    places = SharedPlaces(
-        context, searcher, processes, gpus, is_to_end, reporter.redraw, full_gpus.closed_places
-    )
-    searcher.is_to_end = places.is_to_end
+    searcher.is_to_end = is_to_end
     if context.config.trials_per_gpu == "auto":
         sharing = Sharing(context, processes, places)
     away_pcs = AwayPCs(context, processes)
@@ -272,7 +259,7 @@ def _run(
             contextlib.closing(tune_callback),
             project.behind(),
         ):  # Tune imports more of Ray, and W&B
-            places.wait_for_place()
+            places.wait_for_place(is_to_end)
             if not context.is_due:
                 tuner.fit()
             elif context.end.is_running:

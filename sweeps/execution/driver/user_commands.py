@@ -28,9 +28,8 @@ from sweeps.record.control_requests import Answer, Inbox, Request
 from sweeps.record.journal import RecordLost
 from sweeps.record.steering import annotate
 from sweeps.record.sweep_info import Outcome, Steered
+from sweeps.record.trials import Ending
 from sweeps.search.search_method import RecordSearcher
-from sweeps.storage import retention
-from sweeps.storage.protocol import StorageError
 from sweeps.trial.messages import message_of
 
 LOOK_EVERY_S = 1.0
@@ -238,8 +237,6 @@ class StoppedTrials(DriverCallback):
 
     def _end(self, number: int, fault: str) -> None:
         """End a trial that has no process; one with a fault has failed: no other trial is to wait for it."""
-        record, plan = self._context.record, self._context.plan
-        before = retention.kept(plan.config, record, plan.storage)
-        record.end(number, "failed" if fault else "stopped", fault or record.why_stopped(number))
-        with contextlib.suppress(StorageError):  # they take room, and a resume removes them
-            retention.drop(plan.config, record, plan.storage, number, before)
+        record = self._context.record
+        ending = Ending("failed", fault) if fault else Ending("stopped", record.why_stopped(number))
+        self._context.plan.end_trial(record, number, ending)

@@ -11,11 +11,10 @@ asked for.
 
 from __future__ import annotations
 
-import math
+import dataclasses
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ray.exceptions import RayActorError
@@ -32,6 +31,7 @@ from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.protocol import StorageError
 from sweeps.trial import output
 from sweeps.trial.messages import EARLIER_ERROR, OutOfMemory, message_of
+from sweeps.trial.output import Loss
 
 MOST_LOST_PROCESSES = 10
 """Processes that a trial may lose (a PC switched off, memory exhausted) before it counts as failed: some
@@ -48,19 +48,6 @@ TOLD_AT_FIRST_S = 1800.0
 """The same before the first epoch."""
 MOST_BETWEEN_TURNS_S = 10.0
 """A turn of Tune's loop takes less. While it waits, for space on the disk say, no trial can report."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Why a process was lost, in a few words. Ray knows only that the connection to it has ended."""
-
-    why: str
-    last_words: str = ""
-    """What it printed after its last result."""
-    is_of_the_pc: bool = False
-    """Whether its PC was lost with it, or that of another worker."""
-    free_bytes: float = math.inf
-    """Of the main memory of its PC, afterwards, where the kernel has ended it for want of that."""
 
 
 class Requeue:
@@ -204,8 +191,7 @@ def loss_of(process: TrialActor | None) -> Loss:
     living = {node.id for node in nodes.living()}
     if process.own.node not in living:
         return Loss("its PC is lost", is_of_the_pc=True)
-    words, why, free_bytes = output.how_ended(process.own)
-    return Loss(why, words, not process.nodes <= living, free_bytes)
+    return dataclasses.replace(output.how_ended(process.own), is_of_the_pc=not process.nodes <= living)
 
 
 class HungTrials(DriverCallback):

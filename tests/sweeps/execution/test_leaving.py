@@ -12,7 +12,7 @@ import pytest
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.tuner import Leaving, stops_on_signals
-from sweeps.execution.run_context import RunEnd
+from sweeps.execution.run_context import RunContext
 from sweeps.record.sweep_info import Outcome
 from tests.support.contexts import context_of, said
 
@@ -97,12 +97,17 @@ def test_a_sweep_that_is_lost_says_why_before_it_saves(tmp_path: Path) -> None:
     ]
 
 
-def test_the_first_signal_ends_it_in_order_and_a_second_ctrl_c_at_once() -> None:
-    end, said, now = RunEnd(), list[str](), [0.0]
+def of_sweep(folder: Path, waits_since: float | None = None) -> RunContext:
+    record: Any = SimpleNamespace(info=SimpleNamespace(waits_since=waits_since))
+    return context_of(folder, record, SweepConfig())
+
+
+def test_the_first_signal_ends_it_in_order_and_a_second_ctrl_c_at_once(tmp_path: Path) -> None:
+    context, now = of_sweep(tmp_path), [0.0]
     before = signal.getsignal(signal.SIGINT)
-    with stops_on_signals(end, said.append, lambda: now[0]):
+    with stops_on_signals(context, lambda: now[0]):
         os.kill(os.getpid(), signal.SIGINT)
-        assert (end.outcome, len(said)) == ("interrupted", 1)
+        assert (context.end.outcome, len(said(context))) == ("interrupted", 1)
         os.kill(os.getpid(), signal.SIGINT)  # the same one, passed on by a launcher
         now[0] += 1
         with pytest.raises(KeyboardInterrupt):
@@ -110,31 +115,31 @@ def test_the_first_signal_ends_it_in_order_and_a_second_ctrl_c_at_once() -> None
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_second_sigterm_changes_nothing() -> None:
-    end, said, now = RunEnd(), list[str](), [0.0]
-    with stops_on_signals(end, said.append, lambda: now[0]):
+def test_a_second_sigterm_changes_nothing(tmp_path: Path) -> None:
+    context, now = of_sweep(tmp_path), [0.0]
+    with stops_on_signals(context, lambda: now[0]):
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
             now[0] += 5
-    assert (end.outcome, len(said)) == ("interrupted", 1)
+    assert (context.end.outcome, len(said(context))) == ("interrupted", 1)
 
 
-def test_in_the_queue_no_epochs_are_said_to_be_repeated() -> None:
-    end, said = RunEnd(), list[str]()
-    with stops_on_signals(end, said.append, lambda: 0.0, waits=lambda: True):
+def test_in_the_queue_no_epochs_are_said_to_be_repeated(tmp_path: Path) -> None:
+    context = of_sweep(tmp_path, waits_since=1.0)
+    with stops_on_signals(context, lambda: 0.0):
         os.kill(os.getpid(), signal.SIGINT)
-    assert (end.outcome, said) == (
+    assert (context.end.outcome, said(context)) == (
         "interrupted",
         ["Leaving the queue. Nothing trains, and all results so far are recorded."],
     )
 
 
-def test_a_signal_that_was_ignored_stays_ignored() -> None:
-    end = RunEnd()
+def test_a_signal_that_was_ignored_stays_ignored(tmp_path: Path) -> None:
+    context = of_sweep(tmp_path)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        with stops_on_signals(end, print):
+        with stops_on_signals(context):
             os.kill(os.getpid(), signal.SIGHUP)
-        assert end.is_running
+        assert context.end.is_running
     finally:
         signal.signal(signal.SIGHUP, before)

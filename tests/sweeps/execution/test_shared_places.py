@@ -36,9 +36,7 @@ def places_of(folder: Path, *, gpus: int = 0, closed: int = 0, **given: int) -> 
         {pc.id if name == "here" else name: n for name, n in given.items()} or None
     )
     gpus_per_trial = float(bool(gpus))
-    return SharedPlaces(
-        context, searcher, TrialActors(), lambda: gpus_per_trial, lambda: False, closed=lambda gpus: closed
-    )
+    return SharedPlaces(context, searcher, TrialActors(), lambda: gpus_per_trial, lambda gpus: closed)
 
 
 class Claimed(PlaceClaims):
@@ -55,7 +53,7 @@ class Claimed(PlaceClaims):
 def test_a_full_gpu_is_taken_off_once(tmp_path: Path, closed: int, given: dict[str, int], slots: int) -> None:
     """Of two GPUs, where another sweep has one, or none."""
     places = places_of(tmp_path, gpus=2, closed=closed, **given)
-    assert not places.is_to_end()
+    places.renew()
     assert places._searcher.slots == slots
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.objective import Constraint, Objectives
-from sweeps.record.constraints import FIRST, FirstTrials, is_missed, why_missed
+from sweeps.config.sweep_config import SweepConfig
+from sweeps.record.constraints import FIRST, is_missed, unmet, why_missed
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
 from tests.conftest import propose
+from tests.support.contexts import context_of, said
 
 BOUNDS = ["size_m<=5", "ms<20"]
 OBJECTIVES = Objectives.parse(["acc"], "max", BOUNDS)
@@ -78,18 +80,21 @@ def test_a_trial_that_did_not_end_well_keeps_its_own_reason(status: Status, tmp_
 
 
 def test_it_is_told_where_the_first_trials_all_miss_them_and_by_how_much(tmp_path: Path) -> None:
-    assert not FirstTrials(record_of(tmp_path, *[9.0] * (FIRST - 1))).news()
+    assert not unmet(record_of(tmp_path, *[9.0] * (FIRST - 1)))
     (tmp_path / "b").mkdir()
-    first = FirstTrials(record_of(tmp_path / "b", *[9.0] * (FIRST - 1), 1_234.5))
-    assert first.news().startswith(
-        f"None of the first {FIRST} trials meets the constraints: size_m<=5 (the nearest was 9). If no"
-    )
-    assert not first.news(), "it is told once"
+    record = record_of(tmp_path / "b", *[9.0] * (FIRST - 1), 1_234.5)
+    text = f"None of the first {FIRST} trials meets the constraints: size_m<=5 (the nearest was 9). If no"
+    assert unmet(record).startswith(text)
+    context = context_of(tmp_path, record, SweepConfig())
+    context.tell_unmet()
+    context.tell_unmet()
+    (line,) = said(context)
+    assert line.startswith(text), "it is told once"
 
 
 def test_how_near_they_came_is_that_of_the_numbers_and_not_of_their_words(tmp_path: Path) -> None:
     record = record_of(tmp_path, *[9.0] * (FIRST - 1), 5.00001)
-    assert "size_m<=5 (the nearest was 5.00001). If" in FirstTrials(record).news()
+    assert "size_m<=5 (the nearest was 5.00001). If" in unmet(record)
 
 
 def test_what_is_known_of_a_refused_trial_is_in_the_record(tmp_path: Path) -> None:
@@ -100,15 +105,11 @@ def test_what_is_known_of_a_refused_trial_is_in_the_record(tmp_path: Path) -> No
         record.end(number, "infeasible", why_missed(OBJECTIVES, known), static_metrics=known)
     for seen in (record, Record.read(tmp_path)):
         assert seen.trials[3].static_metrics == {"size_m": 6.000003, "flops": 1.0}
-        assert "constraints: size_m<=5 (the nearest was 6). If" in FirstTrials(seen).news()
+        assert "constraints: size_m<=5 (the nearest was 6). If" in unmet(seen)
 
 
 def test_it_is_not_told_where_a_trial_has_met_them(tmp_path: Path) -> None:
     record = record_of(tmp_path, *[9.0] * FIRST)
     propose(record, {"width": 99})
     record.report(FIRST, 1, 0.1, {"acc": 0.1, "size_m": 1.0, "ms": 3.0}, 1.0)
-    first = FirstTrials(record)
-    assert not first.news()
-    record.searched.clear()
-    record.searched.extend(record.trials[:FIRST])
-    assert not first.news(), "it is not looked for again"
+    assert not unmet(record)
