@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,11 @@ def shortest(value: float) -> float:
 def count(number: float, thing: str) -> str:
     """`1 trial`, `2 trials`, `0.5 GPUs`."""
     return f"{number:,g} {thing}" + ("" if number == 1 else "s")
+
+
+def listed(things: Sequence[object], most: int = 12) -> str:
+    """`1, 2, 3, ...`: so many of them; `none` where there are none."""
+    return ", ".join(map(str, things[:most])) + (", ..." if len(things) > most else "") or "none"
 
 
 def show_paths_from(folder: Path) -> None:

@@ -27,10 +27,8 @@ def describe(plan: Plan) -> str:
     points = math.inf if plan.config.resume and plan.config.ranges else plan.points  # they may have changed
     config = plan.config.changed(num_trials=int(min(plan.config.num_trials or 0, points)))
     plan = dataclasses.replace(plan, config=config)  # a resume may ask for more trials than there are points
-    names, saves = (
-        ", ".join(map(shown_name, config.trainables)),
-        any(model.trainable.saves for model in plan.models),
-    )
+    names = ", ".join(map(shown_name, config.trainables))
+    saves = any(model.trainable.saves for model in plan.models)
     lines = [
         ("sweep", f"{config.name}: {names}, {config.objectives}, seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),

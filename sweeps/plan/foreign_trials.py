@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from sweeps.config.sweep_folder import EPOCHS_SUFFIX, SQLITE, STUDY
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Trainable
 from sweeps.record import optuna_study
-from sweeps.record.optuna_study import StudyTrial
+from sweeps.record.optuna_study import Study
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.trials import EpochRow, Status, TrialRow
 from sweeps.space.optuna_space import choices_of, range_of
@@ -126,7 +126,7 @@ class _Names:
     def value(self, name: str, value: Any) -> ParamValue:
         """A value in the type of its hyperparameter; ValueError where it is none."""
         hint = self.hints[name]
-        if isinstance(value, float) and not math.isfinite(value):
+        if isinstance(value, float) and not isfinite(value):
             raise ValueError("must be finite")
         if isinstance(value, float) and value.is_integer() and not {float, Any} & plain_types(hint):
             value = int(value)  # a table with gaps has 16.0 for 16
@@ -261,7 +261,7 @@ def _score_column(columns: Sequence[str], objective: Objective) -> str | None:
 
 def _number(text: str) -> float | None:
     try:
-        return number if math.isfinite(number := float(text)) else None
+        return number if isfinite(number := float(text)) else None
     except ValueError:
         return None
 
@@ -299,28 +299,29 @@ def _of_study(
         )
     if not study.trials:
         raise UserError(f"{what}: it has no trials")
-    there = dict.fromkeys(each for trial in study.trials for each in trial.point.params)
+    there = dict.fromkeys(each for trial in study.trials for each in trial.params)
     names = _Names(trainable, there)
     if not names.found:
         raise UserError(
             f"{what}: none of its hyperparameters ({', '.join(there)}) is one of {trainable.called}: "
             f"{', '.join(names.hints)}"
         )
-    about = _about(config, objective, _ranges(study.trials, names))
+    about = _about(config, objective, _ranges(study, names))
     found = ForeignTrials(path, f"{path.name}{STUDY}{asked}" if asked else path.name, about)
-    steps = {step for trial in study.trials for step in trial.scores}
+    steps = {step for trial in study.trials for step in trial.intermediate_values}
     first = 0 if min(steps, default=1) > 0 else 1  # of epochs that are counted from 0
     last = max(steps, default=0) + first
     for trial in study.trials:
-        kept = {own: typed for typed, own in names.found.items() if typed in trial.point.params}
+        kept = {own: typed for typed, own in names.found.items() if typed in trial.params}
         point = OptunaPoint(
-            {own: trial.point.params[typed] for own, typed in kept.items()},
-            {own: trial.point.distributions[typed] for own, typed in kept.items()},
+            {own: trial.params[typed] for own, typed in kept.items()},
+            {own: trial.distributions[typed] for own, typed in kept.items()},
         )
-        scores = {step + first: score for step, score in trial.scores.items() if step + first > 0}
-        if not scores and trial.value is not None:
-            scores = {max(1, last): trial.value}
-        row = _row(trial.number, trainable, point.params, status=_status(trial.state, scores))
+        reported = trial.intermediate_values.items()
+        scores = {step + first: score for step, score in reported if step + first > 0 and isfinite(score)}
+        if not scores and trial.values:
+            scores = {max(1, last): trial.values[0]}
+        row = _row(trial.number, trainable, point.params, status=_status(trial.state.name, scores))
         found.add(dataclasses.replace(row, optuna=point, epochs=_epochs(scores, objective.metric)))
     if study.metrics not in ([], [objective.metric]):
         found.notes.append(f"score: {study.metrics[0]}, taken for {objective.metric}")
@@ -328,11 +329,11 @@ def _of_study(
     return found
 
 
-def _ranges(trials: Sequence[StudyTrial], names: _Names) -> dict[str, Any]:
+def _ranges(study: Study, names: _Names) -> dict[str, Any]:
     """The ranges that a study has drawn from, as --ranges."""
     found = dict[str, Any]()
     for typed, own in names.found.items():
-        of_all = (trial.point.distributions for trial in trials)
+        of_all = (trial.distributions for trial in study.trials)
         drawn_from = dict.fromkeys(each[typed] for each in of_all if typed in each)
         asked, hint = range_of(drawn_from), names.hints[own]
         if asked is None:

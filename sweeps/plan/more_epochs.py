@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, duration, shown_path
+from sweeps.common.formatting import command, count, duration, listed, shown_path
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.plan.plan import Plan
@@ -26,8 +26,6 @@ from sweeps.search.rungs import rungs, spans_left
 
 SETTINGS = frozenset({"max_epochs"})
 """Settings that say how far a trial trains, and not by what code; the record has their changes itself."""
-MOST_LISTED = 12
-"""Numbers of trials in a message."""
 
 
 class Way(NamedTuple):
@@ -260,8 +258,7 @@ def _to_train(plan: Plan, state: Record, opened: Collection[int]) -> tuple[int, 
         and not trial.is_paused
         and not _continues_after(plan, trial, chosen)
     ]
-    planned = [*state.planned_trials[:-1], max(state.most_trials, len(state.searched))]
-    cohorts = plan.scheduler.cohorts(plan.config, planned)
+    cohorts = plan.scheduler.cohorts(plan.config, state.planned_trials)
     spans = [each for cohort in cohorts for each in spans_left(state, cohort)]
     again = sum(len(trial.epochs) for trial in anew)
     return round(sum(trials * span for trials, span in spans)) + again, anew
@@ -269,28 +266,22 @@ def _to_train(plan: Plan, state: Record, opened: Collection[int]) -> tuple[int, 
 
 def _trapped(plan: Plan, state: Record) -> list[TrialRow]:
     """Trials that would go on behind the end of their learning rate's schedule, or may."""
-    others = {model.name for model in plan.models if not isinstance(model.trainable, LightningTrainable)}
     chosen, epochs = plan.config.lr_schedule, plan.config.max_epochs
     found = [
         trial
         for trial in state.live
-        if trial.trainable not in others and trial.epochs and trial.schedule.get("epochs", 1) < epochs
+        if 0 < trial.schedule.get("epochs", 0) < epochs and _continues_after(plan, trial, chosen)
     ]
-    found = [t for t in found if t.schedule.get("epochs", 1) and _continues_after(plan, t, chosen)]
     if chosen is None:
         return found
     return [trial for trial in found if trial.schedule.get("is_final")] if chosen == "keep" else []
 
 
 def _refuse_trap(plan: Plan, state: Record, trapped: Sequence[TrialRow], way: Way) -> None:
-    first, *others = sorted(trapped, key=lambda trial: (not trial.schedule, trial.number))
+    first, *others = sorted(trapped, key=lambda trial: trial.number)
     known, epochs = first.schedule, plan.config.max_epochs
-    if known:
-        what = f"the learning rate of trial {first.number} is scheduled for {known['epochs']:g} epochs"
-        what += f" ({known['words']})" + (", and takes no step behind them" if known.get("is_final") else "")
-    else:
-        what = f"for how many epochs the learning rate of trial {first.number} is scheduled is not known: "
-        what += "an earlier version has trained it"
+    what = f"the learning rate of trial {first.number} is scheduled for {known['epochs']:g} epochs"
+    what += f" ({known['words']})" + (", and takes no step behind them" if known.get("is_final") else "")
     more = f", and that of {count(len(others), 'more trial')}" if others else ""
     opened = [trial.number for trial in state.live if trial.attempts]
     cost = {each: _to_train(plan.changed(lr_schedule=each), state, opened)[0] for each in ("restart", "anew")}
@@ -309,5 +300,4 @@ def _refuse_trap(plan: Plan, state: Record, trapped: Sequence[TrialRow], way: Wa
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, sorted(numbers)[:MOST_LISTED]))
-    return f"trial{'s' if len(numbers) > 1 else ''} {shown}{', ...' if len(numbers) > MOST_LISTED else ''}"
+    return f"trial{'s' if len(numbers) > 1 else ''} {listed(sorted(numbers))}"

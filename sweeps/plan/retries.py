@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.common.errors import refuse
-from sweeps.common.formatting import count, rough
+from sweeps.common.formatting import count, listed, rough
 from sweeps.config import control_commands
 from sweeps.config.control_commands import RETRIED
 from sweeps.plan import more_epochs
@@ -105,9 +105,8 @@ def open_noted(plan: Plan, record: Record) -> None:
 
 def _fault(plan: Plan, record: Record, number: int) -> str:
     """Why a trial can't be trained again; "" where it can."""
-    there = [str(trial.number) for trial in record.searched if trial.status in RETRIED]
-    listed = ", ".join([*there[:MOST_LISTED], *(["..."] if len(there) > MOST_LISTED else [])])
-    choices = f"Trials that can be trained again: {listed or 'none'}"
+    there = [trial.number for trial in record.searched if trial.status in RETRIED]
+    choices = f"Trials that can be trained again: {listed(there)}"
     if number >= len(record.trials):
         return f"{status.no_such_trial(record)}. {choices}"
     trial = record.trials[number]

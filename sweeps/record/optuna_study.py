@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,32 +17,17 @@ from optuna.trial import FrozenTrial
 from sweeps.common.errors import UserError, first_line
 from sweeps.common.yaml_values import nearest
 from sweeps.config.sweep_folder import SQLITE, STUDY
-from sweeps.space.point import OptunaPoint
-
-
-@dataclass(frozen=True)
-class StudyTrial:
-    """A trial of a study."""
-
-    number: int
-    point: OptunaPoint
-    scores: Mapping[int, float]
-    """Its intermediate values, by step."""
-    value: float | None
-    state: str
-    """As Optuna names it: complete, pruned, fail, running or waiting."""
 
 
 @dataclass(frozen=True)
 class Study:
     """A study."""
 
-    name: str
     directions: Sequence[str]
     """`minimize` or `maximize`, of each objective."""
     metrics: Sequence[str]
     """Their names; [] where it has none."""
-    trials: Sequence[StudyTrial]
+    trials: Sequence[FrozenTrial]
 
 
 def read(path: Path, name: str, what: str) -> Study:
@@ -69,15 +53,7 @@ def read(path: Path, name: str, what: str) -> Study:
             raise UserError(f"{what}: it holds several studies; name one, as in {example}. {listed}")
         study = optuna.load_study(study_name=name or studies[0], storage=storage)
         directions = [each.name.lower() for each in study.directions]
-        trials = [_trial(each) for each in study.get_trials(deepcopy=False)]
-        return Study(study.study_name, directions, study.metric_names or [], trials)
-
-
-def _trial(frozen: FrozenTrial) -> StudyTrial:
-    scores = {step: score for step, score in frozen.intermediate_values.items() if math.isfinite(score)}
-    value = next(iter(frozen.values or ()), None)
-    point = OptunaPoint(frozen.params, frozen.distributions)
-    return StudyTrial(frozen.number, point, scores, value, frozen.state.name.lower())
+        return Study(directions, study.metric_names or [], study.get_trials(deepcopy=False))
 
 
 def _storage(path: Path, scratch: Path, what: str) -> BaseStorage:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError, refuse
-from sweeps.common.formatting import count, duration, moment
+from sweeps.common.formatting import count, duration, listed, moment
 from sweeps.config import validation
 from sweeps.config.control_commands import SETTABLE, Command
 from sweeps.config.sweep_config import COMMAND_ONLY, to_yaml
@@ -28,8 +28,6 @@ from sweeps.record import limits, status
 from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.space.user_points import user_point
 
-MOST_LISTED = 12
-"""Numbers of trials in a message."""
 Done = tuple[str, Mapping[str, Any]]
 """What is answered, and what the record holds of the command besides, by its names in Steered."""
 
@@ -47,8 +45,7 @@ def carry_out(context: RunContext, order: Command) -> Done:
 def _stop(context: RunContext, order: Command) -> Done:
     record, number = context.record, order.trial
     live = [trial.number for trial in record.live if trial.confirms is None]
-    listed = ", ".join(map(str, live[:MOST_LISTED])) + (", ..." if len(live) > MOST_LISTED else "")
-    there = f"Trials that have not ended: {listed or 'none'}"
+    there = f"Trials that have not ended: {listed(live)}"
     if number >= len(record.trials):
         raise UserError(f"stop {number}: {status.no_such_trial(record)}. {there}")
     trial = record.trials[number]

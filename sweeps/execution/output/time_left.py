@@ -62,10 +62,7 @@ class TimeLeftTeller:
         record, config, now = self._context.record, self._context.config, time.time()
         if (slots := self._slots()) != self._slots_before:
             self._slots_before, self._since = slots, now
-        # A user may plan more trials or fewer, and a space may have fewer points.
-        *before, last = record.planned_trials or [config.num_trials or 1]
-        planned = [*before, max(last, len(record.searched))]
-        ahead = self._context.plan.scheduler.cohorts(config, planned)
+        ahead = self._context.plan.scheduler.cohorts(config, record.planned_trials)
         return time_left(record, ahead, max(1, slots), self._since, now)
 
     def in_words(self, left: TimeLeft | None) -> str:

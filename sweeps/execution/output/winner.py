@@ -90,9 +90,8 @@ def _scores(context: RunContext, run: TrialRow, weights: Path) -> dict[str, floa
     """The winner's scores on the test rows: from the record where it has been scored before."""
     record, end = context.record, context.end
     epoch = run.best_epoch(record.objective)
-    epochs = [epoch] if run.attempts else [epoch, None]  # which an earlier version did not note
     tests = (test for test in record.info.tests if test.run == run.number)
-    known = next((test for test in tests if test.epoch in epochs), None)
+    known = next((test for test in tests if test.epoch == epoch), None)
     if known is None:
         is_final = end.outcome is not Outcome.INTERRUPTED and not record.is_to_be_confirmed
         if not is_final or run.status == "unfinished" or run.trainable in record.info.without_test:

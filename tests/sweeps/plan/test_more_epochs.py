@@ -129,14 +129,6 @@ def test_a_schedule_that_ends_is_a_choice_of_the_user(tmp_path: Path) -> None:
     assert Record.read(sweep.folder).trials[8].schedule_from == 3
 
 
-def test_a_schedule_that_is_not_known_is_asked_for(tmp_path: Path) -> None:
-    sweep = ended_sweep(tmp_path, {})
-    sweep.refuses(
-        r"scheduled is not known: an earlier version.*\n.*\n.*\n  --lr-schedule keep:", max_epochs=9
-    )
-    assert not sweep.look(max_epochs=9, lr_schedule="keep").is_finished
-
-
 REFUSED: dict[str, dict[str, Any]] = {
     "--max-epochs 2: the sweep has 3, and its trials were pruned for an end at 3": {"max_epochs": 2},
     "--lr-schedule restart: it goes with more epochs than the sweep has, as in --max-epochs 9": {
