@@ -136,7 +136,6 @@ def _point_in_words(trainable: str, params: Mapping[str, ParamValue], several: b
 
 
 def _shown(finding: Finding, on_pc: bool) -> str:
-    """What the first steps of a point have shown."""
     where = f"{finding.device} of {size(finding.device_gb * GB)}" if finding.device else "the CPU"
     where += f" of {finding.pc}" if on_pc else ""
     if isinstance(end := finding.end, OutOfMemory):
@@ -149,7 +148,6 @@ def _shown(finding: Finding, on_pc: bool) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    """A duration, also a short one."""
     return duration(seconds) if seconds >= 10 else f"{seconds:.2g} s"
 
 

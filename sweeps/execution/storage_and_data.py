@@ -142,7 +142,6 @@ def deliver_data(context: RunContext) -> None:
 def _missing_bytes(
     there: Sequence[Node], sources: Sequence[PreparedData], raw: Sequence[Raw]
 ) -> dict[Node, int]:
-    """The bytes to copy to each PC that lacks some."""
     answers = broadcast.ask(there, _look, sources, raw, timeout_s=None)
     if sources:
         _refuse({node.name: each.fault for node, each in answers.items() if each.is_there})

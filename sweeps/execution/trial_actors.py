@@ -9,7 +9,7 @@ import signal
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -101,8 +101,7 @@ class TrialActors(DriverCallback):
         has_mailbox: whether some may be on other PCs.
     """
 
-    def __init__(self, has_mailbox: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, has_mailbox: bool = False) -> None:
         self._of: dict[Any, TrialActor] = {}
         self.not_left: Counter[int] = Counter()
         """By trial that the user stops, how often its process was ended because it had not left."""
@@ -123,7 +122,7 @@ class TrialActors(DriverCallback):
         elif process.ended_for:  # for a trial that has ended by itself meanwhile
             process.ended_for = ""
         process.trial, process.idle_since, process.asked_at = trial, None, -AGAIN_S
-        process.began_at = self._clock()
+        process.began_at = time.monotonic()
 
     def all(self) -> list[TrialActor]:
         """All that may be there."""
@@ -171,7 +170,7 @@ class TrialActors(DriverCallback):
 
     def ask_to_leave(self, asked: Iterable[TrialActor]) -> None:
         """Ask processes to leave their trials at the next step; each one every `AGAIN_S` until it has."""
-        now, here = self._clock(), broadcast.here()
+        now, here = time.monotonic(), broadcast.here()
         for process in asked:
             if now < process.asked_at + AGAIN_S:
                 continue

@@ -167,7 +167,6 @@ def _prior(
 
 
 def _typed(given: Any) -> str:
-    """A belief for a message."""
     return shown(list(given) if isinstance(given, tuple) else given)
 
 
@@ -230,7 +229,6 @@ def _tries(config: SweepConfig, space: Space) -> tuple[tuple[Point, ...], tuple[
 
 
 def _check_place(config: SweepConfig, folder: Path) -> None:
-    """Refuse a results folder that can't be made, or whose disk is full."""
     if fault := atomic_io.place_fault(folder):
         raise UserError(f"--results-dir {config.results_dir}: {fault}")
     there = next(parent for parent in folder.parents if parent.exists())
@@ -243,7 +241,6 @@ def _check_place(config: SweepConfig, folder: Path) -> None:
 
 
 def _check_several(config: SweepConfig, *used: type[SearchMethod | PruningMethod]) -> None:
-    """Refuse a searcher and a scheduler that go by one metric."""
     faults = []
     for kind, method in zip(("searcher", "scheduler"), used, strict=True):
         if method.TAKES_OBJECTIVES:

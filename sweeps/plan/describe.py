@@ -96,7 +96,6 @@ def _epochs(plan: Plan) -> str:
 
 
 def _model(model: Model, alone: bool) -> list[tuple[str, str]]:
-    """A model with its data and its space."""
     number, hyperparameters = model.space.size(), model.space.describe()
     points = "" if number == float("inf") else f", {int(number):,} points"
     space_name = shown_name(model.space_name)

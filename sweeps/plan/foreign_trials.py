@@ -237,7 +237,6 @@ def _of_table(
 
 
 def _table(path: Path, what: str) -> tuple[list[str], list[dict[str, str]]]:
-    """The columns and the rows of a CSV."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             head = file.readline()
@@ -330,7 +329,6 @@ def _of_study(
 
 
 def _ranges(study: Study, names: _Names) -> dict[str, Any]:
-    """The ranges that a study has drawn from, as --ranges."""
     found = dict[str, Any]()
     for typed, own in names.found.items():
         of_all = (trial.distributions for trial in study.trials)

@@ -231,7 +231,6 @@ def _why(plan: Plan) -> str:
 
 
 def _cost(plan: Plan, state: Record, opened: Collection[int]) -> str:
-    """Epochs that are to be trained, and their time."""
     epochs, anew = _to_train(plan, state, opened)
     text = f"about {count(epochs, 'epoch')} to train in all"
     if anew:

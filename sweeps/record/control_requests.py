@@ -187,7 +187,7 @@ def _words(path: Path) -> tuple[str, ...]:
             raise ValueError(f"belongs to user {owner}; only the user who runs the sweep can steer it")
         content = json.loads(file.read(200_000))
     words = content.get("words") if isinstance(content, dict) else None
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+    if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise ValueError('not a request: it must hold {"words": ["pause"]}, or other words of a command')
     return tuple(words)
 

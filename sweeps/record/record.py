@@ -156,11 +156,7 @@ class Record(ReplayedTrials):
         self.cut_bytes = self._reader.cut()
 
     def is_intact(self) -> bool:
-        """Whether the file still begins with what was read of it.
-
-        Raises:
-            OSError: it can't be read.
-        """
+        """Whether the file still begins with what was read of it; an OSError where it can't be read."""
         return self._reader.is_intact()
 
     @classmethod

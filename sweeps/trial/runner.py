@@ -236,7 +236,6 @@ class TrialRunner:
         return self._message(found, end, is_to_save=is_to_save)
 
     def _judged(self, report: Report) -> dict[str, float]:
-        """The metrics that the trial is judged by."""
         found = {self._job.fit.objective.metric: report.score}
         for name in self._job.other_metrics:
             if name not in report.metrics:

@@ -113,7 +113,6 @@ class Sharing(DriverCallback):
         return is_large or number in self._alone
 
     def _fit(self, peak_gb: float) -> int:
-        """How many trials with such a peak fit on a GPU."""
         declared_gb = self._context.config.gpu_memory_gb_per_trial or 0.0
         return max(1, int(self._card_bytes / GB / max(HEADROOM * peak_gb + CONTEXT_GB, declared_gb)))
 

@@ -111,20 +111,15 @@ class QueueClaims:
         others: the other sweeps that use its Ray, as far as that is known.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        others: Callable[[], Sequence[User]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._context, self._others, self._clock = context, others, clock
+    def __init__(self, context: RunContext, others: Callable[[], Sequence[User]]) -> None:
+        self._context, self._others = context, others
         self._ahead: Ahead | None = None
-        self._claims_from_s = clock()
+        self._claims_from_s = 0.0
         """Before, the last answer holds."""
 
     def ahead(self) -> Ahead | None:
         """Claim; for whom this sweep waits, None where its turn has come."""
-        if self._clock() < self._claims_from_s:
+        if time.monotonic() < self._claims_from_s:
             return self._ahead
         others = self._others()
         if place_divider.found() is None and others:
@@ -143,7 +138,7 @@ class QueueClaims:
             if not before.neighbours:
                 self._claim(self._ahead)  # what it was just given goes to other sweeps
             if not self._context.cluster.is_alone:
-                self._claims_from_s = self._clock() + MEASURE_EVERY_S
+                self._claims_from_s = time.monotonic() + MEASURE_EVERY_S
         else:
             self._context.places.note_wait("")
             self._ahead = None
@@ -159,7 +154,7 @@ class QueueClaims:
 
     def _let_claim(self) -> Ahead:
         """Let the sweeps that run claim first, where the divider of places knows none of them."""
-        self._claims_from_s = self._clock() + OTHERS_CLAIM_S
+        self._claims_from_s = time.monotonic() + OTHERS_CLAIM_S
         self._ahead = self._ahead or Ahead()
         return self._ahead
 

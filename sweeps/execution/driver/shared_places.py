@@ -198,7 +198,6 @@ class SharedPlaces(DriverCallback):
         return held
 
     def _count_surplus(self) -> int:
-        """Trials that wait for a place which the sweep has no more."""
         room = self._context.places.allotment.places
         there = {node.id for node in self._context.cluster.there}
         waiting = [placed for placed in self._placed if not placed.nodes]

@@ -229,7 +229,6 @@ class FullGpus(DriverCallback):
         return shortage.others(self._own_on(shortage.node))
 
     def _own_on(self, node: str) -> set[int]:
-        """Process ids of this sweep's trials on a PC."""
         return {each.own.pid for each in self._processes.all() if each.locate() and each.own.node == node}
 
 

@@ -146,7 +146,6 @@ class Requeue:
         return ""
 
     def _continues(self, number: int) -> str:
-        """Where a trial continues, by its newest checkpoint."""
         try:
             newest = max(self._context.plan.storage.epochs(number), default=0)
         except StorageError:

@@ -119,18 +119,14 @@ def _retrain(plan: Plan, trial: TrialRow) -> str:
 
 def _after_error(context: RunContext) -> Iterator[str]:
     """What to do after a mistake that showed before anything was trained."""
-    if _is_in_folder(context.plan):
+    # Where the code that trains is in the sweep's folder, a repair of the project does not reach it.
+    if any(model.trainable.kept_files() for model in context.plan.models):
         yield "Nothing was trained. Repair the code, and call sweeps.run again, with another name"
         return
     again = status.retry_command(context.record) or resume_command(context.record.folder)
     yield f"Nothing was trained. Repair the code, and resume: {again}"
     anew = repeat_command(context.plan.folder, str(context.config.name))
     yield f"For other settings, add them to the command of a new sweep: {anew}"
-
-
-def _is_in_folder(plan: Plan) -> bool:
-    """Whether the code that trains is in the sweep's folder, where a repair of the project does not reach."""
-    return any(model.trainable.kept_files() for model in plan.models)
 
 
 def _saved(plan: Plan, record: Record) -> Iterator[Line]:

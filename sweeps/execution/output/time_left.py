@@ -101,7 +101,6 @@ def time_left(
 
 
 def _spans_of_reruns(record: RankedTrials, last_epoch: int) -> list[tuple[float, int]]:
-    """The same of the reruns of the best trials."""
     unfinished = [(1.0, last_epoch - len(trial.epochs)) for trial in record.unfinished_reruns]
     return [*unfinished, (len(record.reruns_to_come()), last_epoch)]
 
@@ -124,7 +123,6 @@ def _epoch_s(record: RankedTrials, mean_s: float, slots: int, since: float, now:
 
 
 def _quantiles(values: Sequence[float]) -> tuple[float, float]:
-    """The 20 % and the 80 % quantile."""
     if len(values) == 1:
         return values[0], values[0]
     low, _, _, high = statistics.quantiles(values, n=5, method="inclusive")

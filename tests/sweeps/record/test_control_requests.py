@@ -142,7 +142,7 @@ def test_a_link_is_no_request(inbox: Inbox, tmp_path: Path) -> None:
     "content",
     [
         *('{"wor', "{}", "[]", "3", "null", '"words"', '{"words": 3}', '{"words": null}'),
-        *('{"words": "pause"}', '{"words": [3]}', '{"words": {"pause": 1}}', "[" * 90_000),
+        *('{"words": "pause"}', '{"words": []}', '{"words": [3]}', '{"words": {"pause": 1}}', "[" * 90_000),
         f'{{"words": ["{"x" * 200_000}"]}}',
     ],
     ids=lambda content: content[:20],
