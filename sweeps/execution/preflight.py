@@ -14,7 +14,6 @@ import contextlib
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Any
 
 import ray
@@ -31,7 +30,7 @@ from sweeps.plan.describe import describe_disk
 from sweeps.record.sweep_info import Outcome
 from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
-from sweeps.trial.messages import Failed, Finding, OutOfMemory, TrialEnd
+from sweeps.trial.messages import Failed, Finding, OutOfMemory
 
 KEY = "preflight"
 """Of the record: what was found."""
@@ -88,14 +87,10 @@ class Preflight(DriverCallback):
             point = _point_in_words(found[-1].trainable, found[-1].params, several=False)
             self._context.say(f"Preflight   {point}: not known, since memory ran out. {who}")
             return
-        self._context.record.note(KEY, [asdict(replace(each, end=_in_short(each.end))) for each in found])
-        for line in lines(self._context, found):
+        told = [*lines(self._context, found)]
+        self._context.record.note(KEY, told)
+        for line in told:
             self._context.say(line)
-
-
-def _in_short(end: TrialEnd | None) -> TrialEnd | None:
-    """Without what is of no use later."""
-    return replace(end, shortage=None) if isinstance(end, OutOfMemory) else end
 
 
 def _largest_point(context: RunContext) -> Point | None:
