@@ -194,7 +194,7 @@ class SweepReporter(KeptHere, CLIReporter):
     def _planned(self) -> int:
         if self._of_reruns:
             return len(self._trials) + len(self._record.reruns_to_come())
-        return status_lines.planned(self._record, self._context.config)
+        return self._record.most_trials
 
     @property
     def _trials(self) -> Sequence[TrialRow]:

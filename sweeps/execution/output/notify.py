@@ -22,7 +22,6 @@ from ray.tune.experiment import Trial
 
 from sweeps.common.errors import RayLost, UserError
 from sweeps.common.formatting import count
-from sweeps.execution.output import status_lines
 from sweeps.execution.output.event_lines import NewBest
 from sweeps.execution.run_context import DriverCallback, RunContext, RunEnd
 from sweeps.plan.plan import Plan
@@ -205,7 +204,7 @@ class Alerts(DriverCallback):
         if hours is not None and left_s is not None and left_s <= hours * 1800:
             return "half of --time-budget-hours is through"
         ended = sum(trial.status != "unfinished" for trial in self._record.searched)
-        planned = status_lines.planned(self._record, self._context.config)
+        planned = self._record.most_trials
         return f"half of the trials is through, {ended} of {planned}" if 0 < planned <= 2 * ended else ""
 
 

@@ -26,11 +26,6 @@ def progress(trial: TrialRow, waits: Waits) -> str:
     return "waiting" if trial.epochs else "starting"
 
 
-def planned(record: Record, config: SweepConfig) -> int:
-    """Trials of the whole search, as of now."""
-    return record.most_trials or config.num_trials or len(record.searched)
-
-
 def ended(record: Record, trial: TrialRow) -> str:
     """`Trial 3 pruned after 9 epochs, val_acc 0.8`, or why it failed, and its log."""
     rerun = "" if trial.confirms is None else f" (rerun of trial {trial.confirms})"
@@ -60,7 +55,7 @@ def summary(record: Record, config: SweepConfig, left: str, waits: Waits, *, bes
     running = f"; {states(*LIVE)}" if any(live) else ""
     trained = f"{saved:,} epochs" if beside_bar else f"epochs {epochs:,} trained, {saved:,}"
     return (
-        f"trials {over}/{planned(record, config)} ended{ways}{running}; {_best(record)}\n"
+        f"trials {over}/{record.most_trials} ended{ways}{running}; {_best(record)}\n"
         f"{trained} saved by pruning; {_times(record, left)}"
     )
 

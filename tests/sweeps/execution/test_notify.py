@@ -168,6 +168,7 @@ def alerted(tmp_path: Path, notify_on: str, **settings: Any) -> tuple[RunContext
     command = f'echo "$SWEEP_EVENT|$SWEEP_OUTCOME|$SWEEP_STATUS|$SWEEP_TRIAL|$SWEEP_TEXT" >> {lines}'
     settings = {"notify_command": command, **settings}
     made = Sweep(tmp_path, notify_on=notify_on, num_trials=4, **settings)
+    made.record.plan_trials(4)
     return context_of(made.plan.folder, made.record, made.plan.config), lines
 
 

@@ -22,7 +22,7 @@ def summary(record: Record, left: str = "", waits: Waits = lambda trial: False) 
 
 def record_of(folder: Path, epochs: dict[int, int]) -> Record:
     """Trial number to epochs that it has trained."""
-    record = Record.create(folder, "s", "max", {"metric": "val_acc", "fixed": {}, "elapsed_s": 60.0})
+    record = Record.create(folder, "s", "max", {"metric": "val_acc", "planned": [10], "elapsed_s": 60.0})
     for number, last in epochs.items():
         propose(record, {})
         for epoch in range(1, last + 1):
