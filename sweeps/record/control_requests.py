@@ -114,10 +114,6 @@ class Inbox:
         return True
 
 
-class NotTaken(Exception):
-    """A running sweep takes no request: its trials have all ended, or it has no folder for requests."""
-
-
 class NotRunning(Exception):
     """No process runs the sweep."""
 
@@ -129,26 +125,28 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
     A request that Ctrl-C interrupts is withdrawn, unless it was taken up before.
 
     Raises:
-        UserError: the folder belongs to another user.
-        NotRunning, NotTaken: see there.
+        UserError: the folder belongs to another user, or the sweep takes no request now.
+        NotRunning: no process runs the sweep.
         KeyboardInterrupt: its text says what has become of the request.
     """
     requests, ends = folder / CONTROL_FOLDER / REQUESTS_FOLDER, time.monotonic() + wait_s
-    _refuse_others(folder)
+    if (owner := folder.stat().st_uid) != os.geteuid():
+        raise UserError(f"{shown_path(folder)}: belongs to user {owner}; only its owner can steer the sweep")
     # Looked at once a turn: a process that writes a note of an ended sweep may take the lock at any moment.
     while (runs := lock.is_held(folder)) and not requests.is_dir() and time.monotonic() < ends:
         time.sleep(LOOK_EVERY_S)
     if not runs:
         raise NotRunning
-    if not requests.is_dir():
-        raise NotTaken
     name = f"{time.time_ns()}-{secrets.token_hex(4)}"
     sent = requests / f"{name}.json"
     try:
         _write(sent, {"words": list(words)})
         return _wait(folder, requests.parent / f"{name}{ANSWER}", sent, ends)
     except FileNotFoundError:
-        raise NotTaken from None
+        raise UserError(
+            f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its "
+            "screen says why it can't be steered"
+        ) from None
     except KeyboardInterrupt:
         if _withdraw(sent):
             raise KeyboardInterrupt(WITHDRAWN) from None
@@ -174,11 +172,6 @@ def _withdraw(sent: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _refuse_others(folder: Path) -> None:
-    if (owner := folder.stat().st_uid) != os.geteuid():
-        raise UserError(f"{shown_path(folder)}: belongs to user {owner}; only its owner can steer the sweep")
 
 
 def _words(path: Path) -> tuple[str, ...]:

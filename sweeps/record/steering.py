@@ -54,11 +54,6 @@ def steer(folder: Path, words: Sequence[str]) -> Answer:
                 continue
             if (why := how_to_go_on(folder, words)) is not None:
                 raise why from None
-        except control_requests.NotTaken:
-            raise UserError(
-                f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its "
-                "screen says why it can't be steered"
-            ) from None
         except FileNotFoundError:  # its start has failed meanwhile
             raise UserError(no_sweep(folder) or f"{shown_path(folder)}: its files are gone") from None
 

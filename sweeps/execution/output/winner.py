@@ -110,11 +110,11 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
     in a folder of its own; whether it holds the first one."""
     best = plan.folder / BEST_FOLDER
     sources = {run.number: _source(plan, record, run) for run in runs}
-    for run in runs:
-        if sources[run.number] is None and plan.has_weights(run.trainable):
-            then = "not written" if run is runs[0] else "written without them"
-            say(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is {then}.")
-    if sources[runs[0].number] is None and plan.has_weights(runs[0].trainable):
+    lost = [run.number for run in runs if sources[run.number] is None and plan.has_weights(run.trainable)]
+    for number in lost:
+        then = "not written" if number == runs[0].number else "written without them"
+        say(f"The weights of trial {number} are lost: {BEST_FOLDER}/ is {then}.")
+    if runs[0].number in lost:
         shutil.rmtree(best, ignore_errors=True)  # of a trial that is no longer the best
         return False
     if len(runs) == 1 and sources[runs[0].number] == best:
@@ -122,9 +122,9 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
     with atomic_io.atomic_write(best) as part:
         part.mkdir()
         for place, run in enumerate(runs):
-            if (source := sources[run.number]) is not None or not plan.has_weights(run.trainable):
+            if run.number not in lost:
                 within = FRONT_FOLDER.format(_of_search(run)) if place else ""
-                _write_folder(plan, record, run, source, part, within)
+                _write_folder(plan, record, run, sources[run.number], part, within)
         shutil.rmtree(best, ignore_errors=True)
     return True
 

@@ -120,7 +120,7 @@ def test_it_is_refused_where_no_process_runs_the_sweep(tmp_path: Path) -> None:
 
 def test_it_is_refused_where_the_sweep_takes_none(inbox: Inbox, tmp_path: Path) -> None:
     assert inbox.close()
-    with pytest.raises(control_requests.NotTaken):
+    with pytest.raises(UserError, match="takes no command now"):
         ask(tmp_path, ["pause"], wait_s=0)
 
 
