@@ -12,7 +12,6 @@ from tests.conftest import ROOT
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_getframe", "_replace"}
 """Of named tuples, `os` and `sys`."""
 OTHERS = {
-    "sweeps/execution/driver/user_commands.py": {"_close"},  # of this program
     "sweeps/execution/driver/tune_state_stub.py": {"_open"},  # what a file system of fsspec defines
     "sweeps/record/record.py": {"_note_system", "_write"},  # of its own class
     "sweeps/execution/output/console.py": {"_first_columns"},  # of this program

@@ -130,7 +130,7 @@ def stops_on_signals(
 def fit(context: RunContext) -> None:
     """Run the sweep, from where its record is, to its end, its time limit or Ctrl-C."""
     with (
-        UserCommands.opened(context) as commands,
+        contextlib.closing(UserCommands(context)) as commands,
         stops_on_signals(context) as signals,
         queue_turn.noted(context, signals),
     ):

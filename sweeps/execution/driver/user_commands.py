@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ray.tune.experiment import Trial
@@ -53,17 +53,6 @@ class UserCommands:
         """Of a sweep of the queue."""
         self._look_next = 0.0
         self._fault = ""
-
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls, context: RunContext) -> Iterator[UserCommands]:
-        """Take commands for a block; those that come at its end are refused."""
-        commands = cls(context)
-        try:
-            yield commands
-        finally:
-            with contextlib.suppress(OSError):
-                commands._close()
 
     def take_up(self) -> bool:
         """Take up the commands that have come, about once a second; whether there were any."""
@@ -167,7 +156,7 @@ class UserCommands:
         context.say(f"{typed}: {text}")
         return Answer(text)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         """Refuse what comes when the trials have ended."""
         record = self._context.record
         outcome = Outcome.LOST if self._context.cluster.watch.lost else self._context.end.outcome
@@ -183,12 +172,13 @@ class UserCommands:
             how = "A resume does that" if flags else "Resume it"
             return f"the sweep is ending ({outcome}). {how}: {again}"
 
-        for _ in range(10):  # some may come while the last look is taken
-            for request in self._inbox.take()[0]:
-                refused = Answer(refusal(request), is_refused=True)
-                self._inbox.answer(request, self._annotated(request) or refused)
-            if self._inbox.close():
-                return
+        with contextlib.suppress(OSError):
+            for _ in range(10):  # some may come while the last look is taken
+                for request in self._inbox.take()[0]:
+                    refused = Answer(refusal(request), is_refused=True)
+                    self._inbox.answer(request, self._annotated(request) or refused)
+                if self._inbox.close():
+                    return
 
 
 class StoppedTrials(DriverCallback):

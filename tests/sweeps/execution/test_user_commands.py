@@ -689,7 +689,7 @@ def test_a_command_is_not_carried_out_twice(sweep: Steered) -> None:
 )
 def test_what_comes_at_the_end_is_refused(words: str, then: str, sweep: Steered) -> None:
     ask(sweep.folder, words.split(), wait_s=0)
-    sweep.commands._close()
+    sweep.commands.close()
     (file,) = (sweep.folder / "control").glob("*.answer.json")
     answer = json.loads(file.read_text())
     assert answer["is_refused"]
@@ -797,7 +797,7 @@ def test_notes_and_tags_are_taken_while_it_runs_and_at_its_end(sweep: Steered) -
     assert sweep.give("tag 7 good")["is_refused"]
     assert sweep.record.info.steered == ()
     ask(sweep.folder, ["note", "a night's work"], wait_s=0)
-    sweep.commands._close()
+    sweep.commands.close()
     (file,) = (sweep.folder / "control").glob("*.answer.json")
     assert json.loads(file.read_text())["text"] == "The sweep has this note."
     seen = Record.read(sweep.folder)
