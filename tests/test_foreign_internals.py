@@ -14,7 +14,6 @@ DOCUMENTED = {"_asdict", "_exit", "_fields", "_getframe", "_replace"}
 OTHERS = {
     "sweeps/execution/driver/tune_state_stub.py": {"_open"},  # what a file system of fsspec defines
     "sweeps/record/record.py": {"_note_system", "_write"},  # of its own class
-    "sweeps/execution/output/console.py": {"_first_columns"},  # of this program
 }
 """Private names that stand elsewhere."""
 FILES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "sweeps").rglob("*.py"))]

@@ -158,7 +158,7 @@ def _unfinished(
     if failed := sum(trial.status == "failed" for trial in others):
         told = f"{count(failed, 'trial')} that failed {_is(failed)} not trained again"
         again = resume_command(plan.folder, "--retry", "failed")
-        lines.append(f"  {told}. To train {_them(failed)}, too: {again}")
+        lines.append(f"  {told}. To train {'it' if failed == 1 else 'them'}, too: {again}")
     if record.info.paused_at is not None:
         again = control_command(plan.folder, "go")
         lines.append(f"  it is paused {moment(record.info.paused_at)}, until you type {again}")
@@ -170,10 +170,6 @@ def _unfinished(
 
 def _is(number: int) -> str:
     return "is" if number == 1 else "are"
-
-
-def _them(number: int) -> str:
-    return "it" if number == 1 else "them"
 
 
 def where_it_continues(plan: Plan, record: Record, trial: TrialRow) -> str:

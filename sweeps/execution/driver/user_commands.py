@@ -124,7 +124,7 @@ class UserCommands:
 
     def _annotated(self, request: Request) -> Answer | None:
         """Write a note, or tags; None of another command."""
-        if request.words[:1] not in [(name,) for name in words.ANNOTATING]:
+        if request.words[0] not in words.ANNOTATING:
             return None
         try:
             return Answer(annotate(self._context.record, words.parse(request.words)))
