@@ -11,12 +11,12 @@ from sweeps.record.journal import STUDY_ID, Line, Operation
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.trials import (
     ATTEMPT_OF,
+    ATTRIBUTES,
     NO_EARLIER,
     Earlier,
     Status,
     TrialRow,
     earlier_of,
-    is_attribute,
     row_of,
     seconds_of,
     take_up,
@@ -81,7 +81,7 @@ class ReplayedTrials(RankedTrials):
         for name, value in line["user_attr"].items():
             if name == "status":
                 self._statuses[line["trial_id"]] = value
-            elif is_attribute(name):
+            elif name in ATTRIBUTES:
                 setattr(row, name, value)
 
     def _take_system_attr(self, line: Line) -> None:

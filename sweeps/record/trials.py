@@ -248,7 +248,7 @@ class TrialRow:
         return losses if all(map(math.isfinite, losses[1:])) else None
 
 
-_ATTRIBUTES = {each.name for each in dataclasses.fields(TrialRow)}
+ATTRIBUTES = {each.name for each in dataclasses.fields(TrialRow)}
 """Fields that are attributes of the user in Optuna's journal."""
 ATTEMPT_OF = "attempt_of"
 """Attribute of the user of an Optuna trial that is a further attempt: the number of the trial. Optuna changes
@@ -257,7 +257,7 @@ no trial that has ended, so each attempt is a trial of its own there, and later 
 
 def row_of(number: int, begun: Mapping[str, Any]) -> TrialRow:
     """A trial as its first line in the journal has it, without its earlier attempts."""
-    kept = {name: value for name, value in begun.get("user_attrs", {}).items() if name in _ATTRIBUTES}
+    kept = {name: value for name, value in begun.get("user_attrs", {}).items() if name in ATTRIBUTES}
     kept.pop("status", None)
     row = TrialRow(
         **{"start": seconds_of(begun.get("datetime_start")) or 0.0, **kept},
@@ -278,11 +278,6 @@ def _optuna_point(params: Mapping[str, Any], distributions: Mapping[str, str]) -
 def _distribution(text: str) -> BaseDistribution:
     """Of its JSON; all trials of a sweep have the same few."""
     return json_to_distribution(text)
-
-
-def is_attribute(name: str) -> bool:
-    """Whether an attribute of a trial in the journal is a field of TrialRow."""
-    return name in _ATTRIBUTES
 
 
 def take_up(row: TrialRow, key: str, content: Any) -> int | None:
