@@ -23,6 +23,7 @@ from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 from sweeps.execution.driver.tune_callback import TuneCallback  # noqa: E402
 from sweeps.record.journal import Journal, Operation  # noqa: E402
 from sweeps.record.record import Record  # noqa: E402
+from sweeps.storage import retention  # noqa: E402
 
 
 def die(*_: Any, **__: Any) -> None:
@@ -64,7 +65,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "half of the end is recorded": lambda: before(
         Journal, "append", lambda _, operation, **__: operation is Operation.TRIAL_STATE
     ),
-    "the end is recorded, the checkpoints are not dropped": lambda: before(TuneCallback, "_drop_checkpoints"),
+    "the end is recorded, the checkpoints are not dropped": lambda: before(retention, "drop"),
     "the old best/ is gone, the new one is not there": lambda: before(
         Path, "replace", lambda path, *_: path.name == ".best.part"
     ),
