@@ -23,7 +23,7 @@ def one() -> int:
 
 def table(folder: Path, width: int, **params: float) -> list[str]:
     """The lines of the table at the end of a sweep of one trial, as a terminal of so many columns has it."""
-    record = Record.create(folder, "s", "max", {"metric": "val_acc"})
+    record = Record.create(folder, "s", "max", {"metric": "val_acc", "planned": [10]})
     propose(record, params)
     record.report(0, 1, 0.123456, {}, 1.0)
     record.end(0, "finished")
@@ -48,7 +48,9 @@ def test_a_hyperparameter_may_be_called_as_a_column_is(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_misses_a_constraint_is_below_those_that_meet_it(tmp_path: Path) -> None:
-    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "constraints": ["size_m<=5"]})
+    record = Record.create(
+        tmp_path, "s", "max", {"metric": "val_acc", "planned": [10], "constraints": ["size_m<=5"]}
+    )
     for score, size in ((0.9, 7.0), (0.5, 3.0), (0.6, 4.0)):
         number = propose(record, {"lr": score}).number
         record.report(number, 1, score, {"size_m": size}, 1.0)
@@ -60,7 +62,7 @@ def test_a_trial_that_misses_a_constraint_is_below_those_that_meet_it(tmp_path: 
 
 
 def test_a_log_has_a_line_for_each_trial_that_ends_and_the_status_every_minute(tmp_path: Path) -> None:
-    record, now = Record.create(tmp_path, "s", "max", {"metric": "val_acc"}), [1000.0]
+    record, now = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "planned": [10]}), [1000.0]
     context = context_of(tmp_path, record, CONFIG)
     for number in range(3):
         propose(record, {})
@@ -91,7 +93,7 @@ def test_a_log_has_a_line_for_each_trial_that_ends_and_the_status_every_minute(t
 
 def test_a_trial_trains_where_it_has_a_process(tmp_path: Path) -> None:
     """Others are unfinished, too: requeued, or promoted and without a slot."""
-    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "planned": [10]})
     context = context_of(tmp_path, record, CONFIG)
     for _ in range(3):
         propose(record, {})
@@ -118,7 +120,7 @@ def test_at_the_end_there_is_no_time_left(tmp_path: Path) -> None:
 
 def test_a_log_tells_of_reruns_by_the_trial_that_they_rerun(tmp_path: Path) -> None:
     confirm = {"top": 1, "seeds": 2}
-    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "confirm": confirm})
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "planned": [10], "confirm": confirm})
     trial = propose(record, {})
     record.report(0, 1, 0.5, {}, 1.0)
     record.end(0, "finished")
@@ -135,7 +137,7 @@ def test_a_log_tells_of_reruns_by_the_trial_that_they_rerun(tmp_path: Path) -> N
 
 
 def test_the_time_left_is_noted_for_pages_once_and_where_it_has_changed(tmp_path: Path) -> None:
-    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "planned": [10]})
     reporter = SweepReporter(context_of(tmp_path, record, CONFIG), one)
     began = 1_000_000.0
     for after_s, seconds in ((0, 600), (1, 599), (120, 480), (180, 900), (240, 840)):

@@ -109,7 +109,7 @@ def test_the_range_is_that_of_the_trials(tmp_path: Path) -> None:
 
 @pytest.fixture
 def context(tmp_path: Path) -> RunContext:
-    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc"})
+    record = Record.create(tmp_path, "s", "max", {"metric": "val_acc", "planned": [4]})
     propose(record, {})
     return context_of(tmp_path, record, CONFIG)
 
