@@ -18,6 +18,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from sweeps.common.cli import stop_signals
+
 SIGNAL = signal.SIGUSR2
 _SIGNALS = (SIGNAL, signal.SIGTERM)
 _is_asked = False
@@ -68,6 +70,7 @@ def send(pid: int) -> None:
         os.kill(pid, SIGNAL)
 
 
+@stop_signals.of_this_process
 def _note(number: int = 0, frame: Any = None) -> None:
     global _is_asked
     _is_asked = True

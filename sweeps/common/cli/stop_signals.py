@@ -5,12 +5,41 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a system that shuts down, a terminal that is closed."""
+_of_this_process: list[Callable[..., None]] = []
+"""Handlers that a fork does not have."""
+_mask = threading.local()
+
+
+def of_this_process(handler: Callable[..., None]) -> Callable[..., None]:
+    """A handler that forks of the user's code, as by `multiprocessing.Pool`, don't inherit: they are ended by
+    SIGTERM, and their parent waits for that. What else stops it is passed over: their parent ends them."""
+    _of_this_process.append(handler)
+    return handler
+
+
+def _block() -> None:  # for the moment of a fork: a signal that came to it now would be lost
+    _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+
+
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _mask.before)
+
+
+def _let_a_fork_end() -> None:
+    for name in STOPS:
+        if signal.getsignal(name) in _of_this_process:
+            signal.signal(name, signal.SIG_DFL if name == signal.SIGTERM else lambda *_: None)
+    _unblock()
+
+
+os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_let_a_fork_end)
 
 
 @contextlib.contextmanager
@@ -40,9 +69,10 @@ def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotoni
 
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
     listened = [name for name in STOPS if signal.getsignal(name) != signal.SIG_IGN]  # nohup ignores one
-    before = {name: signal.signal(name, on_signal) for name in listened}
+    before = {name: signal.signal(name, of_this_process(on_signal)) for name in listened}
     try:
         yield come
     finally:
         for name, handler in before.items():
             signal.signal(name, handler)
+            _of_this_process.remove(on_signal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ import torch
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import CannotTrain, MetricNotLogged
-from sweeps.common.formatting import short, shortest
+from sweeps.common.formatting import shortest
 from sweeps.kinds import params_file
 from sweeps.kinds.function import FunctionTrainable, Save
 from sweeps.kinds.params_file import CHECKPOINT_FOLDER
@@ -68,14 +69,15 @@ class FunctionTrial:
         """The epochs that are left, each seeded by itself.
 
         Raises:
-            CannotTrain: one had no report.
+            CannotTrain: one had no report, or several.
         """
         while (done := self.run.progress.epochs) < self.max_epochs:
             seed_epoch(self.seed, done)
             yield done + 1
-            if self.run.progress.epochs == done:
+            if (reports := self.run.progress.epochs - done) != 1:
+                had = f"{reports} reports" if reports else "no report"
                 raise CannotTrain(
-                    f"epoch {done + 1} of trial.epochs had no report: call trial.report once for each"
+                    f"epoch {done + 1} of trial.epochs had {had}: call trial.report once for each"
                 )
 
     def report(self, metrics: Mapping[str, Any], save: Save | None = None) -> None:
@@ -182,6 +184,8 @@ class FunctionRun:
             raise TrialStopped
         epoch, metric = self.progress.epochs + 1, self.config.objective.metric
         known = _numbers(metrics)
+        if save is not None and not callable(save):
+            raise CannotTrain(f"trial.report: save must be a function of a folder, not {reprlib.repr(save)}")
         if metric not in known:
             raise MetricNotLogged.from_logged(metric, known, epoch)
         score, best = shortest(known[metric]), self.progress.score
@@ -275,11 +279,12 @@ def _numbers(metrics: object) -> dict[str, float]:
     """
     if not isinstance(metrics, Mapping):
         wanted = "metrics must be a dict such as {'val_acc': 0.9}"
-        raise CannotTrain(f"trial.report: {wanted}, not {short(metrics)}")
+        raise CannotTrain(f"trial.report: {wanted}, not {reprlib.repr(metrics)}")
     found = {}
     for name, value in metrics.items():
         try:
             found[str(name)] = float(value)
-        except (TypeError, ValueError):
-            raise CannotTrain(f"trial.report: {name} must be a number, not {short(value)}") from None
+        except (TypeError, ValueError, OverflowError):
+            why = f"{name} must be a number, not {reprlib.repr(value)}"
+            raise CannotTrain(f"trial.report: {why}") from None
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -25,6 +26,16 @@ def test_a_signal_is_noted_and_ends_no_process(sent: signal.Signals) -> None:
     os.kill(os.getpid(), sent)
     assert leave_request.is_asked()
     leave_request.forget()
+    assert not leave_request.is_asked()
+
+
+def test_a_fork_of_the_users_code_ends_by_sigterm() -> None:
+    leave_request.listen()
+    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    worker.start()
+    worker.terminate()
+    worker.join(60)
+    assert worker.exitcode == -signal.SIGTERM
     assert not leave_request.is_asked()
 
 

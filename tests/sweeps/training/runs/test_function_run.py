@@ -82,8 +82,10 @@ def test_an_error_of_the_function_is_its_own() -> None:
     ("metrics", "kind", "expected"),
     [
         ({"score": 1}, MetricNotLogged, "metric 'val_score' was not logged; logged: score. Did you mean"),
-        ({"val_score": "low"}, CannotTrain, "trial.report: val_score must be a number, not low"),
-        ([1.0], CannotTrain, r"trial.report: metrics must be a dict such as .*, not 1"),
+        ({"val_score": "low"}, CannotTrain, "trial.report: val_score must be a number, not 'low'"),
+        ({"val_score": None}, CannotTrain, "trial.report: val_score must be a number, not None"),
+        ({"val_score": [0.5]}, CannotTrain, r"trial.report: val_score must be a number, not \[0.5\]"),
+        ([1.0], CannotTrain, r"trial.report: metrics must be a dict such as .*, not \[1.0\]"),
     ],
 )
 def test_a_report_that_is_none(metrics: object, kind: type[Exception], expected: str) -> None:
@@ -106,6 +108,24 @@ def test_an_epoch_without_a_report_is_named() -> None:
     assert training.advance() is not None
     with pytest.raises(CannotTrain, match=r"epoch 2 of trial\.epochs had no report"):
         training.advance()
+
+
+def test_an_epoch_with_two_reports_is_named() -> None:
+    def train(params: Any, trial: Any) -> None:
+        for _ in trial.epochs:
+            trial.report({"val_score": 1})
+            trial.report({"val_score": 2})
+
+    training = run(train)
+    assert training.advance() is not None
+    assert training.advance() is not None
+    with pytest.raises(CannotTrain, match=r"epoch 1 of trial\.epochs had 2 reports: call trial.report once"):
+        training.advance()
+
+
+def test_a_save_that_is_no_function_is_refused_at_the_first_report() -> None:
+    with pytest.raises(CannotTrain, match=r"save must be a function of a folder, not \{'state': 1\}"):
+        run(lambda params, trial: trial.report({"val_score": 1}, {"state": 1})).advance()
 
 
 def test_its_best_folder_has_what_trains_it_again_and_its_last_state(tmp_path: Path) -> None:
