@@ -20,20 +20,8 @@ from optuna.trial import TrialState
 
 from sweeps.common.objective import Mode
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.record import constraints, sweep_info
-from sweeps.record.journal import (
-    STUDY_ID,
-    Journal,
-    JournalReader,
-    Operation,
-    RecordLost,
-    RecordUnreadable,
-    end_fields,
-    state_and_values,
-    study_fields,
-    trial_fields,
-    without_garbage_collection,
-)
+from sweeps.record import constraints, journal, sweep_info
+from sweeps.record.journal import STUDY_ID, Journal, JournalReader, Operation, RecordLost, RecordUnreadable
 from sweeps.record.replay import OF_TRIAL, ReplayedTrials
 from sweeps.record.sweep_info import FORMAT, HeldOutScore, Outcome, Run, Steered
 from sweeps.record.trials import (
@@ -87,7 +75,7 @@ class Record(ReplayedTrials):
         (folder / JOURNAL).touch()
         about = {"format": FORMAT, **about, "mode": mode, "started": time.time()}
         objectives = sweep_info.parse(about).objectives
-        record._write(Operation.CREATE_STUDY, **study_fields(name, objectives))
+        record._write(Operation.CREATE_STUDY, **journal.study_fields(name, objectives))
         if "metric" in about:
             record._note_system("study:metric_names", objectives.metrics)
         for key, value in about.items():
@@ -107,7 +95,7 @@ class Record(ReplayedTrials):
             RecordUnreadable: it is damaged, or another version has made it, and this one can't read it.
         """
         record = cls(folder, kind)
-        with without_garbage_collection():
+        with journal.without_garbage_collection():
             record.read_on()
         return record
 
@@ -241,7 +229,7 @@ class Record(ReplayedTrials):
             **({} if confirms is None else {"confirms": confirms}),
             **({"origin": origin} if origin else {}),
         }
-        self._write(Operation.CREATE_TRIAL, **trial_fields(optuna_point, attributes))
+        self._write(Operation.CREATE_TRIAL, **journal.trial_fields(optuna_point, attributes))
         self._tell("begun", len(self.trials) - 1)
         return self.trials[-1]
 
@@ -294,10 +282,10 @@ class Record(ReplayedTrials):
         scores = {epoch: row.score for epoch, row in before.epochs.items() if epoch <= kept_epochs}
         with self.together():
             cut = self._ids[number]
-            begun = trial_fields(before.optuna, attributes, system_attrs, scores)
+            begun = journal.trial_fields(before.optuna, attributes, system_attrs, scores)
             self._write(Operation.CREATE_TRIAL, **begun)
             if before.status == "unfinished":  # for Optuna's dashboard
-                self._write(Operation.TRIAL_STATE, trial_id=cut, **end_fields(TrialState.FAIL))
+                self._write(Operation.TRIAL_STATE, trial_id=cut, **journal.end_fields(TrialState.FAIL))
         self._tell("begun", number)
         return self.trials[number]
 
@@ -376,7 +364,7 @@ class Record(ReplayedTrials):
         with self.together():
             self._attribute(number, "status", status)
             self.note_trial(number, reason=reason, log=log, static_metrics=dict(static_metrics), end=end)
-            ended = end_fields(*state_and_values(trial, status, self.objectives))
+            ended = journal.end_fields(*journal.state_and_values(trial, status, self.objectives))
             self._write(Operation.TRIAL_STATE, trial_id=self._ids[number], **ended)
         self._tell("ended", number)
 

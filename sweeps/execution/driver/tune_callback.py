@@ -15,12 +15,10 @@ from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
 from sweeps.common.errors import reason_of, without_worker
 from sweeps.execution.driver.gpu_sharing import Sharing
-from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.output.folder_files import TrialLogs, write_tables
 from sweeps.execution.run_context import DriverCallback, RunContext
-from sweeps.execution.trial_actors import TrialActors
 from sweeps.ray_cluster import broadcast, ray_internals
 from sweeps.record.journal import RecordLost
 from sweeps.record.sweep_info import Outcome
@@ -60,18 +58,16 @@ class TuneCallback(DriverCallback):
         context: RunContext,
         searcher: RecordSearcher,
         scheduler: type[PruningMethod],
-        processes: TrialActors,
-        away_pcs: AwayPCs,
+        requeue: Requeue,
         full_gpus: FullGpus,
         sharing: Sharing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context, self._config = context, context.config
         self._record, self._storage = context.record, context.plan.storage
-        self._searcher, self._scheduler = searcher, scheduler
+        self._searcher, self._scheduler, self._requeue = searcher, scheduler, requeue
         self._sharing, self._full_gpus = sharing, full_gpus
         self._logs = TrialLogs(context.plan.folder, context.say)
-        self._requeue = Requeue(context, searcher, processes, away_pcs)
         self._save_faults: dict[int, NotSaved] = {}
         self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
         self._turn = ExitStack()

@@ -28,7 +28,7 @@ from sweeps.execution.driver.tune_callback import TuneCallback
 from sweeps.execution.driver.user_commands import StoppedTrials, UserCommands
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.full_gpus import FullGpus
-from sweeps.execution.faults.requeue import HungTrials
+from sweeps.execution.faults.requeue import HungTrials, Requeue
 from sweeps.execution.output import notify, status_lines
 from sweeps.execution.output.console import SweepReporter
 from sweeps.execution.output.folder_files import write_last
@@ -233,7 +233,8 @@ def _run(
     if context.config.trials_per_gpu == "auto":
         sharing = Sharing(context, processes, places)
     away_pcs = AwayPCs(context, processes)
-    tune_callback = TuneCallback(context, searcher, scheduler, processes, away_pcs, full_gpus, sharing)
+    requeue = Requeue(context, searcher, processes, away_pcs)
+    tune_callback = TuneCallback(context, searcher, scheduler, requeue, full_gpus, sharing)
     alerts = notify.Alerts(context)
     callbacks: list[Callback] = [
         SilentProgress(),

@@ -16,7 +16,6 @@ from ray.tune.result import SHOULD_CHECKPOINT
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.tune_callback import TuneCallback
-from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.record.record import Record
@@ -42,7 +41,7 @@ from sweeps.trial.messages import (
     message_of,
 )
 from tests.conftest import propose
-from tests.support.contexts import context_of, said
+from tests.support.contexts import context_of, requeue_of, said
 
 END = 3
 FINISHED = Finished()
@@ -81,10 +80,10 @@ class Keeping:
         self.searcher = RecordSearcher(self.record, no_space, lambda nth: iter(()), config)
         scheduler: Any = SimpleNamespace(ends_at=ends_at) if ends_at else none.Scheduler
         processes = TrialActors()
-        away_pcs = AwayPCs(self.context, processes)
+        requeue = requeue_of(self.context, self.searcher, processes)
         full_gpus = FullGpus(self.context, self.searcher, processes)
         self.tune_callback = TuneCallback(
-            self.context, self.searcher, scheduler, processes, away_pcs, full_gpus, clock=clock
+            self.context, self.searcher, scheduler, requeue, full_gpus, clock=clock
         )
 
     def train(
