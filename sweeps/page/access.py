@@ -51,8 +51,9 @@ class Access:
     def __init__(self, token: str, host: str, *, is_read_only: bool) -> None:
         self.is_read_only = is_read_only
         self.token = token
-        self._hosts = {*LOCAL_HOSTS, host, *(() if host in LOCAL_HOSTS else _names_of_this_pc())}
-        self._answers_any_address = host not in LOCAL_HOSTS
+        self._hosts, self._answers_any_address = {*LOCAL_HOSTS, host}, host not in LOCAL_HOSTS
+        if self._answers_any_address:
+            self._hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         self._used_codes: set[str] = set()
 
     @web.middleware
@@ -200,10 +201,6 @@ def _name_and_port(url: str) -> tuple[str, int]:
         return parts.hostname or "", parts.port or 80
     except ValueError:
         return "", 0
-
-
-def _names_of_this_pc() -> set[str]:
-    return {socket.gethostname().lower(), socket.getfqdn().lower()}
 
 
 def _is_address(name: str) -> bool:

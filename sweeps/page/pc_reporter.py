@@ -65,8 +65,9 @@ def _lets_in(address: str) -> bool:
 def addresses() -> list[str]:
     """Of all Rays whose PCs may be shown: that of the user's environment, those of this user's sweeps here,
     and those of clusters that this PC is in."""
-    raylets = (each for each in psutil.process_iter(["name"]) if each.info["name"] == "raylet")
-    found = (word.removeprefix(OF_HEAD) for each in raylets for word in _words(each))
+    every = (each.info for each in psutil.process_iter(["name", "cmdline"]))
+    words = (word for each in every if each["name"] == "raylet" for word in each["cmdline"] or ())
+    found = (word.removeprefix(OF_HEAD) for word in words if word.startswith(OF_HEAD))
     return list(dict.fromkeys([*_named(), *_own(), *found]))
 
 
@@ -78,13 +79,6 @@ def _named() -> list[str]:
 
 def _others(address: str | None = None) -> list[str]:
     return [each for each in addresses() if each not in (address, *([] if address else _named()))]
-
-
-def _words(raylet: psutil.Process) -> list[str]:
-    try:
-        return [word for word in raylet.cmdline() if word.startswith(OF_HEAD)]
-    except psutil.Error:  # it has ended
-        return []
 
 
 def _own() -> list[str]:

@@ -11,15 +11,17 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
 from sweeps.common import local_dirs
 from sweeps.common.formatting import command
 from sweeps.common.imports import module_command
+from sweeps.ray_start.ray_folder import start_of
 
 FOLDER = "started"
 """In the state folder of the user: what the commands print, each in a file."""
@@ -45,6 +47,8 @@ class TypedCommand:
     """In which it was typed."""
     pid: int
     """Of its process."""
+    began: int
+    """When that began, in the kernel's ticks: another one may get its id."""
     log: Path
     status: int | None = None
     """Exit status; None while it runs, and where another page has typed it."""
@@ -64,12 +68,7 @@ class TypedCommand:
     @property
     def is_running(self) -> bool:
         """Whether its process is there."""
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")
-            state = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
-            # Another process may have its number by now; of one that is just beginning no word can be read.
-            return state != "Z" and (words == [b""] or os.fsencode(self.words[-1]) in words)
-        return False
+        return 0 < self.began == start_of(self.pid)
 
 
 class TypedCommands:
@@ -105,9 +104,10 @@ class TypedCommands:
                 log.unlink()
                 raise
         self._processes[key] = process
-        started = {"words": [*words], "name": name, "folder": str(cwd), "pid": process.pid}
-        (self._folder / f"{key}.json").write_text(json.dumps(started))
-        return TypedCommand(key, tuple(words), name, cwd, process.pid, log)
+        began = start_of(process.pid)
+        note = {"words": [*words], "name": name, "folder": str(cwd), "pid": process.pid, "began": began}
+        (self._folder / f"{key}.json").write_text(json.dumps(note))
+        return self._noted(key, note)
 
     def every(self) -> list[TypedCommand]:
         """All that are known, the newest first."""
@@ -121,12 +121,20 @@ class TypedCommands:
         if not KEY.fullmatch(key):
             return None
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            known = json.loads((self._folder / f"{key}.json").read_text())
-            log = self._folder / f"{key}.log"
-            words, folder = tuple(known["words"]), Path(known["folder"])
-            status = self._processes[key].returncode if key in self._processes else None
-            return TypedCommand(key, words, str(known["name"]), folder, int(known["pid"]), log, status)
+            return self._noted(key, json.loads((self._folder / f"{key}.json").read_text()))
         return None
+
+    def _noted(self, key: str, note: Mapping[str, Any]) -> TypedCommand:
+        return TypedCommand(
+            key,
+            tuple(note["words"]),
+            str(note["name"]),
+            Path(note["folder"]),
+            int(note["pid"]),
+            int(note["began"]),
+            self._folder / f"{key}.log",
+            self._processes[key].returncode if key in self._processes else None,
+        )
 
     def _forget_old(self) -> None:
         for path in sorted(self._folder.glob("*.json"))[: -MOST_KEPT + 1]:

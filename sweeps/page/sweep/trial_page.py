@@ -13,7 +13,7 @@ from aiohttp import web
 from sweeps.analysis.figures.learning_curves import trial_curves
 from sweeps.analysis.report.page import Drawn, drawn
 from sweeps.analysis.report.report_tables import attempts_of
-from sweeps.page.page_context import context_of
+from sweeps.page.page_context import Event, changes, context_of, known_versions
 from sweeps.page.sweep import trial_log
 from sweeps.page.sweep.compare_page import beside_best
 from sweeps.page.sweep.control_page import offered
@@ -21,7 +21,6 @@ from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, shown_sweep, trial_o
 from sweeps.page.sweep.sweep_page import figure_response
 from sweeps.page.sweep.trial_log import LogPart
 from sweeps.page.sweep_summary import status_word
-from sweeps.page.updates import Event, changes, known_versions
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.trials import TrialRow
@@ -45,6 +44,7 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
     costs = mean_costs((row.seconds, row.costs) for row in trial.epochs.values())
     version = f"{trial.attempt}-{len(trial.epochs)}-{sweep.versions['slow']}"
     address = f"{sweep.trial_path(trial.number)}/figure?version={version}"
+    left_out = "retry" if trial.status == "unfinished" else "stop"
     log, forms = trial_log.log_of(folder, trial), offered(sweep.listed.status)
     end = None if log is None else trial_log.end_of(log)
     log_versions = {} if log is None or end is None else {"log": _log_version(log, end)}
@@ -63,13 +63,8 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
         "log": end,
         "log_name": "" if log is None else log.name,
         "versions": {**sweep.versions, "log-file": "" if log is None else log.name, **log_versions},
-        "forms": [form for form in forms if form.command in _commands(trial)],
+        "forms": [form for form in forms if form.command in OF_TRIAL and form.command != left_out],
     }
-
-
-def _commands(trial: TrialRow) -> list[str]:
-    left_out = "retry" if trial.status == "unfinished" else "stop"
-    return [name for name in OF_TRIAL if name != left_out]
 
 
 async def show_figure(request: web.Request) -> web.Response:
