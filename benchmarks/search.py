@@ -151,7 +151,7 @@ def _seed(problem: Problem, seed: int) -> int:
 
 def _quiet() -> None:
     """What Ray reads when it is imported, and the libraries' chatter; a thread per process."""
-    from sweeps.ray_cluster import ray_environment
+    from sweeps.ray_start import ray_environment
 
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     ray_environment.prepare_environment()

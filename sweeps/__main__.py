@@ -9,10 +9,9 @@ import importlib
 import platform
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 
 from sweeps.common.cli.dispatch import dispatch
-from sweeps.common.imports import DISTRIBUTION
+from sweeps.common.imports import DISTRIBUTION, OF_A_CHECKOUT, release_of
 
 COMMANDS = {
     "demo": "see a sweep of a small example in half a minute",
@@ -46,17 +45,10 @@ def version() -> str:
     """That of this program, of Python, and of what a sweep stands on."""
     import torch
 
-    parts = {"sweeps": _installed(DISTRIBUTION), "Python": platform.python_version()}
-    parts |= {"PyTorch": torch.__version__, "Lightning": _installed("lightning")}
-    parts |= {"Ray": _installed("ray"), "CUDA": torch.version.cuda or "none"}
-    return ", ".join(f"{name} {number}" for name, number in parts.items())
-
-
-def _installed(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:  # files that pip has not installed, as on a PC of a cluster
-        return "of a checkout"
+    parts = {"sweeps": release_of(DISTRIBUTION), "Python": platform.python_version()}
+    parts |= {"PyTorch": torch.__version__, "Lightning": release_of("lightning")}
+    parts |= {"Ray": release_of("ray"), "CUDA": torch.version.cuda or "none"}
+    return ", ".join(f"{name} {number or OF_A_CHECKOUT}" for name, number in parts.items())
 
 
 def _call(name: str, arguments: list[str]) -> int:

@@ -75,7 +75,7 @@ _ALONE = [[name] for name in control_commands.NAMES]
 
 def _control(typed: str, words: Sequence[str], address: str | None) -> int:
     if address is not None:
-        from sweeps.ray_cluster import ray_environment
+        from sweeps.ray_start import ray_environment
 
         ray_environment.prepare_to_submit(address)
         from sweeps.ray_cluster import submit

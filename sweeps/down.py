@@ -14,7 +14,7 @@ from sweeps.common import local_dirs
 from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
-from sweeps.ray_start import queued_sweeps, shared_ray
+from sweeps.ray_start import queued_sweeps
 from sweeps.ray_start.ray_folder import HOLDER, RayFolder, listed, ray_folder_here, ray_folders
 from sweeps.ray_start.shared_ray import LOOK_EVERY_S
 
@@ -53,14 +53,13 @@ def down(waits: bool) -> int:
     ray_folder = ray_folder_here()
     queued_sweeps.forget_killed()
     json_output.answer(has_ended=False, was_up=False, used_by=[])
-    if (state := ray_folder.state()) is None:
+    if ray_folder.state() is None:
         others = [line for each in ray_folders() if (line := _other(each))]
         print(f"No Ray of yours is up {'for this choice of GPUs and cores' if others else 'on this PC'}.")
         print("".join(f"{line}\n" for line in others), end="")
         return 0
     ray_folder.set_stays(False)
     json_output.answer(was_up=True, used_by=[user.name for user in ray_folder.users()])
-    shared_ray.ask_to_look(state)
     if users := ray_folder.users():
         print(
             f"Ray on this PC is used by {listed(users)}. It ends with the last of them.",

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from sweeps.common import imports, tested_versions
+from sweeps.common import imports
 from sweeps.common.cli import json_output
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import folded
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fit(run: SingleRun, trainable: Trainable) -> int:
-    for line in tested_versions.newer_than_tested():
+    for line in imports.newer_than_tested():
         launch.say(f"warning    {line}")
     launch.say(f"Loading {run.trainable} ...")
     if run.profile:  # before PyTorch is imported, for its profiler's messages

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from sweeps.common import atomic_io, tested_versions
+from sweeps.common import atomic_io, imports
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import refuse
 from sweeps.kinds.command import Command
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _climb(config: LadderConfig) -> int:
-    for line in tested_versions.newer_than_tested():
+    for line in imports.newer_than_tested():
         print(f"warning    {line}", flush=True)
     from sweeps.training.ladder.ladder import climb  # with PyTorch, which --help does not load
 

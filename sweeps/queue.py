@@ -15,7 +15,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.formatting import count, rough
 from sweeps.ray_cluster.places.shared_sweeps import SharedSweep, in_order, noted, this_user
-from sweeps.ray_start import ray_auth, ray_connection
+from sweeps.ray_start import ray_environment
 from sweeps.ray_start.ray_folder import ray_folders
 
 
@@ -73,12 +73,10 @@ def _of_this_pc() -> list[SharedSweep]:
 
 def _of_cluster(address: str) -> list[SharedSweep]:
     """The sweeps of a Ray, which is joined for a moment."""
-    from sweeps.ray_cluster import ray_environment
 
     ray_environment.prepare_to_look()
-    ray_connection.refuse_silent(address)
-    ray_auth.settle(address)
-    from sweeps.ray_cluster.onlooker import joined
+    ray_environment.settle_token(address)
+    from sweeps.ray_cluster.nodes import joined
     from sweeps.ray_cluster.places import place_divider
 
     with joined(address):

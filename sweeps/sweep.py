@@ -95,7 +95,6 @@ def _run_trials(
         session.connect(config, plan.folder, code, here) as cluster,
         following(config.logger_names, plan.folder),
     ):
-        say(cluster.describe())
         if page is not None:
             say(page.describe())
         context = RunContext.from_plan(plan, record, cluster, end, cell)

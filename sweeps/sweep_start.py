@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from sweeps.common import imports, project, tested_versions
+from sweeps.common import imports, project
 from sweeps.common.errors import UserError
 from sweeps.common.imports import missing
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
-from sweeps.ray_cluster import ray_environment
-from sweeps.ray_start import ray_auth, ray_connection, shared_ray
+from sweeps.ray_start import ray_connection, ray_environment, shared_ray
 from sweeps.trial import fork_server
 
 if TYPE_CHECKING:
@@ -34,15 +33,14 @@ def start(config: SweepConfig, cell: Cell | None = None) -> int:
         from sweeps.ray_cluster import submit
 
         return submit.submit(config)
-    for line in tested_versions.newer_than_tested():
+    for line in imports.newer_than_tested():
         print(f"warning    {line}", flush=True)
     ray_environment.prepare_environment()  # before Ray is imported
     trains_here = config.address is None and not config.dry_run
     if trains_here:
-        ray_auth.refuse_imported()
+        ray_environment.refuse_imported()
     if not config.dry_run:
-        ray_connection.refuse_silent(config.address)
-        ray_auth.settle(config.address)
+        ray_environment.settle_token(config.address)
         ray_connection.refuse_outside(config.address, or_else=", or add --submit")
     from sweeps.common.cli import terminal  # rich and tqdm, which `--help` does without
 

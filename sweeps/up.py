@@ -20,8 +20,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.formatting import command
 from sweeps.common.imports import missing
-from sweeps.ray_cluster import ray_environment
-from sweeps.ray_start import queued_sweeps, ray_auth, shared_ray
+from sweeps.ray_start import queued_sweeps, ray_environment
 from sweeps.ray_start.ray_folder import RayFolder, listed
 from sweeps.ray_start.shared_ray import SharedRay
 
@@ -63,7 +62,7 @@ def up(stays_here: bool, dashboard: bool) -> int:
         CannotContinue: it does not start.
     """
     ray_environment.prepare_environment()
-    ray_auth.settle(None)
+    ray_environment.settle_token(None)
     dashboard = dashboard and not missing("aiohttp_cors", "dashboard")
     with SharedRay("sweeps up", "", dashboard=dashboard, ray_folder=RayFolder()) as here:
         was_up, state = here.ray_folder.stays, here.joined()
@@ -112,11 +111,10 @@ def _wait(ray_folder: RayFolder, started: Sequence[subprocess.Popen[bytes]]) -> 
 
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, leave)
-    while (state := ray_folder.state()) is not None:
+    while ray_folder.state() is not None:
         looks.wait(LOOK_EVERY_S)
         if looks.is_set():
             looks.clear()
-            shared_ray.ask_to_look(state)
             if users := ray_folder.users():
                 print(f"Ray ends once it is unused. It is used by {listed(users)}", flush=True)
     if ray_folder.has_ended_in_order:

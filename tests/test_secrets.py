@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.ray_start import ray_auth
+from sweeps.ray_start import ray_environment
 from tests.conftest import ROOT, TOY
 from tests.support.heads import head, with_token, write_token
 
@@ -47,7 +47,7 @@ def test_a_sweep_tells_no_secret(where: str, tmp_path: Path) -> None:
     texts = {path.name: path.read_bytes() for path in files}
     texts["the screen"] = (done.stdout + done.stderr).encode()
     assert [(name, place) for name, text in texts.items() for place in hidden if place.encode() in text] == []
-    assert ray_auth.RISK not in done.stdout
+    assert ray_environment.NO_TOKEN_RISK not in done.stdout
 
 
 def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -21,11 +21,8 @@ def write(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def atomic_write(target: Path, part: Path | None = None) -> Iterator[Path]:
-    """Make a file or a folder beside `target`, which replaces it when it is complete and on the disk.
-
-    Args:
-        target: a file, or a folder that is empty or does not exist.
-        part: where to make it; by default `part_of(target)`.
+    """Make a file or a folder beside `target`, or at `part`, which replaces it when it is complete and on the
+    disk. A folder that is there must be empty.
 
     Yields:
         A path without a folder. What is made there is removed if the block raises.
@@ -74,6 +71,12 @@ def place_fault(folder: Path) -> str:
     return "" if can_write else f"{there} is not a writable folder"
 
 
+def free_bytes(path: Path) -> int:
+    """Free bytes on the disk of a file or folder, which need not be there yet."""
+    path = path.absolute()
+    return shutil.disk_usage(next(near for near in (path, *path.parents) if near.exists())).free
+
+
 def sha256_of(path: Path) -> str:
     """Checksum of a file, which is read."""
     with path.open("rb") as content:
@@ -96,7 +99,6 @@ def disk_is_full(error: BaseException, folder: Path) -> bool:
     """Whether a write failed because of a full disk. PyTorch hides the system's error number."""
     if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in causes(error)):
         return True
-    for path in (folder, *folder.parents):
-        with suppress(OSError):  # not made yet, or a share that is gone
-            return shutil.disk_usage(path).free < 16 * 2**20  # a rest that small counts as none
+    with suppress(OSError):  # a share that is gone
+        return free_bytes(folder) < 16 * 2**20  # a rest that small counts as none
     return False

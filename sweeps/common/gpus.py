@@ -110,12 +110,8 @@ class Card:
 
 
 def lines(cards: Sequence[Card], own: Collection[int] = ()) -> list[str]:
-    """By whom GPUs are used: `GPU 0 is used by user 1003 (pid 4711, python, 9.1 of 25.8 GB)`.
-
-    Args:
-        cards: the GPUs.
-        own: process ids of one's own, each with all that it has started.
-    """
+    """By whom GPUs are used: `GPU 0 is used by user 1003 (pid 4711, python, 9.1 of 25.8 GB)`. The
+    processes `own`, and what they have started, are left out."""
     return [
         f"GPU {card.index} is used by {' and '.join(each.words(card.memory_bytes) for each in others)}"
         for card in cards
@@ -130,19 +126,14 @@ def are_there() -> bool:
     return any(Path(device).exists() for device in DEVICES) or bool(listed({}))
 
 
-def listed(variables: Mapping[str, str], nvml: Any = None) -> list[Card]:
-    """The GPUs of this PC that CUDA shows a process; [] where NVIDIA's driver is absent or fails.
+def listed(variables: Mapping[str, str]) -> list[Card]:
+    """The GPUs of this PC that CUDA shows a process with these variables of the environment; [] where
+    NVIDIA's driver is absent or fails.
 
     Not by PyTorch: Ray hides all GPUs from a task that takes none.
-
-    Args:
-        variables: of the environment of the process.
-        nvml: the module `pynvml`, or another one like it.
     """
-    if nvml is None:
-        import pynvml  # a tenth of a second, for what most processes never ask
+    import pynvml as nvml  # a tenth of a second, for what most processes never ask
 
-        nvml = pynvml
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:
@@ -157,19 +148,18 @@ def listed(variables: Mapping[str, str], nvml: Any = None) -> list[Card]:
         nvml.nvmlShutdown()
 
 
-def choose(text: str, nvml: Any = None) -> dict[str, str]:
+def choose(text: str) -> dict[str, str]:
     """The variables by which this process and its children see the chosen GPUs alone.
 
     Args:
         text: what `--gpus` gives: numbers as `nvidia-smi` has them, or UUIDs, with commas.
-        nvml: the module `pynvml`, or another one like it.
 
     Raises:
         UserError: there is no such GPU, or CUDA_VISIBLE_DEVICES hides it.
     """
     if text.strip() == NONE:
         return {VISIBLE: ""}
-    shown, of_pc = listed(os.environ, nvml), listed({ORDER: BY_PLACE}, nvml)
+    shown, of_pc = listed(os.environ), listed({ORDER: BY_PLACE})
     if not of_pc:
         raise UserError(
             f"--gpus {text}: NVIDIA's driver lists no GPU on this PC. Leave --gpus out, or give --gpus {NONE}"
@@ -178,7 +168,7 @@ def choose(text: str, nvml: Any = None) -> dict[str, str]:
     for word in map(str.strip, text.split(",")):
         # Of a GPU in slices the first one is shown, as CUDA has it.
         is_slice = word.startswith("MIG-") and VISIBLE not in os.environ
-        among = listed({VISIBLE: word}, nvml) if is_slice else shown
+        among = listed({VISIBLE: word}) if is_slice else shown
         fitting = [card for card in among if _is_named(card, word)]
         if len(fitting) == 1:
             named = fitting[0].uuid if fitting[0].uuid.startswith("MIG-") else str(fitting[0].index)

@@ -1,4 +1,4 @@
-"""Packages of extras; large ones, in three quarters of the time; Lightning, by all its names as one."""
+"""Packages that this program imports: their releases, extras, large ones, Lightning by all its names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import gc
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Iterator
 from importlib import metadata
@@ -15,12 +16,58 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from sweeps.common.errors import refuse
 from sweeps.common.formatting import pip_install
 
 DISTRIBUTION = "raysweeps"
 """The name of this program for pip."""
+OF_A_CHECKOUT = "of a checkout"
+"""In place of the release of files that pip has not installed, as on a PC of a cluster."""
 OTHER_NAMES = {"pytorch_lightning": "lightning.pytorch", "lightning_fabric": "lightning.fabric"}
 """Packages that hold the same code as a part of Lightning, a second time."""
+TESTED = {
+    "torch": ("PyTorch", "2.4", "2.15"),
+    "lightning": ("Lightning", "2.5.3", "2.6"),
+    "ray": ("Ray", "2.50", "2.60"),
+    "optuna": ("Optuna", "4.2", "5.0"),
+}
+"""The releases that this program is tested with, by their names for pip: the name in words, the oldest and
+the newest one. `make test-matrix` tests these two; pyproject.toml asks pip for the same oldest ones.
+
+Before Lightning 2.5.3, a trial that is resumed does not train as one that was never interrupted.
+"""
+
+
+def newer_than_tested() -> list[str]:
+    """A line for each package that is newer than the newest tested one. Nothing is imported.
+
+    Raises:
+        UserError: one is older than the oldest, with which results would be wrong or training would fail.
+    """
+    faults, lines = [], []
+    for package, (name, oldest, newest) in TESTED.items():
+        if (installed := release_of(package)) is None:  # the import says it better
+            continue
+        numbers = _numbers(installed)
+        if numbers < _numbers(oldest):
+            install = pip_install("-U", f"{package}>={oldest}")
+            faults.append(f"{name} {installed} is too old; {oldest} or newer is needed: {install}")
+        elif numbers[:2] > _numbers(newest):  # the third is for repairs
+            lines.append(f"{name} {installed} is newer than {newest}, the newest that sweeps was tested with")
+    refuse(faults)
+    return lines
+
+
+def release_of(package: str) -> str | None:
+    """The installed release of a package; None where pip has installed none, as of a checkout."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", release)]
 
 
 def missing(package: str, extra: str) -> str:
@@ -32,12 +79,7 @@ def missing(package: str, extra: str) -> str:
 
 def module_command(module: str, *words: str) -> list[str]:
     """The command of a process that runs a module of this program: no file in the current folder, such as a
-    `sweeps.py` of the user, hides it.
-
-    Args:
-        module: `sweeps`, or one of its modules.
-        words: behind it.
-    """
+    `sweeps.py` of the user, hides it."""
     return [sys.executable, "-P", "-m", module, *words]
 
 

@@ -6,7 +6,12 @@ They travel in the environment, never in a file of settings.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
 DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE = "SWEEPS_DATA_DIR", "SWEEPS_PREPARED_DIR"
@@ -76,3 +81,43 @@ def folder_of_user(parent: Path = Path("/tmp")) -> Path:
     if folder.lstat().st_uid != os.getuid():
         raise PermissionError(errno.EPERM, "it belongs to another user", str(folder))
     return folder
+
+
+def new_temporary_folder() -> Path:
+    """A new folder for checkpoints on their way, of this process until it ends. Those of processes that were
+    killed are removed."""
+    prefix = "sweeps-checkpoint-"
+    remove_left(f"{prefix}*")
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    claim(folder)
+    return folder
+
+
+def remove_left(pattern: str, parent: Path | None = None, older_than_s: float = 0.0) -> None:
+    """Remove the files and folders of these names that nobody claims and that have not changed for so long;
+    by default those in the PC's folder of temporary files."""
+    for path in (parent or Path(tempfile.gettempdir())).glob(pattern):
+        with suppress(OSError):  # in use, of another user, gone
+            if time.time() < path.stat().st_mtime + older_than_s:
+                continue
+            descriptor = claim(path)
+            try:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def claim(path: Path) -> int:
+    """Lock a folder or a file until this process ends or closes the returned descriptor. (filelock locks no
+    folder.)
+
+    Raises:
+        OSError: another process holds it.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -140,12 +140,7 @@ class Objectives:
         return [name for name in needed if name != self.first.metric]
 
     def values(self, score: float, metrics: Mapping[str, float]) -> tuple[float, ...]:
-        """The value of each at an epoch; nan of a metric that was not logged.
-
-        Args:
-            score: of the first one.
-            metrics: all that were logged.
-        """
+        """The value of each at an epoch; nan of a metric that was not logged."""
         return (score, *(metrics.get(each.metric, math.nan) for each in self.every[1:]))
 
     def losses(self, score: float, metrics: Mapping[str, float]) -> Losses:

@@ -78,10 +78,6 @@ def name_of(kind: PlugInKind, typed: str) -> str:
 def find(kind: PlugInKind, name: str) -> ModuleType:
     """The module of a plug-in, with its contract checked.
 
-    Args:
-        kind: of the plug-in.
-        name: a file of the kind's folder or of the project, the path of a `.py` file, or a dotted path.
-
     Raises:
         UserError: it does not exist, can't be imported, or breaks the contract.
     """

@@ -19,7 +19,7 @@ from sweeps.ray_cluster import placement
 from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_cluster.placement import ChosenPCs
 from sweeps.ray_cluster.places.place_claims import PlaceClaims
-from sweeps.ray_start.kept_here import KeptHere
+from sweeps.ray_cluster.ray_internals import KeptHere
 from sweeps.record import constraints
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 
 import ray
@@ -19,7 +18,7 @@ from sweeps.execution.run_context import RunContext, data_of_trials
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
 from sweeps.storage.data_source import PreparedData
 from sweeps.storage.protocol import Storage, StorageError, new_name
@@ -39,7 +38,7 @@ def check_storage_here(plan: Plan) -> None:
     storage = plan.storage
     try:
         storage.make()
-        fault = _fault(storage, "", "")
+        fault = _fault(storage, "")
         taken = [] if fault or plan.config.resume is not None else storage.numbers()
     except OSError as error:
         fault, taken = str(error), []
@@ -60,12 +59,12 @@ def check_storage(context: RunContext) -> None:
         UserError: the PCs that can't use it, and why.
     """
     plan = context.plan
-    storage, name, text = plan.storage, new_name(), uuid.uuid4().hex
+    storage, name = plan.storage, new_name()
     try:
-        storage.write_note(name, text)
+        storage.write_note(name)
     except OSError as error:
         raise UserError(f"{_setting(plan)}: {platform.node()} can't use this storage: {error}") from None
-    answers = broadcast.ask(context.cluster.nodes(), _fault, storage, name, text)
+    answers = nodes.ask(context.cluster.nodes(), _fault, storage, name)
     faults = {}
     for node, each in answers.items():
         if not each.is_there:
@@ -81,19 +80,14 @@ def check_storage(context: RunContext) -> None:
     _refuse(faults, f"{_setting(plan)}: ", "use this storage")
 
 
-def _fault(storage: Storage, theirs: str, text: str) -> str:
-    """What is wrong with a storage, seen from the PC that this runs on; "" where nothing is.
-
-    Args:
-        storage: of the sweep.
-        theirs: name of a small file that another PC wrote, or "".
-        text: its content.
-    """
-    mine, written = new_name(), uuid.uuid4().hex
+def _fault(storage: Storage, theirs: str) -> str:
+    """What is wrong with a storage, seen from the PC that this runs on, where another PC wrote a small file
+    of the name `theirs` ("": none did); "" where nothing is."""
+    mine = new_name()
     try:
-        if theirs and storage.read_note(theirs) != text:
-            return f"{storage.where}: that path is a different folder on that PC: share one folder"
-        storage.write_note(mine, written)
+        if theirs:
+            storage.read_note(theirs)
+        storage.write_note(mine)
         read = storage.read_note(mine)
         storage.remove_note(mine)
     except FileNotFoundError:
@@ -105,7 +99,7 @@ def _fault(storage: Storage, theirs: str, text: str) -> str:
         return str(error)
     except OSError as error:
         return f"{storage.where}: {error.strerror or error}"
-    if read == written:
+    if read == mine:
         return ""
     return f"{storage.where}: a file that was written there has other content when read back"
 
@@ -142,7 +136,7 @@ def deliver_data(context: RunContext) -> None:
 def _missing_bytes(
     there: Sequence[Node], sources: Sequence[PreparedData], raw: Sequence[Raw]
 ) -> dict[Node, int]:
-    answers = broadcast.ask(there, _look, sources, raw, timeout_s=None)
+    answers = nodes.ask(there, _look, sources, raw, timeout_s=None)
     if sources:
         _refuse({node.name: each.fault for node, each in answers.items() if each.is_there})
     found = {node: each.value for node, each in answers.items() if not each.fault}
@@ -163,20 +157,20 @@ def _look(sources: Sequence[PreparedData], raw: Sequence[Raw]) -> tuple[int, str
 
 def _copy(lacking: Mapping[Node, int], sources: Sequence[PreparedData]) -> None:
     """Copy to all PCs that lack something, at the same time."""
-    tasks = broadcast.begin(list(lacking), _fetch, sources)
+    tasks = nodes.begin(list(lacking), _fetch, sources)
     began = time.monotonic()
     waiting, left, done = list(tasks), dict(lacking), 0
     with Bar("Copying data", sum(lacking.values()), unit="B") as bar:
         while waiting:
             asked = [tasks[one] for one in waiting]  # one that ends in this turn is asked a last time
             _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=PROGRESS_EVERY_S)
-            looks = broadcast.ask(asked, _look, sources, [], timeout_s=PROGRESS_EVERY_S)
+            looks = nodes.ask(asked, _look, sources, [], timeout_s=PROGRESS_EVERY_S)
             left |= {node: each.value[0] for node, each in looks.items() if each.value and not each.value[1]}
             now = sum(lacking[node] - left[node] for node in left)
             shares = [f"{node.hostname} {100 - 100 * left[node] // lacking[node]} %" for node in left]
             bar.add(max(0, now - done), f"{size(now / (time.monotonic() - began))}/s, {', '.join(shares)}")
             done = max(now, done)
-    answers = broadcast.answers(tasks, None)
+    answers = nodes.answers(tasks, None)
     _refuse({node.name: each.fault or each.value[2] for node, each in answers.items() if each.is_there})
     for node, answer in answers.items():
         if not answer.is_there:

@@ -17,7 +17,7 @@ import ray
 from ray.tune.experiment import Trial
 
 from sweeps.execution.run_context import DriverCallback
-from sweeps.ray_cluster import broadcast, ray_internals
+from sweeps.ray_cluster import nodes, ray_internals
 from sweeps.trial import leave_request
 from sweeps.trial.output import Introduction
 
@@ -108,7 +108,7 @@ class TrialActors(DriverCallback):
         self.mailbox: Any = None
         """A `leave_request.Mailbox`; None where all processes are on this PC."""
         if has_mailbox:
-            beside = broadcast.on(broadcast.here())
+            beside = nodes.on(nodes.here())
             actor = ray.remote(leave_request.Mailbox).options(num_cpus=0, scheduling_strategy=beside)
             self.mailbox = actor.remote()
 
@@ -161,7 +161,7 @@ class TrialActors(DriverCallback):
         one that Tune keeps the process for, continues in another. A kept one holds its placement group."""
         process.is_gone, process.ended_for = True, fault
         # One without a trial may have ended long ago, and its id be that of another process.
-        if process.has_trial and process.own.node == broadcast.here():
+        if process.has_trial and process.own.node == nodes.here():
             with contextlib.suppress(ProcessLookupError):  # a call of a library may hold all that Ray's needs
                 os.kill(process.own.pid, signal.SIGKILL)
         ray.kill(process.handle)
@@ -170,7 +170,7 @@ class TrialActors(DriverCallback):
 
     def ask_to_leave(self, asked: Iterable[TrialActor]) -> None:
         """Ask processes to leave their trials at the next step; each one every `AGAIN_S` until it has."""
-        now, here = time.monotonic(), broadcast.here()
+        now, here = time.monotonic(), nodes.here()
         for process in asked:
             if now < process.asked_at + AGAIN_S:
                 continue

@@ -23,7 +23,7 @@ from sweeps.kinds import params_file, registry
 from sweeps.kinds.params_file import Recipe
 from sweeps.kinds.projects.lightning_cli import FIT
 from sweeps.kinds.trainable import Trainable
-from sweeps.ray_start import ray_auth
+from sweeps.ray_start import ray_environment
 
 TRAINABLE = "trainable"
 """The first word, for messages."""
@@ -94,7 +94,7 @@ class Command:
                 del tokens[first]
         else:
             name = named or registry.only(self._choices(), TRAINABLE)
-        ray_auth.turn_on()  # before the trainable imports Ray: its data may be prepared by Ray
+        ray_environment.require_token()  # before the trainable imports Ray: its data may be prepared by Ray
         if not self.is_of_raw_data:  # which has no such flag
             # Before it asks CUDA, which then knows them for good.
             local_dirs.use_gpus(cli_parser.gpus_in(tokens))

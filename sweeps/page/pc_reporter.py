@@ -16,8 +16,7 @@ from typing import Any
 import psutil
 
 from sweeps.common.errors import UserError
-from sweeps.ray_cluster import ray_environment
-from sweeps.ray_start import ray_auth, ray_connection
+from sweeps.ray_start import ray_environment
 from sweeps.ray_start.ray_folder import ray_folders
 
 REPORT_EVERY_S = 3.0
@@ -33,7 +32,7 @@ def main() -> int:
     ray_environment.prepare_to_look()
     address = next(filter(_lets_in, _named() or known), None)
     from sweeps.ray_cluster import pc_reports  # Ray, which has read its environment now
-    from sweeps.ray_cluster.onlooker import joined
+    from sweeps.ray_cluster.nodes import joined
 
     if address is not None:
         try:
@@ -52,11 +51,10 @@ def main() -> int:
 def _lets_in(address: str) -> bool:
     """Whether that Ray takes this process, which requires a token from now on where that Ray does."""
     if address in _own():
-        ray_auth.turn_on()  # as the sweep did that started it
+        ray_environment.require_token()  # as the sweep did that started it
         return True
     try:
-        ray_connection.refuse_silent(address)  # `ray status` would try for a while
-        ray_auth.settle(address)
+        ray_environment.settle_token(address)
     except UserError:  # it has ended, or is not ours
         return False
     return True
@@ -88,7 +86,7 @@ def _own() -> list[str]:
 
 def _write(content: Mapping[str, Any]) -> bool:
     """Write a line, and wait; whether it is to go on."""
-    print(json.dumps(content), flush=True)
+    print(json.dumps(content, default=sorted), flush=True)  # sets of process ids
     is_ended, _, _ = select.select([sys.stdin], [], [], REPORT_EVERY_S)
     return not is_ended
 

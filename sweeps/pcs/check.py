@@ -21,8 +21,7 @@ from rich.text import Text
 from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count, size
-from sweeps.pcs import ssh
-from sweeps.pcs.cluster_file import PYTHON, ClusterFile
+from sweeps.pcs.cluster_file import PYTHON, CannotReach, ClusterFile
 from sweeps.ray_cluster import environment
 
 PARTS = ("reach", "packages", "gpu", "disk", "memory", "clock", "ports", "storage")
@@ -64,7 +63,7 @@ def run(file: ClusterFile, storage: str | None) -> int:
     """
     print(f"Checking {count(len(file.pcs), 'PC')} of {file.path} ...", flush=True)
     with _mark(storage) as mark:
-        checked = ssh.on_each(file.pcs, lambda address: _check(file, address, storage, mark)).values()
+        checked = file.on_each(lambda address: _check(file, address, storage, mark)).values()
     unreached = {pc.address for pc in checked if not pc.cells}
     for pc in checked:  # a PC that this one can't reach is no fault of the network between the others
         if silent := [peer for peer in pc.silent if peer.rpartition(":")[0] not in unreached]:
@@ -134,8 +133,8 @@ def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> C
     }
     before = time.time()
     try:
-        answer = ssh.run(file, address, f"python3 - {shlex.quote(json.dumps(asked))}", PROBE.read_text())
-    except ssh.CannotReach as error:
+        answer = file.run(address, f"python3 - {shlex.quote(json.dumps(asked))}", PROBE.read_text())
+    except CannotReach as error:
         return Checked(address, {}, [Fault("reach", error.reason, error.remedy)])
     if answer.status != 0:
         fault = Fault("reach", f"python3 fails: {answer.last_line}", "on that PC: apt-get install python3")
@@ -149,15 +148,7 @@ def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> C
 def faults_of(
     file: ClusterFile, address: str, found: Mapping[str, Any], here: Mapping[str, str], skew_s: float
 ) -> Iterator[Fault]:
-    """The faults of a PC that answered.
-
-    Args:
-        file: of the cluster.
-        address: of the PC.
-        found: the result of `probe.look`.
-        here: the versions on this PC.
-        skew_s: of its clock.
-    """
+    """The faults of a PC that answered, by what `probe.look` has found and the versions on this PC."""
     versions = found["versions"]
     if versions is None:
         reason = f"{PYTHON} does not run: {found['why_no_versions']}"

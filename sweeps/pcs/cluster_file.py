@@ -1,12 +1,18 @@
-"""`ray_cluster.yaml`, as far as `sweeps pcs` reads it: the PCs, the SSH login, where Ray is and its ports."""
+"""`ray_cluster.yaml`, as far as `sweeps pcs` reads it: the PCs, the SSH login, where Ray is and its ports.
+
+Programs run on these PCs by the system's `ssh`, with the user's keys and known hosts, without questions.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -18,6 +24,31 @@ PYTHON = "~/sweeps/.venv/bin/python"
 """On each PC, made by the file's `file_mounts` and `setup_commands`."""
 PORTS = ("port", "node-manager-port", "object-manager-port")
 """Options of `ray start`. The first is for the head alone."""
+Result = TypeVar("Result")
+
+
+class CannotReach(Exception):
+    """No program could be started on the PC."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a program on a PC ended."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def last_line(self) -> str:
+        """Of what it printed, as the reason of its failure."""
+        lines = (self.errors or self.output).strip().splitlines()
+        return lines[-1] if lines else f"exit status {self.status}"
 
 
 @dataclass(frozen=True)
@@ -41,6 +72,38 @@ class ClusterFile:
     def ports_of(self, address: str) -> list[int]:
         """The ports of Ray on a PC."""
         return [port for name, port in self.ports.items() if name != "port" or address == self.head]
+
+    def run(self, address: str, command: str, given: str = "") -> Answer:
+        """Run a command for the shell of a PC, whose standard input is given.
+
+        Raises:
+            CannotReach: the command could not be started, or took too long.
+        """
+        options = ["BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10"]
+        key = ["-i", self.key] if self.key else []
+        login = f"{self.user}@{address}"
+        words = ["ssh", *(word for option in options for word in ("-o", option)), *key, "--", login, command]
+        try:
+            done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=120)
+        except FileNotFoundError:
+            raise CannotReach(
+                "ssh is not installed on this PC", "here: apt-get install openssh-client"
+            ) from None
+        except subprocess.TimeoutExpired:
+            raise CannotReach(
+                "it did not answer within 120 s", "check that it is not hung or overloaded"
+            ) from None
+        answer = Answer(done.returncode, done.stdout, done.stderr)
+        if done.returncode == 255:  # `ssh` itself failed
+            typed = shlex.join(["ssh", *key, login])
+            remedy = f"switch it on, or remove it from worker_ips; this must work without a question: {typed}"
+            raise CannotReach(answer.last_line, remedy)
+        return answer
+
+    def on_each(self, ask: Callable[[str], Result]) -> dict[str, Result]:
+        """The result of a function for the address of each PC, at the same time."""
+        with ThreadPoolExecutor(max_workers=len(self.pcs)) as threads:
+            return dict(zip(self.pcs, threads.map(ask, self.pcs), strict=True))
 
 
 def read(path: Path) -> ClusterFile:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from sweeps.common.cli import json_output
 from sweeps.common.formatting import count
-from sweeps.pcs import ssh
-from sweeps.pcs.cluster_file import PYTHON, ClusterFile
+from sweeps.pcs.cluster_file import PYTHON, CannotReach, ClusterFile
 
 STOP = f"{Path(PYTHON).parent}/ray stop"
 """Ends the Ray processes of this user, after a while by force."""
@@ -24,7 +23,7 @@ def run(file: ClusterFile) -> int:
     # `ray down` first: the autoscaler on the head would restart workers that have ended.
     launcher = Path(sys.executable).with_name("ray")
     subprocess.run([str(launcher), "down", "-y", str(file.path)], check=False, capture_output=True)
-    faults = [line for line in ssh.on_each(file.pcs, lambda address: _stop(file, address)).values() if line]
+    faults = [line for line in file.on_each(lambda address: _stop(file, address)).values() if line]
     json_output.answer(pcs=file.pcs, faults=faults)
     print("\n".join(faults) or f"Ray has stopped on {count(len(file.pcs), 'PC')}.")
     return 1 if faults else 0
@@ -33,7 +32,7 @@ def run(file: ClusterFile) -> int:
 def _stop(file: ClusterFile, address: str) -> str:
     """What went wrong; "" where Ray has stopped."""
     try:
-        answer = ssh.run(file, address, STOP)
-    except ssh.CannotReach as error:
+        answer = file.run(address, STOP)
+    except CannotReach as error:
         return f"{address}: {error.reason}; {error.remedy}"
     return f"{address}: {STOP}: {answer.last_line}" if answer.status else ""

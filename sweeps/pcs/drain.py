@@ -17,9 +17,8 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, count, duration
 from sweeps.common.yaml_values import nearest
 from sweeps.pcs import back
-from sweeps.ray_cluster import broadcast, nodes, ray_internals
-from sweeps.ray_cluster.nodes import Node
-from sweeps.ray_cluster.onlooker import joined
+from sweeps.ray_cluster import nodes, ray_internals
+from sweeps.ray_cluster.nodes import Node, joined
 
 GRACE_S = 15.0
 """For what a sweep ends at the deadline, and for the last processes of Ray."""
@@ -32,7 +31,7 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
         UserError: no cluster answers, the PC is not part of it, or is its head.
     """
     with joined(address) as gcs:
-        here = broadcast.here()
+        here = nodes.here()
         node = choose(nodes.living(), pc, here)
         json_output.answer(pc=node.hostname, address=node.address, has_left=False)
         _begin(gcs, node, timeout_s)
@@ -96,10 +95,10 @@ def choose(living: Sequence[Node], pc: str | None, here: str) -> Node:
 
 def _done_on(node: Node, action: Callable[[], None]) -> bool:
     """Whether an action was done on a PC: by a small task, where it is another one."""
-    if node.id == broadcast.here():
+    if node.id == nodes.here():
         action()
         return True
-    return not broadcast.ask([node], action)[node].fault
+    return not nodes.ask([node], action)[node].fault
 
 
 def _wait_for_processes() -> None:

@@ -22,8 +22,7 @@ from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
 from sweeps.ray_cluster import nodes
-from sweeps.ray_cluster.nodes import Node
-from sweeps.ray_cluster.onlooker import joined
+from sweeps.ray_cluster.nodes import Node, joined
 from sweeps.ray_start.ray_folder import ray_folders
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
 import textwrap
 
+from sweeps.common import atomic_io
 from sweeps.common.formatting import bytes_of, count, pairs, shown_path, size
 from sweeps.common.param_types import shown
 from sweeps.config.sweep_config import SweepConfig
@@ -200,8 +200,7 @@ def describe_disk(plan: Plan, checkpoint_bytes: int = 0) -> str:
     if isinstance(keep, str):  # the best one is always kept
         kept_bytes = min(max(bytes_of(keep) or 0, checkpoint_bytes), kept_bytes)
     most_bytes, few = kept_bytes + others * checkpoint_bytes, ""
-    there = next(parent for parent in (plan.folder, *plan.folder.parents) if parent.exists())
-    if config.storage is None and (free := shutil.disk_usage(there).free) < most_bytes:
+    if config.storage is None and (free := atomic_io.free_bytes(plan.folder)) < most_bytes:
         few = f"; the disk has {size(free)} free"
     end = size(kept_bytes + at_end * checkpoint_bytes)
     return (

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import atomic_io, project, scratch
+from sweeps.common import atomic_io, local_dirs, project
 from sweeps.common.atomic_io import write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
@@ -90,7 +90,7 @@ def _created(plan: Plan) -> Iterator[None]:
     of two starts with one name one gets it."""
     folder = plan.folder
     # Of starts that were killed.
-    scratch.remove_left(f".{folder.name}.*.part", folder.parent, older_than_s=60.0)
+    local_dirs.remove_left(f".{folder.name}.*.part", folder.parent, older_than_s=60.0)
     part = atomic_io.part_of(folder.with_name(f"{folder.name}.{platform.node()}.{os.getpid()}"))
     with contextlib.ExitStack() as stack:
         try:

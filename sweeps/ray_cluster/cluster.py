@@ -13,7 +13,6 @@ from sweeps.common.formatting import count
 from sweeps.ray_cluster import ray_internals
 from sweeps.ray_cluster.nodes import PC, Node
 from sweeps.ray_cluster.ray_watch import RayWatch
-from sweeps.ray_start import ray_auth
 from sweeps.ray_start.shared_ray import SharedRay
 
 LOOK_EVERY_S = 0.5
@@ -33,10 +32,7 @@ class Cluster:
             while that is not known.
         card_bytes: memory that is free on each GPU, at least; 0 where no PC was asked.
         watch: of the Ray on this PC alone.
-        how: words about how that was joined.
         here: the use of that Ray.
-        dashboard_url: of Ray's dashboard.
-        code: packages and files that were sent to the PCs.
     """
 
     def __init__(
@@ -50,10 +46,7 @@ class Cluster:
         *,
         card_bytes: float = 0,
         watch: RayWatch | None = None,
-        how: str = "",
         here: SharedRay | None = None,
-        dashboard_url: str | None = None,
-        code: Sequence[str] = (),
     ) -> None:
         self._living, self._leaving, self._clock, self._check = living, leaving, clock, check
         self.card_bytes, self.watch, self.here = card_bytes, watch or RayWatch(), here
@@ -67,26 +60,10 @@ class Cluster:
         self.left_out: dict[str, str] = dict(left_out or {})
         self._used: frozenset[str] = frozenset()
         """Addresses of PCs that are left out for the sake of others on their GPUs."""
-        self.away: frozenset[str] = frozenset()
-        """Ray's ids of the PCs on which nothing may run: those that leave, and those that are left out."""
         self.is_alone = living is None
-        self._how, self._dashboard_url, self._code = how, dashboard_url, code
         self.pcs_at_start = tuple(self.staying())
         """Resources of the PCs that trained at first."""
         self.look()
-
-    def describe(self) -> str:
-        """What was joined or started, and where its dashboard is."""
-        hint = f" (enter the token in {ray_auth.place()})" if ray_auth.is_on() else ""
-        pages = f"; its dashboard: http://{self._dashboard_url}{hint}" if self._dashboard_url else ""
-        lines = [f"ray        {self.size}{self._how and f'; {self._how}'}{pages}"]
-        if self._code:
-            lines.append(f"code       {', '.join(self._code)}: the current version is sent to every PC")
-        why = {node.name: self.left_out.get(node.address) for node in self._there.values()}
-        lines += [f"left out   {name}: {reason}" for name, reason in why.items() if reason]
-        if not ray_auth.is_on():
-            lines.append(f"warning    {ray_auth.RISK}")
-        return "\n".join(lines) + "\n"
 
     @property
     def size(self) -> str:
@@ -94,6 +71,12 @@ class Cluster:
         pcs = self.pcs_at_start
         cpus, gpus = sum(pc.cpus for pc in pcs), sum(pc.gpus for pc in pcs)
         return ", ".join((count(len(pcs), "PC"), count(cpus, "CPU"), count(gpus, "GPU")))
+
+    @property
+    def away(self) -> frozenset[str]:
+        """Ray's ids of the PCs on which nothing may run: those that leave, and those that are left out."""
+        out = {id_ for id_, node in self._there.items() if node.address in self.left_out}
+        return frozenset(out | self.deadlines.keys())
 
     @property
     def closed(self) -> frozenset[str]:
@@ -110,9 +93,7 @@ class Cluster:
         self.deadlines = self._leaving()  # first: a PC that ends between the two requests has left
         self._there = {node.id: node for node in self._living()}
         self._looked = self._clock()
-        self._update_away()  # a deadline counts whatever becomes of the PCs that join
         self._news += [*self._gone(there, deadlines), *self._joined(there)]
-        self._update_away()
 
     def news(self) -> list[str]:
         """Look; a line for each change since the last call."""
@@ -149,7 +130,6 @@ class Cluster:
         if pc is None or pc.address in heads:
             return ""
         self.left_out.setdefault(pc.address, reason)
-        self._update_away()
         return f"{pc.name} gets no more trials in this run: {reason}"
 
     def take_back_used(self) -> None:
@@ -157,7 +137,6 @@ class Cluster:
         for address in self._used:
             self.left_out.pop(address, None)
         self._used = frozenset()
-        self._update_away()
 
     def leave_out_used(self, used: Mapping[Node, str], card_bytes: float) -> None:
         """Begin to train on the PCs that are there now, but for those on whose GPUs others are.
@@ -169,7 +148,6 @@ class Cluster:
         self._used = frozenset(node.address for node in used)
         self.left_out |= {node.address: why for node, why in used.items()}
         self.card_bytes = card_bytes
-        self._update_away()
         self.pcs_at_start = tuple(self.staying())
 
     def is_left_out(self, node: str) -> bool:
@@ -209,7 +187,3 @@ class Cluster:
             self._admitted.add(node.address)
             yield f"{node.name} has joined" + (f", and gets no trials in this run: {fault}" if fault else "")
         self._unchecked = frozenset(waiting)
-
-    def _update_away(self) -> None:
-        out = {id_ for id_, node in self._there.items() if node.address in self.left_out}
-        self.away = frozenset(out | self.deadlines.keys())

@@ -12,12 +12,12 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from sweeps.common.formatting import command, count, duration
-from sweeps.ray_cluster import broadcast
+from sweeps.common.imports import release_of
 from sweeps.ray_cluster import gpus as cluster_gpus
+from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_cluster.nodes import Node
 
@@ -51,7 +51,7 @@ def note(folder: Path, cluster: Cluster) -> None:
 def facts_of_every_pc(there: Sequence[Node]) -> dict[str, Facts | None]:
     """The facts of each PC, by its name; None where it does not answer."""
     before = time.time()
-    answers = broadcast.ask(there, _with_time)
+    answers = nodes.ask(there, _with_time)
     asked_between = (before, time.time())
     found: dict[str, Facts | None] = {}
     for node in sorted(answers, key=lambda node: node.name):
@@ -114,13 +114,8 @@ def describe(cluster: Cluster) -> str:
 
 def versions(more: Sequence[str] = ()) -> dict[str, str]:
     """The versions on this PC, "not installed" where there is none; `more` are packages of a searcher."""
-    found = {"python": platform.python_version()}
-    for package in (*PACKAGES, *more):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    releases = {package: release_of(package) or "not installed" for package in (*PACKAGES, *more)}
+    return {"python": platform.python_version(), **releases}
 
 
 def clock_skew_s(clock: float, asked_between: tuple[float, float]) -> float:

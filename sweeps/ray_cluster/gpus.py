@@ -16,17 +16,16 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, size
 from sweeps.common.gpus import Card
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.ray_cluster import broadcast, ray_internals
-from sweeps.ray_cluster.broadcast import ANSWER_S, Answer
-from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_cluster import nodes, ray_internals
+from sweeps.ray_cluster.nodes import ANSWER_S, Answer, Node
 
 LEAST_BYTES = 1
 """Any GPU whose memory size is known."""
 
 
-def list_gpus(nvml: Any = None) -> list[Card]:
-    """The GPUs of this PC that Ray may use there; `nvml` as in `gpus.listed`."""
-    return gpus.listed(ray_internals.variables_of_this_pc(), nvml)
+def list_gpus() -> list[Card]:
+    """The GPUs of this PC that Ray may use there."""
+    return gpus.listed(ray_internals.variables_of_this_pc())
 
 
 def own_processes() -> set[int]:
@@ -53,23 +52,29 @@ def list_gpus_of_every_pc(there: Sequence[Node], of_sweeps: Collection[int] = ()
         of_sweeps: on this PC alone, process ids of the sweeps that share its Ray: Ray has not started all
             processes of their trials itself.
     """
-    answers = broadcast.ask(there, gpus_for_trials, of_sweeps)
+    answers = nodes.ask(there, gpus_for_trials, of_sweeps)
     return {node: answer for node, answer in answers.items() if answer.is_there}
 
 
-def fault_of_joining(needed: float, node: Node) -> str | None:
-    """Why no trial may be placed on a PC that joins; "" where trials may; None where it has not answered yet,
-    or has left meanwhile. It does not wait: the first call asks the PC, and a later one has the answer.
+def used_by_others(there: Sequence[Node]) -> dict[Node, str]:
+    """The PCs of a cluster on whose GPUs other people and programs are, and who."""
+    answers = nodes.ask(there, _others_here)
+    return {pc: "; ".join(answer.value) for pc, answer in answers.items() if answer.value}
 
-    Args:
-        needed: bytes of memory that a GPU must have; 0: no trial takes a GPU.
-        node: the PC.
-    """
+
+def _others_here() -> list[str]:
+    return gpus.lines(list_gpus(), own_processes())
+
+
+def fault_of_joining(needed: float, node: Node) -> str | None:
+    """Why no trial may be placed on a PC that joins, by the bytes of memory that a GPU needs (0: no trial
+    takes one); "" where trials may; None where it has not answered yet, or has left meanwhile. It does not
+    wait: the first call asks the PC, and a later one has the answer."""
     if not needed:
         return ""
     since, task = _asked(node.id)
     if ray.wait([task], timeout=0)[0]:
-        answer = broadcast.answers({task: node})[node]
+        answer = nodes.answers({task: node})[node]
         return _fault(needed, answer) if answer.is_there else None
     is_late = time.monotonic() > since + ANSWER_S
     return _fault(needed, Answer(fault=f"no answer within {ANSWER_S:g} s")) if is_late else None
@@ -78,16 +83,12 @@ def fault_of_joining(needed: float, node: Node) -> str | None:
 @functools.cache  # Ray gives a PC that joins again another id, so each is asked once
 def _asked(node: str) -> tuple[float, Any]:
     """When the PC of this id was asked for its GPUs, and the Ray reference to its answer."""
-    return time.monotonic(), broadcast.begin_on(node, gpus_for_trials)
+    return time.monotonic(), nodes.begin_on(node, gpus_for_trials)
 
 
 def needed_bytes(config: SweepConfig, gpus: float) -> float:
-    """Bytes of memory that a GPU must have: for all trials that share it; where that is measured, for one.
-
-    Args:
-        config: of the sweep.
-        gpus: GPUs that a trial takes; may be a share of one.
-    """
+    """Bytes of memory that a GPU must have: for all trials that share it, where a trial takes a share; where
+    sharing is measured, for one."""
     if config.trials_per_gpu == "auto":
         return (config.gpu_memory_gb_per_trial or 0) * GB or LEAST_BYTES
     if config.gpu_memory_gb_per_trial is None or not gpus:
@@ -97,10 +98,6 @@ def needed_bytes(config: SweepConfig, gpus: float) -> float:
 
 def too_small(needed: float, cards: Mapping[Node, Answer]) -> dict[Node, str]:
     """PCs on which no trial may be placed, and why. Ray gives a trial any GPU of a PC: the smallest decides.
-
-    Args:
-        needed: bytes of memory that a GPU must have.
-        cards: the answer of each PC.
 
     Raises:
         UserError: no PC is left; the message names the GPU of each.

@@ -1,18 +1,18 @@
-"""What each PC does now: its GPUs, who is on them, its processor and its memory, in plain values for JSON."""
+"""What each PC does now: its GPUs, who is on them, its processor and its memory, in values for JSON."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import psutil
 import ray
 
 from sweeps.common import gpus
-from sweeps.ray_cluster import broadcast, nodes
-from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_cluster import nodes
 
 ANSWER_S = 4.0
 """For the answer of a PC. One that is late is told as such, and asked again."""
@@ -28,7 +28,7 @@ def report_here() -> Report:
         "memory_bytes": memory.total,
         "used_bytes": memory.total - memory.available,
         # All that it has, not only those that this process may use.
-        "gpus": [_about(card) for card in gpus.listed({gpus.ORDER: gpus.BY_PLACE})],
+        "gpus": [asdict(card) for card in gpus.listed({gpus.ORDER: gpus.BY_PLACE})],
     }
 
 
@@ -59,7 +59,7 @@ class Reporters:
         there = {node.id: node for node in nodes.living()}
         for node in there.values():
             if node.id not in self._reporters:
-                options = {"num_cpus": 0, "scheduling_strategy": broadcast.on(node.id)}
+                options = {"num_cpus": 0, "scheduling_strategy": nodes.on(node.id)}
                 self._reporters[node.id] = ray.remote(Reporter).options(**options).remote()
             if node.id not in self._asked:
                 self._asked[node.id] = self._reporters[node.id].report.remote()
@@ -67,7 +67,8 @@ class Reporters:
         ray.wait(references, num_returns=len(references), timeout=ANSWER_S)
         for node in sorted(there.values(), key=lambda node: (not node.is_head, node.hostname, node.address)):
             about = {"hostname": node.hostname, "address": node.address, "is_head": node.is_head}
-            yield {**about, "offers": _offers(node), **self._answer(node.id)}
+            offers = {name: node.has.get(name, 0.0) for name in ("CPU", "GPU")}
+            yield {**about, "offers": offers, **self._answer(node.id)}
 
     def _answer(self, node: str) -> Report:
         if not ray.wait([self._asked[node]], timeout=0)[0]:
@@ -77,23 +78,4 @@ class Reporters:
         except ray.exceptions.RayError as error:
             if isinstance(error, ray.exceptions.RayActorError):  # the next look starts another one
                 self._reporters.pop(node)
-            return {"report": None, "fault": broadcast.cause(error)}
-
-
-def _offers(node: Node) -> dict[str, float]:
-    """What trials may take there."""
-    return {name: node.has.get(name, 0.0) for name in ("CPU", "GPU")}
-
-
-def _about(card: gpus.Card) -> Report:
-    kept = ("index", "name", "memory_bytes", "used_bytes", "load_percent", "shows_processes")
-    return {
-        **{name: getattr(card, name) for name in kept},
-        "processes": [
-            {**{name: getattr(each, name) for name in _OF_PROCESS}, "line": sorted(each.line)}
-            for each in card.processes
-        ],
-    }
-
-
-_OF_PROCESS = ("pid", "user", "program", "used_bytes", "draws")
+            return {"report": None, "fault": nodes.cause(error)}

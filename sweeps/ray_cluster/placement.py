@@ -12,7 +12,7 @@ from sweeps.common.errors import UserError
 from sweeps.common.formatting import GB, count
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster.nodes import PC
-from sweeps.ray_start.kept_here import KeptHere
+from sweeps.ray_cluster.ray_internals import KeptHere
 
 ROUNDED = 1e-9
 NODE_ID = "ray.io/node-id"

@@ -10,20 +10,17 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import psutil
 import ray
 
 from sweeps.common.errors import CannotContinue, UserError
-from sweeps.ray_start import queued_sweeps, ray_connection, shared_ray
+from sweeps.ray_start import queued_sweeps, ray_connection
 from sweeps.ray_start.ray_folder import GCS, RAYLET, RayFolder, state_of
 
-LOOK_EVERY_S, LOOK_AT_START_EVERY_S = 1.0, 0.1
+LOOK_EVERY_S = 0.2
 FORGET_EVERY_S = 600.0
 """Sweeps of the queue that were killed are forgotten so late, since a PC that shuts down kills them, too."""
 
@@ -34,7 +31,6 @@ def main(folder: str, lock: str, answer: str, dashboard: str) -> int:
         os.set_inheritable(int(number), False)  # Ray's processes would hold them
     if not Path(folder).is_dir():  # somebody has removed it
         return 1
-    signal.signal(shared_ray.LOOK_NOW, lambda *_: None)  # it is looked soon after the start
 
     def tell(words: str) -> None:
         os.close(int(lock))
@@ -44,34 +40,12 @@ def main(folder: str, lock: str, answer: str, dashboard: str) -> int:
 
     ray_folder = RayFolder(Path(folder))
     try:
-        with ending_without_users(ray_folder):
-            begin(ray_folder, dashboard=bool(int(dashboard)))
+        begin(ray_folder, dashboard=bool(int(dashboard)))
     except (CannotContinue, UserError) as error:
         tell(str(error))
         return 1
     tell("ready")
     return hold(ray_folder)
-
-
-@contextlib.contextmanager
-def ending_without_users(ray_folder: RayFolder) -> Iterator[None]:
-    """End this process at once where nobody waits for it any more. In this block the folder is locked, so
-    that nobody else can have joined."""
-    has_begun = threading.Event()
-
-    def look() -> None:
-        while not has_begun.wait(LOOK_AT_START_EVERY_S):
-            if not ray_folder.is_used:
-                ray_folder.remove()
-                os._exit(1)  # with all that Ray has started
-
-    looks = threading.Thread(target=look, daemon=True)
-    looks.start()
-    try:
-        yield
-    finally:
-        has_begun.set()
-        looks.join()
 
 
 def begin(ray_folder: RayFolder, *, dashboard: bool) -> None:
@@ -93,38 +67,22 @@ def begin(ray_folder: RayFolder, *, dashboard: bool) -> None:
 
 def hold(ray_folder: RayFolder) -> int:
     """Wait until nobody uses it, and end it; the exit status: 1, it has ended by itself."""
-    looks = threading.Event()
-
-    def leave(*_: object) -> None:
-        ray_folder.set_stays(False)
-        looks.set()
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(shared_ray.LOOK_NOW, lambda *_: looks.set())
+    signal.signal(signal.SIGTERM, lambda *_: ray_folder.set_stays(False))
     mine, forgets_s = ray_folder.state(), time.monotonic()
-    users = dict[str, BinaryIO]()
-    while mine is not None and mine.is_alive:
-        looks.wait(LOOK_EVERY_S)
-        looks.clear()
+    while mine is not None and ray_folder.state() == mine:
         ray_folder.keep_fresh()
         if time.monotonic() >= forgets_s:
             forgets_s = time.monotonic() + FORGET_EVERY_S
             queued_sweeps.forget_killed()
-        is_there = ray_folder.state() == mine
-        if ray_folder.keep_watch(users, is_there=is_there):
-            continue
-        if not is_there:  # somebody has removed the folder, and there may be another one
-            os._exit(0)
-        if ray_folder.stays:
-            continue
-        with ray_folder.locked(wait=False) as lock:
-            if lock is None or ray_folder.is_used or ray_folder.stays:
-                continue
-            if ray_folder.state() == mine:
-                ray_folder.remove()
-            ray_connection.shut_down(ray)
-            return 0
-    os._exit(1)  # with which all that is left of it ends; Ray would wait for what is gone
+        if not (ray_folder.is_used or ray_folder.stays):
+            with ray_folder.locked(wait=False) as lock:
+                if lock is not None and not (ray_folder.is_used or ray_folder.stays):
+                    ray_folder.remove()
+                    ray_connection.shut_down(ray)
+                    return 0
+        time.sleep(LOOK_EVERY_S)
+    # A process of Ray is gone, for which Ray would wait, or the folder, and there may be another one.
+    os._exit(1)  # with which all that is left of it ends
 
 
 if __name__ == "__main__":

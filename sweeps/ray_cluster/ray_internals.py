@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,3 +93,22 @@ def error_of(trial: Trial) -> Exception:
     lines = Path(text).read_text().split("\n") if text is not None and Path(text).is_file() else []
     said = [line for line in lines if line.strip()]
     return RuntimeError(said[-1] if said else "Tune has not kept its error")
+
+
+_HERE: weakref.WeakValueDictionary[int, KeptHere] = weakref.WeakValueDictionary()
+
+
+class KeptHere:
+    """An object whose copy is the object itself, unpickled in this process, and None in another.
+
+    Tune pickles its callbacks, searcher, stopper and resources along with each trial, and uses no copy.
+    No setting of it turns that off.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _HERE[id(self)] = self
+        return _kept_here, (id(self),)
+
+
+def _kept_here(key: int) -> KeptHere | None:
+    return _HERE.get(key)

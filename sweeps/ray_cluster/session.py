@@ -1,40 +1,48 @@
-"""Join the Ray of this PC or a cluster. Imported after `ray_environment.prepare_environment`."""
+"""Join the Ray of this PC or a cluster. Imported after `ray_environment.prepare_environment`.
+
+Other people and programs on the GPUs of a sweep are found before it starts, so that none tramples another. A
+process of this sweep's own Ray is none of them: Ray gives each GPU to one of its sweeps at a time.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import ray
 
 from sweeps.common import gpus as gpus_here
 from sweeps.common import project
 from sweeps.common.cli import terminal
 from sweeps.common.errors import UserError
+from sweeps.common.gpus import Card
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import gpus as cluster_gpus
-from sweeps.ray_cluster import neighbours, nodes, placement, ray_watch
+from sweeps.ray_cluster import nodes, placement, ray_watch
 from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_cluster.nodes import PC, Node
-from sweeps.ray_cluster.ray_environment import ENVIRONMENT
-from sweeps.ray_start import ray_connection
-from sweeps.ray_start.ray_folder import GCS, RAYLET
+from sweeps.ray_cluster.places.shared_sweeps import this_user
+from sweeps.ray_start import ray_connection, ray_environment
+from sweeps.ray_start.ray_environment import ENVIRONMENT
+from sweeps.ray_start.ray_folder import GCS, HOLDER, RAYLET, RayFolder, listed, ray_folders
 from sweeps.ray_start.shared_ray import SharedRay
+
+OF_RAY, IDLE = "ray::", "ray::IDLE"
+"""Beginnings of the names that Ray gives to processes that work for somebody, and to those that wait."""
 
 
 @contextlib.contextmanager
 def connect(
     config: SweepConfig, folder: Path, code: Sequence[Path], here: SharedRay | None
 ) -> Iterator[Cluster]:
-    """Join the Ray of this PC, or the cluster at `config.address`, and leave it afterwards.
-
-    Args:
-        config: of the sweep.
-        folder: of the sweep.
-        code: packages and single files to send to the PCs of the cluster.
-        here: the Ray of this PC, where no address is given.
+    """Join the Ray of this PC, or the cluster at `config.address`, say what it has, and leave it afterwards.
+    The PCs of a cluster get the code, packages and single files.
 
     Raises:
         UserError: no cluster answers at the address, it does not take the code, no trial fits on its PCs, or
@@ -42,8 +50,8 @@ def connect(
         CannotContinue: Ray does not start on this PC.
     """
     if here is not None:
-        neighbours.refuse_overlap(config, here.ray_folder)
-        neighbours.check_this_pc(config, here.ray_folder.process_ids())
+        refuse_overlap(config, here.ray_folder)
+        check_this_pc(config, here.ray_folder.process_ids())
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # each failure is in the record
     starting = f"Joining {config.address}" if here is None else here.step
     with terminal.step(starting), project.behind():  # Ray imports more of itself
@@ -53,14 +61,14 @@ def connect(
             here.name(folder.name, folder)
             context = ray_connection.join_here(ray, here.joined().address, here.python, folder.name)
     try:
-        yield _joined(config, code, context.dashboard_url or None, here)
+        cluster = _joined(config, here)
+        terminal.say(_describe(cluster, [] if cluster.is_alone else code, context.dashboard_url))
+        yield cluster
     finally:
         ray_connection.shut_down(ray)
 
 
-def _joined(
-    config: SweepConfig, code: Sequence[Path], dashboard_url: str | None, here: SharedRay | None
-) -> Cluster:
+def _joined(config: SweepConfig, here: SharedRay | None) -> Cluster:
     there = nodes.living()
     gpus = placement.gpus_per_trial(config, [node.offer for node in there])
     needed = cluster_gpus.needed_bytes(config, gpus)
@@ -68,7 +76,6 @@ def _joined(
     found = cluster_gpus.list_gpus_of_every_pc(there, own) if needed else {}
     there = [node for node in there if node in found] if needed else there
     small = cluster_gpus.too_small(needed, found)
-    is_alone = config.address is None
     used = {} if config.queue else _used_by_others(config, there, gpus)  # which waits for them
     out = {**used, **small}
     if used and len(out) == len(there):
@@ -82,23 +89,38 @@ def _joined(
 
     return Cluster(
         there,
-        None if is_alone else nodes.living,
+        None if config.address is None else nodes.living,
         {node.address: why for node, why in out.items()},
         check=fault_of_joining,
         card_bytes=card_bytes,
         watch=None if here is None else ray_watch.RayWatch({n: here.joined().pids[n] for n in (RAYLET, GCS)}),
-        how="" if here is None else here.how(),
         here=here,
-        dashboard_url=dashboard_url,
-        code=[] if is_alone else [path.name for path in code],
     )
+
+
+def _describe(cluster: Cluster, code: Sequence[Path], dashboard_url: str) -> str:
+    """What was joined or started, the code that was sent to its PCs, and where its dashboard is."""
+    how = "" if cluster.here is None else cluster.here.how()
+    hint = (
+        f" (enter the token in {ray_environment.token_place()})" if ray_environment.requires_token() else ""
+    )
+    pages = f"; its dashboard: http://{dashboard_url}{hint}" if dashboard_url else ""
+    lines = [f"ray        {cluster.size}{how and f'; {how}'}{pages}"]
+    if code:
+        names = ", ".join(path.name for path in code)
+        lines.append(f"code       {names}: the current version is sent to every PC")
+    why = {node.name: cluster.left_out.get(node.address) for node in cluster.there}
+    lines += [f"left out   {name}: {reason}" for name, reason in why.items() if reason]
+    if not ray_environment.requires_token():
+        lines.append(f"warning    {ray_environment.NO_TOKEN_RISK}")
+    return "\n".join(lines) + "\n"
 
 
 def _used_by_others(config: SweepConfig, there: Sequence[Node], gpus: float) -> dict[Node, str]:
     """The PCs of a cluster that get no trials for the sake of others on their GPUs, and why."""
     if not gpus or config.address is None or config.beside:
         return {}
-    used = neighbours.of_every_pc(there)
+    used = cluster_gpus.used_by_others(there)
     return {pc: f"{who}; --beside trains there, too" for pc, who in used.items()}
 
 
@@ -107,12 +129,6 @@ def measure_again(
 ) -> list[str]:
     """Measure the GPUs for a sweep of the queue whose turn has come: their free memory, and on which PCs of a
     cluster others are, which are then left out.
-
-    Args:
-        config: of the sweep.
-        cluster: of it, which is renewed.
-        gpus: that a trial takes.
-        say: prints a line.
 
     Returns:
         Who is where, a line for each PC, where the others have no room for a trial; else [].
@@ -139,3 +155,98 @@ def this_pc() -> PC:
 
         gpus = torch.cuda.device_count()
     return PC(ray_connection.cpus(), gpus)
+
+
+def refuse_beside(cards: Sequence[Card], own: Collection[int] = ()) -> None:
+    """Refuse to start beside others on the GPUs of this PC.
+
+    Raises:
+        UserError: some are used by others; the text says what can be done.
+    """
+    if not (found := gpus_here.lines(cards, own)):
+        return
+    free = [str(card.index) for card in cards if not card.neighbours(own)]
+    other = f"--gpus {','.join(free)} uses {'the other one' if len(free) == 1 else 'the others'}, "
+    is_one = len(found) == 1
+    raise UserError(
+        f"{'; '.join(found)}: --queue waits until {'it is' if is_one else 'they are'} free, "
+        f"{other if free else ''}--beside runs beside {'it' if is_one else 'them'}"
+    )
+
+
+def check_this_pc(config: SweepConfig, own: Collection[int]) -> None:
+    """Look who else is on this PC, before a sweep starts there; print whose trials train beside it. The
+    process ids `own` are of one's own Ray and of those that use it.
+
+    Raises:
+        UserError: others are on its GPUs, and it is not to run beside them.
+    """
+    if not config.beside and not config.queue:  # which waits for them
+        refuse_beside(gpus_of(config), own)
+    if line := trials_of_others():
+        print(line, flush=True)
+
+
+def refuse_overlap(config: SweepConfig, mine: RayFolder) -> None:
+    """Refuse to start where another Ray of this user has some of the same GPUs, and sweeps: each would give
+    them to its own trials.
+
+    Raises:
+        UserError: there is one.
+    """
+    cards = {} if config.beside or config.queue else {card.uuid: card for card in gpus_of(config)}
+    for ray_folder in ray_folders() if cards else ():
+        if ray_folder.folder == mine.folder or not (users := ray_folder.users()):
+            continue
+        state = ray_folder.state()
+        try:
+            variables = psutil.Process(state.pids[HOLDER]).environ() if state is not None else None
+        except psutil.Error:  # it has just ended
+            continue
+        theirs = [] if variables is None else gpus_here.listed(variables)
+        if shared := [card for card in theirs if card.uuid in cards]:
+            numbers = ", ".join(str(card.index) for card in shared)
+            both = {card.uuid for card in shared}
+            free = [str(card.index) for card in cards.values() if card.uuid not in both]
+            others = f", choose others (--gpus {','.join(free)})" if free else ""
+            raise UserError(
+                f"GPU{'s' * (len(shared) > 1)} {numbers}: {listed(users)} may use it, too, by another choice "
+                "of GPUs, and both would train on it. To share its GPUs, type the command "
+                f"{_choice_of(variables or {})}{others}, or train beside it (--beside)"
+            )
+
+
+def _choice_of(variables: Mapping[str, str]) -> str:
+    """How a Ray with these variables is joined."""
+    named = variables.get(gpus_here.VISIBLE)
+    if named is None:
+        return f"without --gpus, and with {gpus_here.VISIBLE} unset"
+    is_typed = variables.get(gpus_here.ORDER) == gpus_here.BY_PLACE
+    return f"with --gpus {named}" if is_typed else f"without --gpus, and with {gpus_here.VISIBLE}={named}"
+
+
+def gpus_of(config: SweepConfig) -> list[Card]:
+    """The GPUs of this PC that a sweep may use which joins no cluster; [] where its trials take none.
+
+    A program that runs the sweep, such as a notebook, is no other one.
+    """
+    cards = gpus_here.listed(os.environ)
+    if not placement.gpus_per_trial(config, [PC(0, len(cards))]):
+        return []
+    mine = {each.pid for each in psutil.Process().parents()}
+    return [
+        replace(card, processes=tuple(each for each in card.processes if each.pid not in mine))
+        for card in cards
+    ]
+
+
+def trials_of_others() -> str:
+    """A line about the processes of other people's Ray on this PC; "" where there are none."""
+    found = Counter[str]()
+    for process in psutil.process_iter(["username", "cmdline"]):
+        title = next(iter(process.info["cmdline"] or ()), "")
+        if title.startswith(OF_RAY) and not title.startswith(IDLE):
+            found[process.info["username"] or "unknown"] += 1
+    found.pop(this_user(), None)
+    who = (f"{name} ({number} process{'es' * (number > 1)})" for name, number in sorted(found.items()))
+    return f"beside     Ray of other users runs on this PC, too: {', '.join(who)}" if found else ""

@@ -34,7 +34,7 @@ from sweeps.kinds import registry, source_files
 from sweeps.kinds.registry import short_name
 from sweeps.kinds.source_files import Source
 from sweeps.kinds.trainable import Trainable
-from sweeps.ray_start import ray_auth, ray_connection
+from sweeps.ray_start import ray_connection, ray_environment
 
 PLUG_INS = ("trainable", "search_space", "searcher", "scheduler", "loggers")
 OTHER_PYTHON = (
@@ -86,13 +86,8 @@ def submit(config: SweepConfig) -> int:
 
 
 def control(address: str, folder: str, words: Sequence[str]) -> int:
-    """Give a command to a sweep that runs on the head, as a Ray job there; the exit status. Ctrl-C stops the
-    job, which withdraws a command that was not taken up yet.
-
-    Args:
-        address: of the head, as for `submit`.
-        folder: of the sweep on the head.
-        words: of the command.
+    """Give a command to the sweep in a folder on the head, as a Ray job there; the exit status. Ctrl-C stops
+    the job, which withdraws a command that was not taken up yet.
 
     Raises:
         UserError: no cluster answers or accepts the token.
@@ -152,7 +147,9 @@ def _client(address: str, flag: str) -> JobSubmissionClient:
         return JobSubmissionClient(address)
     except (RuntimeError, ValueError, OSError) as error:
         if "uthentication" in str(error):
-            raise UserError(f"--address {address}: {first_line(error)} {ray_auth.COPY}") from None
+            raise UserError(
+                f"--address {address}: {first_line(error)} {ray_environment.COPY_TOKEN}"
+            ) from None
         raise UserError(
             f"{flag}: Ray's dashboard, which accepts jobs, does not answer ({first_line(error)}). It "
             "listens on the head alone unless Ray is started there with --dashboard-host. Type the command "
@@ -239,8 +236,8 @@ def _instructions(config: SweepConfig, name: str, job: str, address: str) -> str
     head = "HEAD" if head in ("127.0.0.1", "localhost") else head  # the near end of ssh -L, maybe
     ray = shlex.quote(str(Path(sys.executable).with_name("ray")))
     of_job = f"{ray} job {{}} --address {address} {job}"
-    if ray_auth.is_on():
-        of_job = f"{ray_auth.MODE}=token {of_job}"
+    if ray_environment.requires_token():
+        of_job = f"{ray_environment.AUTH_MODE}=token {of_job}"
     again = ["--submit", "--address", str(config.address), "--resume", folder]
     for plug_in in PLUG_INS:  # their code is sent again
         value = getattr(config, plug_in)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from sweeps.common import local_dirs
 from sweeps.common.atomic_io import atomic_write
-from sweeps.ray_start.ray_folder import start_of
+from sweeps.ray_start.ray_folder import boot_id, start_of
 
 NOTED = re.compile(
     "PATH|HOME|USER|LOGNAME|SHELL|TZ|LANG|LC_.*|TMPDIR|XDG_.*|VIRTUAL_ENV|CONDA_.*|PYTHON.*|LD_LIBRARY_PATH|"
@@ -61,7 +61,7 @@ class QueuedSweep:
     @property
     def is_of_this_boot(self) -> bool:
         """Whether the PC was not started anew since."""
-        return self.boot == _boot()
+        return self.boot == boot_id()
 
     @property
     def is_alive(self) -> bool:
@@ -88,7 +88,7 @@ def noted(
         words=list(words),
         current_folder=str(Path.cwd()),
         variables={name: value for name, value in os.environ.items() if _is_noted(name, value)},
-        boot=_boot(),
+        boot=boot_id(),
         pid=os.getpid(),
         began=start_of(os.getpid()),
         is_kept=is_kept,
@@ -185,7 +185,3 @@ def _path(folder: Path) -> Path:
 
 def _folder() -> Path:
     return local_dirs.state_dir() / "queue"
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

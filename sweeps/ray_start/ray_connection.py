@@ -36,12 +36,6 @@ RAY_FOLDER = "ray"
 """Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
 
 
-def set_environment(settings: dict[str, str]) -> None:
-    """Set what Ray reads when it is imported; a value that the user set stays."""
-    for name, value in settings.items():
-        os.environ.setdefault(name, value)
-
-
 _starts_apart = False
 
 
@@ -76,11 +70,7 @@ def cpus() -> int:
 
 
 def start(ray: Any, *, dashboard: bool) -> Any:
-    """Start a Ray on this PC; returns Ray's context.
-
-    Args:
-        ray: the module, imported after `set_environment`.
-        dashboard: whether it has one.
+    """Start a Ray on this PC; returns Ray's context. Ray is imported after `ray_environment`.
 
     Raises:
         UserError: no folder of this PC is of use for a Ray.
@@ -112,7 +102,7 @@ def join_here(ray: Any, address: str, python: str, sweep: str = "") -> Any:
     """Join the Ray of this PC that another process has started; returns Ray's context.
 
     Args:
-        ray: the module, imported after `set_environment`.
+        ray: the module, imported after `ray_environment`.
         address: of it.
         python: command that starts its workers, but for the name of a file with what is of this process.
         sweep: its name, for Ray's pages.
@@ -152,7 +142,7 @@ def join(ray: Any, address: str, code: Sequence[Path], variables: Iterable[str],
     """Join the cluster at an address; returns Ray's context.
 
     Args:
-        ray: the module, imported after `set_environment`.
+        ray: the module, imported after `ray_environment`.
         address: of the cluster.
         code: packages and single files that its PCs lack.
         variables: of the environment, to pass on to them in addition to the folder of the raw data.
@@ -183,9 +173,6 @@ def shut_down(ray: Any) -> None:
     ends the process: exit status 1, without a traceback ("The core worker has already been shutdown" in
     src/ray/core_worker/core_worker_process.cc; for threads see ray-project/ray#31145). A thread that calls
     `gc.collect` itself is not held back.
-
-    Args:
-        ray: the module.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -276,11 +263,8 @@ def refuse_silent(address: str | None) -> None:
 
 
 def refuse_outside(address: str | None, or_else: str = "") -> None:
-    """A program can join a cluster only with Ray on its PC; without it Ray tries for a minute and a half.
-
-    Args:
-        address: of the cluster, or None.
-        or_else: what else the user can do.
+    """A program can join a cluster only with Ray on its PC; without it Ray tries for a minute and a half. The
+    message ends with what else the user can do.
 
     Raises:
         UserError: no Ray runs on this PC.

@@ -20,8 +20,7 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from importlib import metadata
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,8 +28,8 @@ import psutil
 
 from sweeps.common import atomic_io, gpus, local_dirs
 from sweeps.common.errors import UserError
-from sweeps.common.imports import DISTRIBUTION
-from sweeps.ray_start import ray_auth, ray_connection
+from sweeps.common.imports import DISTRIBUTION, OF_A_CHECKOUT, release_of
+from sweeps.ray_start import ray_connection, ray_environment
 
 OF_ONE = "ray-"
 """Beginning of the name of its folder."""
@@ -43,7 +42,7 @@ OF_GPUS = (gpus.VISIBLE, gpus.ORDER, "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICE
 KEPT_APART = (
     *OF_GPUS,
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID", "OAR_JOB_ID", "FLUX_JOB_ID",
-    "HOME", ray_auth.TOKEN, ray_auth.TOKEN_PATH,
+    "HOME", ray_environment.TOKEN, ray_environment.TOKEN_PATH,
 )  # fmt: skip
 """Variables with other values of which there is another Ray: it would see other GPUs, end with another job of
 a batch system, or have another token."""
@@ -65,7 +64,9 @@ class State:
     @property
     def is_alive(self) -> bool:
         """Whether all its processes are there."""
-        return self.boot == _boot() and all(start_of(pid) == start for pid, start in self.processes.values())
+        return self.boot == boot_id() and all(
+            start_of(pid) == start for pid, start in self.processes.values()
+        )
 
     @property
     def pids(self) -> dict[str, int]:
@@ -109,8 +110,8 @@ class RayFolder:
     def state(self) -> State | None:
         """What is there; None where it has ended."""
         try:
-            state = _state(json.loads(self._state.read_text()))
-        except (OSError, ValueError, TypeError, KeyError):
+            state = State(**json.loads(self._state.read_text()))
+        except (OSError, ValueError, TypeError):
             return None
         return state if state.is_alive else None
 
@@ -159,22 +160,6 @@ class RayFolder:
             except FileNotFoundError:  # it has just ended
                 continue
         return sorted(found, key=lambda user: user.begun)
-
-    def keep_watch(self, files: dict[str, BinaryIO], *, is_there: bool) -> bool:
-        """Whether a sweep uses it, also one whose file somebody has removed since the last look.
-
-        Args:
-            files: of the users of the last look, which are kept open from one look to the next.
-            is_there: whether this is still its folder. Users of another one do not count.
-        """
-        for path in self._users.glob("*") if is_there else ():
-            if path.name not in files:
-                with contextlib.suppress(FileNotFoundError):  # it has just ended
-                    files[path.name] = path.open("rb")
-        for name, file in [*files.items()]:
-            if not _is_locked(file):
-                files.pop(name).close()
-        return bool(files)
 
     def process_ids(self) -> set[int]:
         """The processes of it, and of the sweeps that use it."""
@@ -242,19 +227,12 @@ def ray_folder_here() -> RayFolder:
 
 
 def state_of(address: str, children: Mapping[str, int], dashboard_url: str) -> State:
-    """That of a Ray that this process holds.
-
-    Args:
-        address: of it.
-        children: its processes.
-        dashboard_url: of Ray's dashboard, "" without one.
-    """
-    processes = {HOLDER: os.getpid(), **children}
-    starts = {name: (pid, start_of(pid)) for name, pid in processes.items()}
+    """That of a Ray that this process holds; its children by their names."""
+    pids = {HOLDER: os.getpid(), **children}
     return State(
         address=address,
-        boot=_boot(),
-        processes=starts,
+        boot=boot_id(),
+        processes={name: [pid, start_of(pid)] for name, pid in pids.items()},
         versions=versions(),
         dashboard_url=dashboard_url,
     )
@@ -262,11 +240,8 @@ def state_of(address: str, children: Mapping[str, int], dashboard_url: str) -> S
 
 def versions() -> dict[str, str]:
     """Those that all that use one Ray have alike."""
-    try:
-        of_program = metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        of_program = "of a checkout"
-    return {"sweeps": of_program, "Ray": metadata.version("ray"), "Python": platform.python_version()}
+    releases = {"sweeps": release_of(DISTRIBUTION) or OF_A_CHECKOUT, "Ray": release_of("ray") or ""}
+    return {**releases, "Python": platform.python_version()}
 
 
 def listed(users: Sequence[User]) -> str:
@@ -280,7 +255,7 @@ def _folder(services: Sequence[str] = ()) -> Path:
     if any(chosen[name] is not None for name in OF_GPUS) and not gpus.are_there():
         chosen.update(dict.fromkeys(OF_GPUS))  # there is nothing to choose
     facts: list[Any] = [*chosen.values(), *services]
-    facts += [os.environ.get(ray_auth.MODE, ray_auth.TOKEN_MODE)]  # as it will be settled
+    facts += [os.environ.get(ray_environment.AUTH_MODE, ray_environment.TOKEN_MODE)]  # as it will be settled
     facts += [sorted(os.sched_getaffinity(0))]  # it would have other cores
     # From another namespace it can't be seen.
     facts += [str(Path("/proc/self/ns", kind).readlink()) for kind in ("pid", "net")]
@@ -297,27 +272,12 @@ def _folder(services: Sequence[str] = ()) -> Path:
     return folder
 
 
-def _state(content: Mapping[str, Any]) -> State:
-    """What a program has written, maybe one of another version: it must name its holder, and of the rest what
-    is not understood is left out. Without versions it is refused as one of another version."""
-    processes = {HOLDER: tuple(map(int, content["processes"][HOLDER]))}
-    try:
-        processes |= {name: tuple(map(int, each)) for name, each in content["processes"].items()}
-        rest = {name: str(content[name]) for name in ("address", "dashboard_url")}
-        of_it = {str(name): str(version) for name, version in content["versions"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
-        rest, of_it = {"address": "", "dashboard_url": ""}, {}
-    return State(**rest, boot=str(content["boot"]), processes=processes, versions=of_it)
-
-
 def _user(file: BinaryIO, path: Path) -> User:
     pid, begun = map(int, path.name.split("-"))
     for _ in range(READS):
         file.seek(0)
         with contextlib.suppress(ValueError, TypeError):  # it writes at this moment
-            words = json.loads(file.read())
-            known = {each.name: words[each.name] for each in fields(User) if each.name in words}
-            return User(**{**known, "pid": pid, "begun": begun})
+            return User(**json.loads(file.read()))
     return User(pid=pid, name="a sweep", begun=begun)
 
 
@@ -337,7 +297,8 @@ def services_of_systemd(cgroups: str) -> list[str]:
     return sorted({path for by, path in lines if by in {"", "name=systemd"} and path.endswith(".service")})
 
 
-def _boot() -> str:
+def boot_id() -> str:
+    """The kernel's id of this start of the PC."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -6,10 +6,8 @@ What they know of each other is in its folder (`ray_folder.py`).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -33,11 +31,9 @@ from sweeps.ray_start.ray_folder import (
     versions,
 )
 
-LOOK_NOW = signal.SIGUSR1
-"""To the holder: a sweep has ended."""
 LOOK_EVERY_S = 0.05
 ENDS_S = 60.0
-"""After which a holder that was told to look is left to end by itself."""
+"""After which a holder is left to end by itself."""
 
 
 class SharedRay:
@@ -159,15 +155,10 @@ class SharedRay:
             os.close(number)
 
     def _leave(self, *, waits: bool) -> None:
-        """Use it no more. Where nobody else does, it ends.
-
-        Args:
-            waits: until it has.
-        """
+        """Use it no more. Where nobody else does, it ends; `waits`: until it has."""
         self._let_go()
         state = self.ray_folder.state()
         if state is not None:  # else it begins, and its holder sees whether for nobody
-            ask_to_look(state)
             until = time.monotonic() + (ENDS_S if waits else 0.0)
             pid, start = state.processes[HOLDER]
             while time.monotonic() < until and start_of(pid) == start:
@@ -204,14 +195,6 @@ def start_holder(ray_folder: RayFolder, lock: int, *, dashboard: bool) -> tuple[
     finally:
         os.close(writes)
     return holder, reads
-
-
-def ask_to_look(state: State) -> None:
-    """Have the holder see at once that a sweep has ended."""
-    pid, start = state.processes[HOLDER]
-    if start_of(pid) == start:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, LOOK_NOW)
 
 
 def refuse_other_versions(state: State, ray_folder: RayFolder) -> None:

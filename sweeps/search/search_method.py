@@ -12,7 +12,7 @@ import numpy as np
 from ray.tune.search import Searcher
 
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.ray_start.kept_here import KeptHere
+from sweeps.ray_cluster.ray_internals import KeptHere
 from sweeps.record.record import Record
 from sweeps.record.trials import DEFAULTS, Ending, TrialRow, Waits
 from sweeps.search.feasibility import Feasibility

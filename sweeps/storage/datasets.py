@@ -23,10 +23,6 @@ MAX_DATA_SETS = 16
 def find_data_sets(trainable: Trainable, space: FlatSpace | ConditionalSpace) -> tuple[DataSet, ...]:
     """The data sets that a model's points need, one for each way of preparing; () without preparation.
 
-    Args:
-        trainable: of the model.
-        space: its search space.
-
     Raises:
         UserError: the raw files are not there, or the space asks for too many data sets.
     """

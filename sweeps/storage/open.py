@@ -46,7 +46,7 @@ class Folder:
                 raise StorageError(DISK_IS_FULL) from error
             name = new_name()
             with self._as_storage_errors():  # is the folder itself writable now?
-                self.write_note(name, "")
+                self.write_note(name)
                 self.remove_note(name)
             raise
 
@@ -80,8 +80,8 @@ class Folder:
     def make(self) -> None:
         self.root.mkdir(parents=True, exist_ok=True)
 
-    def write_note(self, name: str, text: str) -> None:
-        atomic_io.write(self.root / name, text)
+    def write_note(self, name: str) -> None:
+        atomic_io.write(self.root / name, name)
 
     def read_note(self, name: str) -> str:
         return (self.root / name).read_text()

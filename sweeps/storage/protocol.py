@@ -60,8 +60,8 @@ class Storage(Protocol):
     def make(self) -> None:
         """Make the folder of the sweep."""
 
-    def write_note(self, name: str, text: str) -> None:
-        """Write a small file, to test the storage."""
+    def write_note(self, name: str) -> None:
+        """Write a small file that holds its name, to test the storage."""
 
     def read_note(self, name: str) -> str:
         """Its text."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sweeps.common import atomic_io, scratch
+from sweeps.common import atomic_io, local_dirs
 from sweeps.common.formatting import duration
 from sweeps.storage.protocol import DISK_IS_FULL, Fill, Params, StorageError, numbers_in
 from sweeps.training.checkpoints import checkpoint_store
@@ -135,9 +135,9 @@ class Remote:
     def make(self) -> None:
         self._retry(self._backend.make, (), is_read=False)
 
-    def write_note(self, name: str, text: str) -> None:
+    def write_note(self, name: str) -> None:
         file = self._empty_scratch() / name
-        file.write_text(text)
+        file.write_text(name)
         self._upload(file, f"{self._root}/{name}", ())
         self._empty_scratch()
 
@@ -228,7 +228,7 @@ class Remote:
     def _empty_scratch(self) -> Path:
         """The temporary folder of this process, empty."""
         if self._scratch is None or not self._scratch.is_dir():
-            self._scratch = scratch.new_folder()
+            self._scratch = local_dirs.new_temporary_folder()
         for left in self._scratch.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
         return self._scratch

@@ -67,14 +67,8 @@ def lacks_weights(config: SweepConfig, record: Record, storage: Storage, number:
 def drop(
     config: SweepConfig, record: Record, storage: Storage, ended: int, before: Collection[int] = ()
 ) -> None:
-    """Remove of a trial that ended all checkpoints but its newest, and all of each trial that is not kept.
-
-    Args:
-        config: of the sweep.
-        record: of the sweep.
-        storage: of its checkpoints.
-        ended: number of the trial.
-        before: numbers of the trials whose weights were kept before it ended.
+    """Remove of a trial that ended all checkpoints but its newest, and all of each trial that is no
+    longer kept, of those that were before.
 
     Raises:
         StorageError: the storage does not answer.

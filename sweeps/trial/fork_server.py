@@ -39,7 +39,7 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_t
 fork has the variables of Ray in their place."""
 IMPORTED = (
     "torch._dynamo", "sweeps.training.runs.fit_loop", "sweeps.common.plugins",
-    "sweeps.record.trials", "sweeps.storage.folder_copy", "sweeps.training.checkpoints.checkpoint_store",
+    "sweeps.record.trials", "sweeps.training.checkpoints.checkpoint_store",
     "pandas", "pyarrow.fs", "pyarrow.parquet", "tensorboardX", "requests", "rich.pretty", "jsonschema",
     "google.protobuf.struct_pb2", "msgpack", "aiohttp", "pydantic.dataclasses", "greenlet",
 )  # fmt: skip

@@ -17,7 +17,7 @@ from sweeps.common.errors import CannotTrain, PCUnfit, is_out_of_memory, reason_
 from sweeps.common.formatting import GB, count
 from sweeps.common.gpus import CONTEXT_GB, Card, GpuProcess
 from sweeps.common.yaml_values import ParamValue
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 from sweeps.storage.protocol import StorageError
 from sweeps.training.report import REPORT, Report
 
@@ -271,7 +271,7 @@ def failure_of(error: BaseException, run: RunHere | None = None, worker: str = "
 
 def unfit(error: Exception) -> Unfit:
     """Why this PC can't train any trial."""
-    return Unfit(reason=str(error), pc=platform.node(), node=broadcast.here())
+    return Unfit(reason=str(error), pc=platform.node(), node=nodes.here())
 
 
 def remedied(failure: OutOfMemory, run: RunHere | None, worker: str = "") -> OutOfMemory:

@@ -21,9 +21,9 @@ import ray
 from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup
 
-from sweeps.common import scratch
+from sweeps.common import local_dirs
 from sweeps.common.errors import oom_kills
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 
 MOST_BYTES = 64 * 1024
 """Of one process for one result; of more the middle is left out."""
@@ -75,10 +75,10 @@ def introduce() -> Introduction:
 def start() -> str:
     """Send all that this process prints from now on to a new file; its path."""
     global _file
-    scratch.remove_left(f"{_PREFIX}*{_SUFFIX}", older_than_s=LEFT_S)
+    local_dirs.remove_left(f"{_PREFIX}*{_SUFFIX}", older_than_s=LEFT_S)
     file, path = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX)
     os.close(file)
-    scratch.claim(Path(path))
+    local_dirs.claim(Path(path))
     _file = os.open(path, os.O_RDWR | os.O_APPEND)
     _flush()
     for stream in (1, 2):
@@ -137,10 +137,10 @@ def examine(path: str) -> tuple[str, int, int]:
 def how_ended(process: Introduction) -> Loss:
     """How a process of any PC has ended."""
     try:
-        if process.node == broadcast.here():
+        if process.node == nodes.here():
             words, now, free_bytes = examine(process.output_file)
         else:
-            asked = broadcast.begin_on(process.node, examine, process.output_file)
+            asked = nodes.begin_on(process.node, examine, process.output_file)
             words, now, free_bytes = ray.get(asked, timeout=10)
     except RayError:
         return Loss("its PC does not answer")

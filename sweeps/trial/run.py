@@ -23,7 +23,7 @@ from sweeps.common.gpus import CONTEXT_GB
 from sweeps.common.param_types import build_params
 from sweeps.kinds.function import FunctionTrainable
 from sweeps.kinds.trainable import Trainable, as_lightning
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 from sweeps.storage.data_source import Say
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.profiling.step_profiler import Meter
@@ -193,7 +193,7 @@ def with_shortage(failure: Failure, error: BaseException) -> Failure:
     found = Shortage(
         card=card,
         pc=platform.node(),
-        node=broadcast.here(),
+        node=nodes.here(),
         pid=os.getpid(),
         own_bytes=own,
         asked_bytes=asked_bytes(texts),

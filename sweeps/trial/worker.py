@@ -14,10 +14,10 @@ import ray
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from threadpoolctl import threadpool_limits
 
-from sweeps.common import atomic_io, scratch
+from sweeps.common import atomic_io, local_dirs
 from sweeps.common.errors import PCUnfit, in_another_worker
 from sweeps.kinds import registry
-from sweeps.storage.folder_copy import File
+from sweeps.storage.data_source import File
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
@@ -132,8 +132,7 @@ class Worker:
     @_failing_as_worker
     def check_room(self, folder: Path, size_bytes: int) -> None:
         """Raise a PCUnfit if a checkpoint of that size can't be written here."""
-        place = next(path for path in (folder, *folder.parents) if path.exists())
-        if shutil.disk_usage(place).free < size_bytes:
+        if atomic_io.free_bytes(folder) < size_bytes:
             raise _full(folder)
 
     @_failing_as_worker
@@ -185,7 +184,7 @@ class Worker:
             folder.mkdir(parents=True)
         except FileExistsError:
             return False
-        self._made.append((top, scratch.claim(top)))
+        self._made.append((top, local_dirs.claim(top)))
         return True
 
 

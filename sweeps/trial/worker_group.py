@@ -29,9 +29,9 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.common.errors import PCUnfit, first_line
-from sweeps.ray_cluster import broadcast
-from sweeps.storage import folder_copy
-from sweeps.storage.folder_copy import File
+from sweeps.ray_cluster import nodes
+from sweeps.storage import data_source
+from sweeps.storage.data_source import File
 from sweeps.training.distributed import cluster_environment
 from sweeps.training.report import Position, Report
 from sweeps.trial import leave_request, output
@@ -194,10 +194,10 @@ def _fetch(node: str, files: Sequence[File], folder: Path) -> None:
     Raises:
         OSError: this PC can't write them.
     """
-    fetch = functools.partial(broadcast.read_file, node, "the PC of a worker")
+    fetch = functools.partial(nodes.read_file, node, "the PC of a worker")
     for file in files:
         if not (folder / file.name).exists():
             try:
-                folder_copy.copy_file(file, folder, folder, fetch)
+                data_source.copy_file(file, folder, folder, fetch)
             except PCUnfit as error:
                 give_up(f"a worker is lost: {error}")

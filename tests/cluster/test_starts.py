@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 from tests.support.killing import check_whole
 from tests.support.lab import PC, wait_until
 from tests.support.sweep_on_pcs import EACH_EPOCH, Sweep
@@ -51,7 +51,7 @@ def test_it_is_left_out_by_name_and_its_trials_go_on_elsewhere(
     _, reason = FAULTS[fault]
     no_start = "no process of a trial starts there"
     assert notice.startswith(f"{unfit.name} ({unfit.address}) gets no more trials in this run: {no_start}: ")
-    assert reason in notice or broadcast.ENDED_AT_ONCE in notice
+    assert reason in notice or nodes.ENDED_AT_ONCE in notice
     assert notice in sweep.said.read_text()
 
 
@@ -68,7 +68,7 @@ def test_one_that_can_start_nothing_when_the_sweep_begins_is_left_out(sweep_on: 
     out = f"{unfit.name} ({unfit.address}) gets no more trials in this run"
     no_start = f"{out}: no process of a trial starts there: "
     said = sweep.said.read_text()
-    assert f"{no_start}{reason}" in said or f"{no_start}{broadcast.ENDED_AT_ONCE}" in said, said
+    assert f"{no_start}{reason}" in said or f"{no_start}{nodes.ENDED_AT_ONCE}" in said, said
 
 
 def test_a_pc_that_is_lost_before_a_process_starts_costs_no_trial(sweep_on: Callable[..., Sweep]) -> None:

@@ -14,7 +14,7 @@ from sweeps.__main__ import COMMANDS as COMMANDS_OF_SWEEPS
 from sweeps.common.errors import UserError
 from sweeps.config import cli, control_commands, plugins
 from sweeps.config.sweep_config import SweepConfig
-from sweeps.pcs import flags as flags_for_pcs
+from sweeps.pcs import __main__ as flags_for_pcs
 from sweeps.pcs.__main__ import COMMANDS as COMMANDS_FOR_PCS
 from sweeps.plan import folder as plan_folder
 from sweeps.plan import run_start

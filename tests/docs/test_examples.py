@@ -13,7 +13,8 @@ from sweeps.analysis import comparison, sweep
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
-from sweeps.pcs import check, drain, flags
+from sweeps.pcs import __main__ as flags_for_pcs
+from sweeps.pcs import check, drain
 from sweeps.plan import folder as plan_folder
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
@@ -110,7 +111,7 @@ def test_the_docs_show_what_the_check_of_pcs_prints() -> None:
 
 
 def test_the_docs_say_how_long_a_drain_waits() -> None:
-    assert f"`--timeout-s` ({flags.DRAIN_S:g})" in BY_NAME["cluster"].text
+    assert f"`--timeout-s` ({flags_for_pcs.DRAIN_S:g})" in BY_NAME["cluster"].text
     assert f"has not within {drain.GRACE_S:g} s after the deadline" in BY_NAME["cluster"].text
 
 

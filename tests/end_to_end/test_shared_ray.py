@@ -183,7 +183,7 @@ def test_a_ray_that_is_up_stays_for_the_next_sweep_and_ends_once_it_is_unused(
 
 
 @pytest.mark.long
-def test_a_ray_whose_folder_was_removed_ends_with_its_last_user(
+def test_a_ray_whose_folder_was_removed_ends_and_its_sweeps_can_be_resumed(
     variables: Callable[[str], dict[str, str]], folder_of_rays: Path, tmp_path: Path
 ) -> None:
     with running(tmp_path / "one", variables("one"), *ENDLESS, *SMALL) as one:
@@ -191,10 +191,12 @@ def test_a_ray_whose_folder_was_removed_ends_with_its_last_user(
         (place,) = folder_of_rays.glob("sweeps-*/ray-*")
         shutil.rmtree(place)
         (place / "users").mkdir(parents=True)  # as another sweep does, which finds none
-        trains(one, 10)
+        assert one.wait() == 1
+        until(lambda: not below(folder_of_rays), "all of it to end")
+        one.start()
+        trains(one)
         one.interrupt()
         assert one.wait() == 130
-    until(lambda: not below(folder_of_rays), "all of it to end")
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweeps.common.errors import PCUnfit
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 from sweeps.ray_start import ray_connection
 from sweeps.storage.data_source import Say
 from sweeps.storage.open import Folder
@@ -35,7 +35,7 @@ class NotOn:
     node: str
 
     def here(self, say: Say) -> Path:
-        if broadcast.here() == self.node:
+        if nodes.here() == self.node:
             raise PCUnfit(FULL)
         return Path("/none")
 

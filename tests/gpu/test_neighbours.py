@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sweeps.common import gpus
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 from sweeps.training.profiling import memory
 from sweeps.trial.messages import OutOfMemory, failure_of
 from sweeps.trial.run import with_shortage
@@ -61,7 +61,7 @@ def test_what_another_program_holds_is_seen(holds: Callable[[int], int]) -> None
 def test_a_trial_that_would_have_fit_without_it_is_not_to_blame(
     holds: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broadcast, "here", lambda: "n1")
+    monkeypatch.setattr(nodes, "here", lambda: "n1")
     free, whole = torch.cuda.mem_get_info()
     if free < 0.8 * whole:
         pytest.skip("another program holds memory of the card")

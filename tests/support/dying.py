@@ -10,13 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sweeps.ray_cluster import ray_environment
-from sweeps.ray_start import ray_auth
+from sweeps.ray_start import ray_environment
 from sweeps.run import main as run_main
 
 ray_environment.prepare_environment()
 if __name__ == "__main__":  # Ray reads it when it is imported
-    ray_auth.settle(None)
+    ray_environment.settle_token(None)
 
 from ray.tune.result import SHOULD_CHECKPOINT  # noqa: E402
 

@@ -24,7 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweeps.common.tested_versions import TESTED
+from sweeps.common.imports import TESTED
 from tests import ROOT
 
 PAGE = ROOT / "docs" / "versions.md"

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TextIO
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -30,11 +29,7 @@ class Screen(Console):
 
 
 class Cell:
-    """A cell of a notebook, where what is drawn replaces what was drawn before.
-
-    Args:
-        send: takes the HTML, and the same as text.
-    """
+    """A cell of a notebook, where what is drawn replaces what was drawn before; sent as HTML and as text."""
 
     width, height = 110, 32
     """Characters and lines that are seen at once."""
@@ -69,17 +64,11 @@ def console() -> Console:
     return Screen(width=None if sys.stdout.isatty() else 160)
 
 
-def say(text: str, file: TextIO | None = None, *, indent: int = 0) -> None:
-    """Print lines: on a terminal broken between words, elsewhere as they are.
-
-    Args:
-        text: of lines.
-        file: the standard output, if none is given.
-        indent: where the text behind a title begins, at least.
-    """
-    stream = file or sys.stdout
-    width = shutil.get_terminal_size().columns if stream.isatty() else None
-    print(fitted(text, width, indent), file=stream, flush=True)
+def say(text: str, *, indent: int = 0) -> None:
+    """Print lines: on a terminal broken between words, elsewhere as they are. The text behind a title begins
+    at `indent`, at least."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    print(fitted(text, width, indent), flush=True)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from sweeps.common.imports import module_command
 from sweeps.config.sweep_config import flag
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
-from sweeps.ray_cluster import neighbours, placement, session
+from sweeps.ray_cluster import placement, session
 from sweeps.ray_cluster.places import place_divider, shared_sweeps
 from sweeps.ray_cluster.places.place_division import Allotment
 from sweeps.ray_cluster.places.shared_sweeps import Ahead
@@ -164,7 +164,7 @@ class QueueClaims:
         context, here = self._context, self._context.cluster.here
         if here is not None and not context.config.beside:
             own = here.ray_folder.process_ids()
-            if lines := gpus.lines(neighbours.those_of(context.config), own):
+            if lines := gpus.lines(session.gpus_of(context.config), own):
                 return lines
         return session.measure_again(context.config, context.cluster, context.gpus_per_trial, context.say)
 

@@ -19,7 +19,7 @@ from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.output.folder_files import TrialLogs, write_tables
 from sweeps.execution.run_context import DriverCallback, RunContext
-from sweeps.ray_cluster import broadcast, ray_internals
+from sweeps.ray_cluster import nodes, ray_internals
 from sweeps.record.journal import RecordLost
 from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import BAD, ENDED_WELL, Ending, Status
@@ -157,7 +157,7 @@ class TuneCallback(DriverCallback):
             if self._requeue.process_of(trial, error) is not None:  # it is Tune's own, in the driver
                 return self._end(number, "failed", reason_of(error), str(error))
         elif error.actor_init_failed and self._context.cluster.is_alone and not self._record.has_epochs:
-            cause = broadcast.cause(error)
+            cause = nodes.cause(error)
             return self._context.end.stop(Outcome.ERROR, f"no trial can start on a worker: {cause}")
         reason, text = self._requeue.after_lost_process(trial, error)
         if not reason:

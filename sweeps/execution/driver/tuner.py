@@ -37,7 +37,7 @@ from sweeps.execution.run_context import RunContext, job_of
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.plan import run_start
 from sweeps.plan.describe import describe_confirmation
-from sweeps.ray_start.kept_here import KeptHere
+from sweeps.ray_cluster.ray_internals import KeptHere
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome

@@ -17,7 +17,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
-from sweeps.ray_cluster import broadcast, placement
+from sweeps.ray_cluster import nodes, placement
 from sweeps.trial.messages import NotSaved, message_of, saved_of
 
 NOTHING_STARTS = "no process of a trial starts there"
@@ -116,7 +116,7 @@ class AwayPCs(DriverCallback):
         """After the process of a trial did not start in a cluster: try one on each PC, and leave out those on
         which none starts. None where one starts on each; else why the sweep must end, "" where it goes on."""
         there = [pc for pc in self._cluster.there if not self._cluster.is_left_out(pc.id)]
-        answers = broadcast.ask(there, _do_nothing, timeout_s=60)
+        answers = nodes.ask(there, _do_nothing, timeout_s=60)
         faults = {pc: answer.fault for pc, answer in answers.items() if answer.fault and answer.is_there}
         for pc, fault in faults.items():
             if not self._leave_out(pc.id, trial.config["number"], f"{NOTHING_STARTS}: {fault}"):

@@ -24,7 +24,7 @@ from sweeps.common.formatting import GB
 from sweeps.common.gpus import CONTEXT_GB, GpuProcess
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import TrialActor, TrialActors
-from sweeps.ray_cluster import broadcast, placement
+from sweeps.ray_cluster import nodes, placement
 from sweeps.ray_cluster.gpus import list_gpus, own_processes
 from sweeps.search.search_method import RecordSearcher
 from sweeps.trial.messages import OutOfMemory, Shortage, message_of
@@ -181,11 +181,11 @@ class FullGpus(DriverCallback):
         if not self._asked and self._clock() >= self._look_next:
             several = self._context.config.workers_per_trial > 1  # whose processes are not known here
             self._asked = {
-                broadcast.begin_on(pc.id, _rooms_here, self._own_on(pc.id), several): pc
+                nodes.begin_on(pc.id, _rooms_here, self._own_on(pc.id), several): pc
                 for pc in self._context.cluster.nodes()
             }
         if self._asked and not ray.wait([*self._asked], num_returns=len(self._asked), timeout=0)[1]:
-            answers = broadcast.answers(self._asked, 0)
+            answers = nodes.answers(self._asked, 0)
             self._asked, self._look_next = {}, self._clock() + LOOK_EVERY_S
             known = {pc.id: answer.value or {} for pc, answer in answers.items()}
             self._release({(node, gpu): room for node in known for gpu, room in known[node].items()})

@@ -26,7 +26,7 @@ from sweeps.common.formatting import cell, count
 from sweeps.execution.output import status_lines
 from sweeps.execution.output.time_left import TimeLeft, TimeLeftTeller
 from sweeps.execution.run_context import RunContext
-from sweeps.ray_start.kept_here import KeptHere
+from sweeps.ray_cluster.ray_internals import KeptHere
 from sweeps.record.sweep_info import NotedTimeLeft
 from sweeps.record.trials import BAD, TrialRow
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeps.common import project, scratch
+from sweeps.common import local_dirs, project
 from sweeps.common.errors import PCUnfit
 from sweeps.common.param_types import nested
 from sweeps.kinds.commands.command_words import INSIDE
@@ -35,13 +35,13 @@ class TrialFolder:
     """The files of a trial on its PC. They are removed when nothing refers to it any more."""
 
     def __init__(self, of_project: Path) -> None:
-        scratch.remove_left(f"{_PREFIX}*")
+        local_dirs.remove_left(f"{_PREFIX}*")
         if not of_project.is_dir():
             raise PCUnfit(
                 f"{of_project} is not there: a command needs the project's folder at the same path on each PC"
             )
         top = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._remover = weakref.finalize(self, _remove, top, scratch.claim(top))
+        self._remover = weakref.finalize(self, _remove, top, local_dirs.claim(top))
         self.work, self.checkpoint, self.metrics = top / "work", top / "checkpoint", top / "metrics.jsonl"
         self.work.mkdir()
         self.checkpoint.mkdir()

@@ -118,7 +118,6 @@ class PlaceClaims:
             user=this_user(),
             pc=platform.node(),
             pid=os.getpid(),
-            version=versions()["sweeps"],
             job=ray.get_runtime_context().get_job_id(),
             share=config.share,
             priority=config.priority,

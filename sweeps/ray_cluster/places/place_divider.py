@@ -14,7 +14,7 @@ from typing import Any
 
 import ray
 
-from sweeps.ray_cluster import broadcast, nodes, ray_internals
+from sweeps.ray_cluster import nodes, ray_internals
 from sweeps.ray_cluster.places.place_division import (
     Allotment,
     AnsweredClaim,
@@ -40,13 +40,7 @@ def resources_of_pcs() -> dict[str, Resources]:
 
 
 class PlaceDivider:
-    """Answers the claims of all sweeps.
-
-    Args:
-        pcs: what each PC has.
-        ended_jobs: Ray's ids of jobs that have ended.
-        clock: seconds, that no one sets.
-    """
+    """Answers the claims of all sweeps, by what each PC has and which jobs have ended."""
 
     def __init__(
         self,
@@ -152,7 +146,7 @@ def started(*, is_on_this_pc: bool) -> Any:
             lifetime="detached",
             get_if_exists=True,
             num_cpus=0,
-            scheduling_strategy=broadcast.on(head.id),
+            scheduling_strategy=nodes.on(head.id),
             runtime_env=apart or None,
         )
         .remote()

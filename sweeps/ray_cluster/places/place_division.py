@@ -42,8 +42,6 @@ class Claim:
     user: str
     pc: str
     pid: int
-    version: str
-    """Of this program."""
     job: str = ""
     """Ray's id of its job."""
     share: float = 1.0
@@ -110,12 +108,7 @@ class Demand:
 
 
 def divide(demands: Sequence[Demand], pcs: Mapping[str, Resources]) -> dict[str, dict[str, int]]:
-    """The places of each sweep, by PC: workers of whole trials.
-
-    Args:
-        demands: of the sweeps, the oldest first.
-        pcs: what each PC has.
-    """
+    """The places of each sweep, by PC: workers of whole trials. The demands are ordered, the oldest first."""
     packing = _Packing(demands, pcs)
     total_share = sum(demand.share for demand in demands if demand.wanted)
     steps = {each.sweep: part_of_all(each, pcs) / each.share for each in demands}
@@ -257,13 +250,7 @@ class PlaceDivision:
     def renew(
         self, claims: Sequence[Claim], pcs: Mapping[str, Resources], now_s: float
     ) -> dict[str, Allotment]:
-        """Divide anew: the allotment of each sweep.
-
-        Args:
-            claims: of all sweeps.
-            pcs: what each PC has.
-            now_s: by a monotonic clock.
-        """
+        """Divide anew, at a time of a monotonic clock: the allotment of each sweep."""
         claims = sorted(claims, key=lambda claim: (claim.since_s, claim.sweep))
         passed_s = 0.0 if self._then_s is None else max(0.0, now_s - self._then_s)
         self._then_s = now_s

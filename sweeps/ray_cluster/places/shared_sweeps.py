@@ -6,12 +6,12 @@ and the answer in the file by which it uses that Ray (`ray_start/ray_folder.py`)
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import psutil
 
 from sweeps.common.formatting import rough
 from sweeps.ray_cluster.places.place_division import Allotment, AnsweredClaim, Claim
@@ -76,21 +76,12 @@ def noted(users: Sequence[User], now_s: float) -> list[AnsweredClaim]:
 
 
 def this_user() -> str:
-    """The name of this user, or its number."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may not know its user
-        return str(os.getuid())
+    """The name of this user; its number in a container that does not know its user."""
+    return psutil.Process().username()
 
 
 def in_order(answers: Sequence[AnsweredClaim], pcs: Mapping[str, str], now: float) -> list[SharedSweep]:
-    """The same of claims.
-
-    Args:
-        answers: of the divider, the oldest first.
-        pcs: Ray's id of each PC to its name.
-        now: seconds since 1970.
-    """
+    """The same of claims, the oldest first, by the names of the PCs and the time in seconds since 1970."""
     running = [each for each in answers if not _waits(each)]
     waiting = [each for each in answers if _waits(each)]
     waiting.sort(key=lambda each: (bool(each.allotment.waits_for), -each.claim.priority, -each.age_s))
@@ -190,13 +181,8 @@ class Ahead:
 
 
 def ahead(sweeps: Sequence[str], answers: Sequence[AnsweredClaim], starting: Sequence[str] = ()) -> Ahead:
-    """The sweeps of these ids, for which another one waits.
-
-    Args:
-        sweeps: their ids.
-        answers: of the divider.
-        starting: others that came before it and are not known there yet.
-    """
+    """The sweeps of these ids, for which another one waits, and others that came before it and are still
+    about to start."""
     names = _told_apart(answers)
     there = [each for each in answers if each.claim.sweep in sweeps]
 

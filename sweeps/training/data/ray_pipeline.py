@@ -28,7 +28,7 @@ from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry, source_files
 from sweeps.kinds.trainable import Description
-from sweeps.ray_start import ray_auth, ray_connection
+from sweeps.ray_start import ray_connection, ray_environment
 from sweeps.training.data import shards
 from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparameter
 from sweeps.training.data.raw_files import Item
@@ -138,9 +138,8 @@ def connected(data_set: DataSet, address: str | None) -> Iterator[None]:
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         yield
         return
-    ray_connection.set_environment(ENVIRONMENT)
-    ray_connection.refuse_silent(address)
-    ray_auth.settle(address)
+    ray_environment.set_environment(ENVIRONMENT)
+    ray_environment.settle_token(address)
     ray_connection.refuse_outside(address)
     import ray  # not above: it reads ENVIRONMENT at its import
 

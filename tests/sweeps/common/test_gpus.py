@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,14 +23,14 @@ Holds = Callable[..., int]
 """Has a process hold memory of a GPU: its place, kinds (C, G), MiB, user; returns the process id."""
 
 
-@pytest.fixture
-def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+@pytest.fixture(autouse=True)
+def three_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a PC with three GPUs."""
     (tmp_path / "gpus").write_text(THREE)
     monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
     for name in (gpus.VISIBLE, gpus.ORDER):
         monkeypatch.delenv(name, raising=False)
-    return fake_nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
 
 
 @pytest.fixture
@@ -63,29 +63,27 @@ def holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Holds]:
     ],
 )
 def test_gpus_are_chosen_by_number_or_uuid(
-    text: str, before: str | None, shown: str, nvml: Any, monkeypatch: pytest.MonkeyPatch
+    text: str, before: str | None, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if before is not None:
         monkeypatch.setenv(gpus.VISIBLE, before)
-    chosen = choose(text, nvml)
+    chosen = choose(text)
     assert chosen == {"CUDA_VISIBLE_DEVICES": shown, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    names = {card.index: card.uuid for card in listed({}, nvml)}
-    assert [card.uuid for card in listed(chosen, nvml)] == [names[int(number)] for number in shown.split(",")]
+    names = {card.index: card.uuid for card in listed({})}
+    assert [card.uuid for card in listed(chosen)] == [names[int(number)] for number in shown.split(",")]
     for name, value in chosen.items():  # a process that this one starts reads the same words again
         monkeypatch.setenv(name, value)
-    assert choose(text, nvml) == chosen
+    assert choose(text) == chosen
 
 
-def test_none_hides_all(nvml: Any) -> None:
-    assert listed(choose("none", nvml), nvml) == []
+def test_none_hides_all() -> None:
+    assert listed(choose("none")) == []
 
 
-def test_a_slice_of_a_gpu_is_chosen_by_its_uuid(
-    nvml: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slice_of_a_gpu_is_chosen_by_its_uuid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gpus").write_text(SLICED)
-    assert choose("MIG-f6", nvml)[gpus.VISIBLE] == "MIG-f6"
-    assert [card.name for card in listed(choose("MIG-f6", nvml), nvml)] == ["MIG 2g.12gb"]
+    assert choose("MIG-f6")[gpus.VISIBLE] == "MIG-f6"
+    assert [card.name for card in listed(choose("MIG-f6"))] == ["MIG 2g.12gb"]
 
 
 @pytest.mark.parametrize(
@@ -99,29 +97,29 @@ def test_a_slice_of_a_gpu_is_chosen_by_its_uuid(
     ],
 )
 def test_what_is_not_there_is_refused_with_what_is(
-    text: str, before: str | None, fault: str, nvml: Any, monkeypatch: pytest.MonkeyPatch
+    text: str, before: str | None, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if before is not None:
         monkeypatch.setenv(gpus.VISIBLE, before)
     with pytest.raises(UserError) as told:
-        choose(text, nvml)
+        choose(text)
     first, *others = str(told.value).splitlines()
     assert first == fault
     assert "  1  RTX 3090 of 25.8 GB  GPU-bb2" in others
 
 
-def test_without_a_gpu_it_is_said_what_to_do(nvml: Any, tmp_path: Path) -> None:
+def test_without_a_gpu_it_is_said_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "gpus").unlink()
     with pytest.raises(UserError, match="NVIDIA's driver lists no GPU on this PC"):
-        choose("0", nvml)
+        choose("0")
 
 
-def test_it_is_told_who_uses_a_gpu(nvml: Any, holds: Holds) -> None:
+def test_it_is_told_who_uses_a_gpu(holds: Holds) -> None:
     notebook, own = holds(1, "C", 8700, user=1003), holds(1, "C", 4000)
     holds(1, "G", 900)  # a desktop
     holds(1, "C", 300)  # CUDA's own memory alone
     game = holds(0, "CG", 2100)
-    slow, fast = (card for card in sorted(listed({}, nvml), key=lambda card: card.index) if card.index < 2)
+    slow, fast = (card for card in sorted(listed({}), key=lambda card: card.index) if card.index < 2)
     assert [each.pid for each in slow.neighbours([own])] == [game]
     (other,) = fast.neighbours([own])
     assert other.words(fast.memory_bytes) == f"user 1003 (pid {notebook}, sleep, 9.12 of 25.8 GB)"
@@ -130,21 +128,21 @@ def test_it_is_told_who_uses_a_gpu(nvml: Any, holds: Holds) -> None:
     assert fast.held_bytes([own]) == 4000 * 2**20
 
 
-def test_a_program_whose_memory_is_not_told_is_in_the_way_if_it_computes(nvml: Any, holds: Holds) -> None:
+def test_a_program_whose_memory_is_not_told_is_in_the_way_if_it_computes(holds: Holds) -> None:
     holds(2, "G", "N/A")
     computes = holds(2, "C", "N/A", user=1003)
-    (other,) = next(card for card in listed({}, nvml) if card.index == 2).neighbours()
+    (other,) = next(card for card in listed({}) if card.index == 2).neighbours()
     assert other.words(None) == f"user 1003 (pid {computes}, sleep, memory not known)"
 
 
 def test_in_a_container_all_that_is_used_beside_ones_own_is_of_others(
-    nvml: Any, holds: Holds, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    holds: Holds, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The driver's process ids are those outside of it."""
     monkeypatch.setattr(gpus, "FIRST_PID_NAMESPACE", 1)
     holds(0, "C", 9000)
     (tmp_path / "gpus").write_text("RTX 3090, 580.65, 24576, 300\n")
-    (card,) = listed({}, nvml)
+    (card,) = listed({})
     assert card.neighbours() == [GpuProcess(0, 9300 * 2**20)]
     assert card.neighbours()[0].words(card.memory_bytes) == (
         "programs that can't be seen from here (9.75 of 25.8 GB)"

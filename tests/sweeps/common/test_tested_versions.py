@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeps import fit, ladder
-from sweeps.common.tested_versions import TESTED, newer_than_tested
+from sweeps.common.imports import TESTED, newer_than_tested
 from sweeps.run import main as run_main
 from tests.conftest import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import UserError
-from sweeps.pcs import flags
+from sweeps.pcs import __main__ as flags
 
 
 def test_a_drain_is_of_this_pc_and_leaves_time_for_an_epoch() -> None:

@@ -21,9 +21,8 @@ import pytest
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.ray_cluster import gpus as cluster_gpus
-from sweeps.ray_cluster.broadcast import Answer
 from sweeps.ray_cluster.gpus import Card
-from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_cluster.nodes import Answer, Node
 from tests.conftest import ROOT
 from tests.support.cluster_of_pcs import PYTHON, RAY, give_token
 from tests.support.lab import PC, Lab
@@ -49,16 +48,17 @@ def fake_nvml() -> Any:
 
 def test_gpus_are_read_as_the_driver_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvml, listed = fake_nvml(), tmp_path / "gpus"
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
     monkeypatch.setenv("GPUS", str(listed))
-    assert cluster_gpus.list_gpus(nvml) == [], "no driver"
+    assert cluster_gpus.list_gpus() == [], "no driver"
     listed.write_text(SAYS)
-    assert cluster_gpus.list_gpus(nvml) == [
+    assert cluster_gpus.list_gpus() == [
         replace(card, load_percent=nvml.LOAD_PERCENT) for card in (LARGE, SMALL)
     ]
     listed.write_text("")
-    assert cluster_gpus.list_gpus(nvml) == [], "the driver fails"
+    assert cluster_gpus.list_gpus() == [], "the driver fails"
     listed.write_text("NVIDIA Odd, 580.65, [N/A]\n")
-    assert cluster_gpus.list_gpus(nvml) == [replace(ODD, load_percent=nvml.LOAD_PERCENT)]
+    assert cluster_gpus.list_gpus() == [replace(ODD, load_percent=nvml.LOAD_PERCENT)]
 
 
 THREE = (
@@ -98,7 +98,8 @@ def test_only_gpus_that_cuda_shows_count(
         monkeypatch.delenv(name, raising=False)
     for name, value in {"GPUS": str(tmp_path / "gpus"), **variables}.items():
         monkeypatch.setenv(name, value)
-    assert [card.name for card in cluster_gpus.list_gpus(fake_nvml())] == names
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
+    assert [card.name for card in cluster_gpus.list_gpus()] == names
 
 
 def test_in_a_task_they_are_those_that_ray_began_with(
@@ -110,7 +111,8 @@ def test_in_a_task_they_are_those_that_ray_began_with(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with subprocess.Popen(["sleep", "60"], env={**os.environ, "CUDA_VISIBLE_DEVICES": "1"}) as raylet:
         monkeypatch.setenv("RAY_RAYLET_PID", str(raylet.pid))
-        assert [card.name for card in cluster_gpus.list_gpus(fake_nvml())] == ["RTX 2080 Ti"]
+        monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
+        assert [card.name for card in cluster_gpus.list_gpus()] == ["RTX 2080 Ti"]
         raylet.kill()
 
 
@@ -118,13 +120,14 @@ def test_memory_that_others_take_is_not_free(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "gpus").write_text(THREE)
     monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    fast, middle, slow = cluster_gpus.list_gpus(fake_nvml())
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
+    fast, middle, slow = cluster_gpus.list_gpus()
     assert cluster_gpus.least_free_bytes(said([fast]), []) == (24576 - 1800) * 2**20
     assert cluster_gpus.least_free_bytes(said([fast, middle], [slow]), [PCS[1]]) == 11264 * 2**20
 
 
 HIDES = """
-from sweeps.ray_cluster import ray_environment
+from sweeps.ray_start import ray_environment
 ray_environment.prepare_environment()
 import os, psutil, ray
 
@@ -215,7 +218,6 @@ from sweeps.config import cli
 from ray.util import placement_group_table
 config = cli.parse("--address auto --gpu-memory-gb-per-trial 20 --trials-per-gpu 2".split())
 with connect(config, Path("s"), (), None) as offered:
-    print(offered.describe())
     away = offered.away
     factory = placement.trial_resources(config, 0.5, lambda: away)
     groups = [factory.to_placement_group() for _ in range(placement.slots(config, offered.pcs) + 1)]

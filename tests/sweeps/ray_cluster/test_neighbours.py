@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from sweeps.common import gpus
 from sweeps.common.errors import UserError
 from sweeps.common.gpus import Card, GpuProcess
 from sweeps.config import cli
-from sweeps.ray_cluster import neighbours
+from sweeps.ray_cluster import session
+from sweeps.ray_cluster.places.shared_sweeps import this_user
 from sweeps.ray_start.ray_folder import HOLDER, RayFolder, User, start_of, state_of
 from tests.conftest import TOY, Command
 from tests.sweeps.ray_cluster.test_gpus import FAKE, THREE, fake_nvml
@@ -40,13 +42,13 @@ SAID = "GPU 0 is used by user 1003 (pid 4711, python, 9.1 of 24 GB)"
 )
 def test_it_is_refused_in_a_line_that_says_what_to_do(cards: list[Card], text: str) -> None:
     with pytest.raises(UserError) as told:
-        neighbours.refuse_beside(cards)
+        session.refuse_beside(cards)
     assert str(told.value) == text
 
 
 def test_ones_own_are_no_neighbours() -> None:
-    neighbours.refuse_beside([FREE])
-    neighbours.refuse_beside([USED], own=[4711])
+    session.refuse_beside([FREE])
+    session.refuse_beside([USED], own=[4711])
 
 
 def test_where_processes_cant_be_told_apart_a_second_sweep_of_ones_own_begins() -> None:
@@ -59,9 +61,22 @@ def test_where_processes_cant_be_told_apart_a_second_sweep_of_ones_own_begins() 
 def test_the_ray_of_another_user_is_told_of() -> None:
     named = ["ray::SweepTrial.train()", "60"]
     with subprocess.Popen(named, executable="/bin/sleep", user=1003) as other:
-        line = neighbours.trials_of_others()
+        line = session.trials_of_others()
         other.kill()
     assert line == "beside     Ray of other users runs on this PC, too: 1003 (1 process)"
+
+
+def test_a_user_whom_the_system_does_not_know_is_named_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs with `--user`."""
+
+    def knows_nobody(uid: int) -> pwd.struct_passwd:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", knows_nobody)
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert this_user() == str(os.getuid())
+    assert str(os.getuid()) not in session.trials_of_others()
 
 
 @AS_ROOT
@@ -102,11 +117,11 @@ def test_a_sweep_without_gpus_and_one_beside_others_begin(
     monkeypatch.setenv("GPU_PROCESSES", str(tmp_path / "processes"))
     with subprocess.Popen(["sleep", "60"], user=1003) as other:
         (tmp_path / "processes").write_text(f"0, C, {other.pid}, 1000\n")
-        assert neighbours.those_of(cli.parse(["--gpus-per-trial", "0"])) == []
-        assert len(neighbours.those_of(cli.parse([]))) == 3
+        assert session.gpus_of(cli.parse(["--gpus-per-trial", "0"])) == []
+        assert len(session.gpus_of(cli.parse([]))) == 3
         with pytest.raises(UserError, match="GPU 0 is used by user 1003"):
-            neighbours.check_this_pc(cli.parse([]))
-        neighbours.check_this_pc(cli.parse(["--beside"]))
+            session.check_this_pc(cli.parse([]), ())
+        session.check_this_pc(cli.parse(["--beside"]), ())
         other.kill()
 
 
@@ -138,12 +153,12 @@ def test_two_rays_of_one_user_have_no_gpu_in_common(
                 state = state_of("127.0.0.1:1", {}, "")
                 started = start_of(holder.pid)
                 other.write(replace(state, processes={HOLDER: [holder.pid, started]}))
-                neighbours.refuse_overlap(config, one)  # no sweep uses it
+                session.refuse_overlap(config, one)  # no sweep uses it
                 number, _ = other.add_user(User(pid=1, name="first"))
                 with pytest.raises(UserError) as told:
-                    neighbours.refuse_overlap(config, one)
-                neighbours.refuse_overlap(config, other)
-                neighbours.refuse_overlap(cli.parse(["--beside"]), one)
+                    session.refuse_overlap(config, one)
+                session.refuse_overlap(config, other)
+                session.refuse_overlap(cli.parse(["--beside"]), one)
                 os.close(number)
                 holder.kill()
     assert "first (process 1) may use it, too, by another choice of GPUs" in str(told.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ from ray.tune.experiment import Trial
 
 from sweeps.common import project
 from sweeps.common.errors import UserError
-from sweeps.ray_cluster import broadcast, ray_internals
+from sweeps.ray_cluster import nodes, ray_internals
 from sweeps.ray_start import ray_connection
 
 CHANGED = f"Ray {ray.__version__} has changed it"
@@ -31,7 +33,7 @@ def gcs() -> Iterator[str]:
 
 def test_no_pc_is_drained_and_this_one_is_there(gcs: str) -> None:
     assert ray_internals.draining_nodes() == {}, CHANGED
-    assert ray_internals.is_in_cluster(gcs, broadcast.here()), CHANGED
+    assert ray_internals.is_in_cluster(gcs, nodes.here()), CHANGED
     assert not ray_internals.is_in_cluster(gcs, ray.NodeID.from_random().hex()), CHANGED
 
 
@@ -74,3 +76,19 @@ def test_a_job_of_a_cluster_is_known_by_the_variable_of_ray() -> None:
 
 def test_this_job_has_not_ended(gcs: str) -> None:
     assert ray.get_runtime_context().get_job_id() not in ray_internals.ended_jobs(), CHANGED
+
+
+class Ours(ray_internals.KeptHere):
+    """Holds what can't be pickled."""
+
+    held: Any = None
+
+
+def test_a_copy_is_the_object_itself_and_none_where_there_is_no_such_object() -> None:
+    ours = Ours()
+    ours.held = lambda: 1
+    packed = pickle.dumps(ours)
+    assert pickle.loads(packed) is ours
+    del ours
+    gc.collect()
+    assert pickle.loads(packed) is None

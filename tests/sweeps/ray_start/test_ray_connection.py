@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from sweeps.common.errors import UserError
-from sweeps.ray_start import ray_connection
+from sweeps.ray_start import ray_connection, ray_environment
 from tests import ROOT
 
 PATIENCE_S = 60.0
@@ -47,7 +47,7 @@ def test_the_network_and_the_code_are_told_apart(error: Exception, words: str) -
 def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPS_TEST_OF_USER", "theirs")
     monkeypatch.delenv("SWEEPS_TEST_OF_OURS", raising=False)
-    ray_connection.set_environment({"SWEEPS_TEST_OF_USER": "ours", "SWEEPS_TEST_OF_OURS": "ours"})
+    ray_environment.set_environment({"SWEEPS_TEST_OF_USER": "ours", "SWEEPS_TEST_OF_OURS": "ours"})
     assert (os.environ["SWEEPS_TEST_OF_USER"], os.environ["SWEEPS_TEST_OF_OURS"]) == ("theirs", "ours")
     monkeypatch.delenv("SWEEPS_TEST_OF_OURS")
 
@@ -122,12 +122,13 @@ def test_a_thread_that_makes_objects_while_ray_is_shut_down_does_not_end_the_pro
 
 FORKED = """
 import os, sys, tempfile, time
-from sweeps.ray_cluster import ray_environment
-from sweeps.ray_start import ray_auth, ray_connection, shared_ray
+from sweeps.ray_start import ray_environment
+from sweeps.ray_start import ray_connection, shared_ray
+from sweeps.ray_start import ray_environment
 from sweeps.trial import fork_server
 
 ray_environment.prepare_environment()
-ray_auth.settle(None)
+ray_environment.settle_token(None)
 os.environ["ONE"] = "1"
 with fork_server.started() as python, shared_ray.SharedRay("s", python, dashboard=False) as here:
     import ray

@@ -161,12 +161,12 @@ def test_what_is_whole_everywhere_is_not_copied_again(cluster: Cluster) -> None:
 CUT_OFF = """
 import ray
 from sweeps.common.errors import PCUnfit
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 from sweeps.storage.data_source import PreparedData
-from sweeps.storage.folder_copy import File
+from sweeps.storage.data_source import File
 files = (File("train-0.parquet", 5, 5, "0"), File("manifest.json", 5, 5, "0"))
 ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
-for node in ("0" * 56, broadcast.here()):
+for node in ("0" * 56, nodes.here()):
     try:
         PreparedData("/nowhere/mine", files, "pc7", is_copied=True, node=node).bring()
     except PCUnfit as error:

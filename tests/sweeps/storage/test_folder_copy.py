@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sweeps.common.errors import PCUnfit
-from sweeps.ray_cluster import broadcast
+from sweeps.ray_cluster import nodes
 from sweeps.storage import data_source
 from sweeps.storage.data_source import PreparedData
 from sweeps.training.data.dataset import DataSet
@@ -76,8 +76,8 @@ def original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedData:
     Manifest(columns=columns, splits=splits, fingerprint=data_set.key).write(data_set.folder)
     for path in data_set.folder.iterdir():
         os.utime(path, OLD)
-    monkeypatch.setattr(broadcast, "here", lambda: "")
-    monkeypatch.setattr(broadcast, "read_file", None)  # `bring` sets it
+    monkeypatch.setattr(nodes, "here", lambda: "")
+    monkeypatch.setattr(nodes, "read_file", None)  # `bring` sets it
     described = data_source.cluster_data(data_set, is_copied=True)
     monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "ours"))
     return described
@@ -97,7 +97,7 @@ def copy_of(original: PreparedData) -> Path:
 
 
 def bring(original: PreparedData, source: Source) -> int:
-    broadcast.read_file = lambda node, holder, *each: source(*each)
+    nodes.read_file = lambda node, holder, *each: source(*each)
     return original.bring()
 
 

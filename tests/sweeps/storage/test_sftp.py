@@ -54,4 +54,4 @@ def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
 def test_a_place_that_may_not_be_written_is_named(server: SSHServer) -> None:
     store = Remote(backend_of(f"{server.url.removesuffix(str(server.root))}/proc"), "NAME", ())
     with pytest.raises(StorageError, match=r"/proc: .*\(127.0.0.1\)"):
-        store.write_note("note", "text")
+        store.write_note("note")

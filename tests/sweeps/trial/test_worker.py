@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.storage import folder_copy
+from sweeps.storage import data_source
 from sweeps.storage.open import Folder
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import cluster_environment
@@ -71,7 +71,7 @@ def test_shards_are_handed_over_and_read_from_the_storage_and_leave_nothing_behi
 
     def fill(whole: Path) -> None:
         for file in files:
-            folder_copy.copy_file(file, folder, whole, lambda path, _: iter([path.read_bytes()]))
+            data_source.copy_file(file, folder, whole, lambda path, _: iter([path.read_bytes()]))
 
     job.storage.write(0, 1, fill, {})
     worker.clear()

@@ -47,7 +47,6 @@ class Played:
             user="",
             pc="",
             pid=0,
-            version="",
             share=self.share,
             since_s=self.began_s,
             trial=(self.worker,) * self.workers,

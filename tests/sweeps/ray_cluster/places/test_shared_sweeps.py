@@ -27,7 +27,7 @@ HAS = {"id1": {"CPU": 4.0, "GPU": 2.0}, "id2": {"CPU": 4.0, "GPU": 2.0}}
 
 def claim(name: str, since_s: float, user: str | None = None, **more: Any) -> Claim:
     given: dict[str, Any] = {"wanted": 4, "held": {}, "trial": ({"CPU": 1.0, "GPU": 1.0},), **more}
-    whose: dict[str, Any] = {"user": user or this_user(), "pc": "pc1", "pid": 7, "version": "1"}
+    whose: dict[str, Any] = {"user": user or this_user(), "pc": "pc1", "pid": 7}
     return Claim(
         sweep=f"{name}/{since_s}",
         name=name,

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.common import scratch
+from sweeps.common import local_dirs
 from tests.conftest import ROOT
 
 CLAIMS = """
 import sys, time
-from sweeps.common import scratch
-print(scratch.new_folder(), flush=True)
+from sweeps.common import local_dirs
+print(local_dirs.new_temporary_folder(), flush=True)
 time.sleep(600)
 """
 
@@ -36,18 +36,18 @@ def test_a_folder_is_removed_when_its_process_was_killed_and_not_before(temporar
     assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
     (folder / "weights.pt").touch()
-    own = scratch.new_folder()
+    own = local_dirs.new_temporary_folder()
     assert set(temporary.iterdir()) == {folder, own}
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    another = scratch.new_folder()
+    another = local_dirs.new_temporary_folder()
     assert set(temporary.iterdir()) == {own, another}
 
 
 def test_a_file_is_removed_too_and_what_has_another_name_stays(temporary: Path) -> None:
     for name in ("sweeps-a", "other"):
         (temporary / name).touch()
-    scratch.remove_left("sweeps-*")
+    local_dirs.remove_left("sweeps-*")
     assert [path.name for path in temporary.iterdir()] == ["other"]
 
 
@@ -55,11 +55,11 @@ def test_what_is_young_may_be_left_alone(temporary: Path) -> None:
     for name, age_s in (("sweeps-old", 90), ("sweeps-young", 0)):
         (temporary / name).mkdir()
         os.utime(temporary / name, (time.time() - age_s,) * 2)
-    scratch.remove_left("sweeps-*", older_than_s=60)
+    local_dirs.remove_left("sweeps-*", older_than_s=60)
     assert [path.name for path in temporary.iterdir()] == ["sweeps-young"]
 
 
 def test_what_can_not_be_removed_is_not_kept_locked(temporary: Path, small_disk: Path) -> None:
-    scratch.remove_left(small_disk.name)
+    local_dirs.remove_left(small_disk.name)
     assert small_disk.is_dir(), "it is mounted"
-    os.close(scratch.claim(small_disk))
+    os.close(local_dirs.claim(small_disk))

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from sweeps.common.errors import UserError
-from sweeps.ray_start import ray_auth
+from sweeps.ray_start import ray_environment
 from tests.conftest import ROOT
 from tests.support.heads import OPEN, Head, head, with_token, write_token
 
@@ -31,7 +31,7 @@ CALLS = (
     *("RayletDriver/Init", "RayletDriver/KVGet"),
 )
 """One or more of each service of Ray 2.60 that listens."""
-TOKEN_VARIABLES = (ray_auth.MODE, ray_auth.TOKEN, ray_auth.TOKEN_PATH)
+TOKEN_VARIABLES = (ray_environment.AUTH_MODE, ray_environment.TOKEN, ray_environment.TOKEN_PATH)
 REFUSED = "UNAUTHENTICATED"
 
 
@@ -111,8 +111,8 @@ def test_a_ray_that_is_started_here_lets_nobody_in(stranger: Path) -> None:
         pytest.skip("listing ports needs ss")
     code = """
 import os, subprocess, sys, time
-from sweeps.ray_start import ray_auth
-ray_auth.settle(None)
+from sweeps.ray_start import ray_environment
+ray_environment.settle_token(None)
 import ray
 context = ray.init("local", num_cpus=1, log_to_driver=False, logging_level="ERROR")
 ray.get(ray.remote(lambda: 1).remote())
@@ -151,25 +151,25 @@ def test_the_mode_is_that_of_the_cluster(guarded: Head, token: Path, stranger: P
     home = stranger / ".ray" / "auth_token"
     home.parent.mkdir()
     home.write_text(token.read_text())
-    ray_auth.settle(guarded.address)
-    assert ray_auth.is_on()
-    assert ray_auth.place() == "~/.ray/auth_token"
+    ray_environment.settle_token(guarded.address)
+    assert ray_environment.requires_token()
+    assert ray_environment.token_place() == "~/.ray/auth_token"
 
 
 @pytest.mark.slow
 def test_who_has_no_token_is_told_where_to_get_it(guarded: Head, stranger: Path) -> None:
     with pytest.raises(UserError, match=r"requires a token, and none is sent. Copy ~/.ray/auth_token from"):
-        ray_auth.settle(guarded.address)
+        ray_environment.settle_token(guarded.address)
 
 
 @pytest.mark.slow
 def test_a_mode_that_does_not_fit_is_named(
     guarded: Head, token: Path, stranger: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ray_auth.TOKEN_PATH, str(token))
-    monkeypatch.setenv(ray_auth.MODE, "disabled")
+    monkeypatch.setenv(ray_environment.TOKEN_PATH, str(token))
+    monkeypatch.setenv(ray_environment.AUTH_MODE, "disabled")
     with pytest.raises(UserError, match=r"none is sent. Unset RAY_AUTH_MODE, which is 'disabled' here"):
-        ray_auth.settle(guarded.address)
+        ray_environment.settle_token(guarded.address)
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def test_a_sweep_with_another_token_ends_in_a_line(
         timeout=120,
     )
     assert done.returncode == 2
-    path = wrong[ray_auth.TOKEN_PATH]
+    path = wrong[ray_environment.TOKEN_PATH]
     assert done.stderr.startswith(
         f"error: --address {guarded.address}: the cluster does not accept the token in {path}"
     )
@@ -195,10 +195,10 @@ def test_a_sweep_with_another_token_ends_in_a_line(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["", ray_auth.TOKEN_MODE])
+@pytest.mark.parametrize("mode", ["", ray_environment.TOKEN_MODE])
 def test_a_look_without_a_token_ends_in_a_line(guarded: Head, stranger: Path, mode: str) -> None:
     queue = [sys.executable, "-m", "sweeps.queue", "--address", guarded.address]
-    settings = {ray_auth.MODE: mode} if mode else {}
+    settings = {ray_environment.AUTH_MODE: mode} if mode else {}
     done = subprocess.run(
         queue, cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, timeout=120
     )
@@ -208,9 +208,9 @@ def test_a_look_without_a_token_ends_in_a_line(guarded: Head, stranger: Path, mo
 
 
 def test_who_turns_it_off_here_keeps_it_off(stranger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(ray_auth.MODE, "disabled")
-    ray_auth.settle(None)
-    assert not ray_auth.is_on()
+    monkeypatch.setenv(ray_environment.AUTH_MODE, "disabled")
+    ray_environment.settle_token(None)
+    assert not ray_environment.requires_token()
     assert not (stranger / ".ray").exists()
 
 
