@@ -26,7 +26,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import gpus as cluster_gpus
 from sweeps.ray_cluster import nodes, placement, ray_watch
 from sweeps.ray_cluster.cluster import Cluster
-from sweeps.ray_cluster.nodes import PC, Node
+from sweeps.ray_cluster.nodes import PC, Answer, Node
 from sweeps.ray_cluster.places.shared_sweeps import this_user
 from sweeps.ray_start import ray_connection, ray_environment
 from sweeps.ray_start.ray_environment import ENVIRONMENT
@@ -72,8 +72,7 @@ def _joined(config: SweepConfig, here: SharedRay | None) -> Cluster:
     there = nodes.living()
     gpus = placement.gpus_per_trial(config, [node.offer for node in there])
     needed = cluster_gpus.needed_bytes(config, gpus)
-    own = set() if here is None else here.ray_folder.process_ids()
-    found = cluster_gpus.list_gpus_of_every_pc(there, own) if needed else {}
+    found = _cards(there, needed, here)
     there = [node for node in there if node in found] if needed else there
     small = cluster_gpus.too_small(needed, found)
     used = {} if config.queue else _used_by_others(config, there, gpus)  # which waits for them
@@ -96,6 +95,12 @@ def _joined(config: SweepConfig, here: SharedRay | None) -> Cluster:
         watch=None if here is None else ray_watch.RayWatch({n: here.joined().pids[n] for n in (RAYLET, GCS)}),
         here=here,
     )
+
+
+def _cards(there: Sequence[Node], needed: float, here: SharedRay | None) -> dict[Node, Answer]:
+    """The GPUs of each PC, where trials need so much memory of one; {} where they need none."""
+    own = set() if here is None else here.ray_folder.process_ids()
+    return cluster_gpus.list_gpus_of_every_pc(there, own) if needed else {}
 
 
 def _describe(cluster: Cluster, code: Sequence[Path], dashboard_url: str) -> str:
@@ -138,9 +143,7 @@ def measure_again(
     used = _used_by_others(config, there, gpus)
     if used and not placement.most(config, [node.offer for node in there if node not in used], gpus):
         return [f"{node.name}: {why}" for node, why in used.items()]
-    own = set() if cluster.here is None else cluster.here.ray_folder.process_ids()
-    needed = cluster_gpus.needed_bytes(config, gpus)
-    found = cluster_gpus.list_gpus_of_every_pc(there, own) if needed else {}
+    found = _cards(there, cluster_gpus.needed_bytes(config, gpus), cluster.here)
     cluster.leave_out_used(used, cluster_gpus.least_free_bytes(found, used))
     for node, why in used.items():
         say(f"{node.name} gets no trials in this run: {why}")
