@@ -68,6 +68,14 @@ def up(stays_here: bool, dashboard: bool) -> int:
         was_up, state = here.ray_folder.stays, here.joined()
         here.ray_folder.set_stays(True)
         queued_sweeps.keep([user.folder for user in here.ray_folder.users()])
+    is_asked = threading.Event()
+
+    def end(*_: object) -> None:
+        here.ray_folder.set_stays(False)
+        is_asked.set()
+
+    if stays_here:
+        signal.signal(signal.SIGTERM, end)  # who is told that Ray is up may send it at once
     page = f"; its dashboard: http://{state.dashboard_url}" if state.dashboard_url else ""
     how = "was up already" if was_up else "was started by a sweep, and stays now"
     how = "has started" if here.is_started else how
@@ -77,7 +85,10 @@ def up(stays_here: bool, dashboard: bool) -> int:
     json_output.answer(**about)
     print(f"To end it: {command('down')}", flush=True)
     started = _start_interrupted()
-    return _wait(here.ray_folder, started) if stays_here else 0
+    if not stays_here:
+        return 0
+    signal.signal(signal.SIGINT, end)
+    return _wait(here.ray_folder, started, is_asked)
 
 
 def _start_interrupted() -> list[subprocess.Popen[bytes]]:
@@ -93,28 +104,18 @@ def _start_interrupted() -> list[subprocess.Popen[bytes]]:
     return started
 
 
-def _wait(ray_folder: RayFolder, started: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Wait until it has ended; the exit status.
-
-    Args:
-        ray_folder: of Ray.
-        started: sweeps that stop with this process.
-    """
-    looks = threading.Event()
-
-    def leave(*_: object) -> None:
-        ray_folder.set_stays(False)
-        for sweep in started:
-            if sweep.poll() is None:
-                sweep.terminate()  # in order
-        looks.set()
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, leave)
+def _wait(
+    ray_folder: RayFolder, started: Sequence[subprocess.Popen[bytes]], is_asked: threading.Event
+) -> int:
+    """Wait until it has ended, and once that is asked for, end the sweeps that were started again; the exit
+    status."""
     while ray_folder.state() is not None:
-        looks.wait(LOOK_EVERY_S)
-        if looks.is_set():
-            looks.clear()
+        is_asked.wait(LOOK_EVERY_S)
+        if is_asked.is_set():
+            is_asked.clear()
+            for sweep in started:
+                if sweep.poll() is None:
+                    sweep.terminate()  # in order
             if users := ray_folder.users():
                 print(f"Ray ends once it is unused. It is used by {listed(users)}", flush=True)
     if ray_folder.has_ended_in_order:
