@@ -35,12 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...], str | None]:
     """The name or the folder of the sweep (on the head of the cluster, where an address is given; "" for the
-    one that runs here), the words of the command, and the address.
-
-    Raises:
-        UserError: there is no such flag or command, or its words do not fit.
-        SystemExit: after `--help` (status 0).
-    """
+    one that runs here), the words of the command, and the address."""
     parser = cli_parser.Parser(
         prog="sweeps control",
         usage="%(prog)s [NAME] COMMAND [--address HOST:PORT]",
@@ -59,7 +54,7 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...],
     first, *rest = values.words or [""]
     # A sweep may have the name of a command.
     is_command = first in control_commands.NAMES and (
-        first in control_commands.ANNOTATING or rest[:1] not in _ALONE
+        first in control_commands.ANNOTATING or "".join(rest[:1]) not in control_commands.NAMES
     )
     has_name = bool(first) and not is_command
     words = rest if has_name else values.words
@@ -68,9 +63,6 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[str, tuple[str, ...],
         example = command("control", f"{RESULTS}/NAME", *words, "--address", values.address)
         raise UserError(f"--address: give the folder of the sweep on the head, as in {example}")
     return first if has_name else "", tuple(words), values.address
-
-
-_ALONE = [[name] for name in control_commands.NAMES]
 
 
 def _control(typed: str, words: Sequence[str], address: str | None) -> int:

@@ -46,12 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> Asked:
-    """What was asked for.
-
-    Raises:
-        UserError: what is wrong.
-        SystemExit: after `--help` (status 0).
-    """
+    """What was asked for."""
     parser = cli_parser.Parser(
         prog="sweeps dashboard",
         usage="%(prog)s [NAME|FOLDER ...] [flags]",
@@ -145,8 +140,7 @@ def _tell(asked: Asked, url: str, token: str, folders: Sequence[Path]) -> None:
 
 def _has_browser() -> bool:
     """Whether a browser with windows can be opened here; one of the terminal would take that."""
-    is_on_screen = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-    return is_on_screen or sys.platform == "darwin"
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
 if __name__ == "__main__":

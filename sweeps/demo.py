@@ -25,12 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> Path:
-    """The folder of the example.
-
-    Raises:
-        UserError: there is no such flag.
-        SystemExit: after `--help` (status 0).
-    """
+    """The folder of the example."""
     parser = cli_parser.Parser(
         prog="sweeps demo",
         usage="%(prog)s [FOLDER]",

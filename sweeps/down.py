@@ -25,12 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> bool:
-    """Whether to wait for the sweeps that use it.
-
-    Raises:
-        UserError: there is no such flag, or no such GPU.
-        SystemExit: after `--help` (status 0).
-    """
+    """Whether to wait for the sweeps that use it."""
     parser = cli_parser.Parser(
         prog="sweeps down",
         usage="%(prog)s [--wait] [--gpus N,N]",

@@ -27,12 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> Path:
-    """The folder to write into.
-
-    Raises:
-        UserError: there is no such flag, or no folder was given.
-        SystemExit: after `--help` (status 0).
-    """
+    """The folder to write into."""
     parser = cli_parser.Parser(
         prog="sweeps init",
         usage="%(prog)s FOLDER",

@@ -25,12 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> str | None:
-    """The address of a cluster, or None for this PC.
-
-    Raises:
-        UserError: there is no such flag.
-        SystemExit: after `--help` (status 0).
-    """
+    """The address of a cluster, or None for this PC."""
     parser = cli_parser.Parser(
         prog="sweeps queue",
         usage="%(prog)s [--address HOST:6379]",

@@ -22,12 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
-    """The sweep's folder, and the file to write, if one was given.
-
-    Raises:
-        UserError: there is no such flag, or no sweep.
-        SystemExit: after `--help` (status 0).
-    """
+    """The sweep's folder, and the file to write, if one was given."""
     parser = cli_parser.Parser(
         prog="sweeps report",
         usage="%(prog)s [NAME] [flags]",

@@ -52,12 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[list[Path], str | None]:
-    """The folders to look into, and the file for the tables of one.
-
-    Raises:
-        UserError: there is no such flag, or no folder.
-        SystemExit: after `--help` (status 0).
-    """
+    """The folders to look into, and the file for the tables of one."""
     parser = cli_parser.Parser(
         prog="sweeps results",
         usage="%(prog)s [NAME ...] [--csv FILE]",

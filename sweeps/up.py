@@ -33,12 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> tuple[bool, bool]:
-    """Whether to stay until it ends, and whether it has Ray's dashboard.
-
-    Raises:
-        UserError: there is no such flag, or no such GPU.
-        SystemExit: after `--help` (status 0).
-    """
+    """Whether to stay until it ends, and whether it has Ray's dashboard."""
     parser = cli_parser.Parser(
         prog="sweeps up",
         usage="%(prog)s [--foreground] [--no-ray-dashboard] [--gpus N,N]",

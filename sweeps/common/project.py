@@ -192,9 +192,13 @@ def file_in(project: Path, name: str) -> Path | None:
     if " " in name:
         words = [word for word in name.split() if word[0] != "/" and len(word) <= MOST_CHARACTERS]
         return next((project / word for word in words if (project / word).is_file()), None)
-    plain = [] if "." in name else [project / TRAINABLES / f"{name}.py"]
-    below = project.joinpath(*name.split("."))
-    files = [*plain, below.with_name(f"{below.name}.py"), below / "__init__.py"]
+    return module_file(name, [*([] if "." in name else [project / TRAINABLES]), project])
+
+
+def module_file(name: str, places: Iterable[Path]) -> Path | None:
+    """The file of a module in the first of some folders that has it; None in none. It is not imported."""
+    below = [place.joinpath(*name.split(".")) for place in places]
+    files = (file for each in below for file in (each / "__init__.py", each.with_name(f"{each.name}.py")))
     return next((file for file in files if file.is_file()), None)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -87,6 +88,11 @@ def hyperparameter(text: str) -> Any:
         return load_yaml(text) if text else ""
     except yaml.YAMLError:
         return text
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite number; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:

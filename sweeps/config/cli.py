@@ -17,7 +17,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import typed
-from sweeps.common.yaml_values import hyperparameter, nearest, read_lines
+from sweeps.common.yaml_values import hyperparameter, is_number, nearest, read_lines
 from sweeps.config import wandb_sweep
 from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
 from sweeps.config.sweep_folder import (
@@ -93,14 +93,12 @@ def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:
     several = [
         f"--freeze {name}={value}: give one value; --ranges takes a range or choices"
         for name, value in values.items()
-        if isinstance(value, str) and len(parts := re.split(r"\.\.|,", value)) > 1 and _is_number(parts[0])
+        if isinstance(value, str)
+        and len(parts := re.split(r"\.\.|,", value)) > 1
+        and is_number(hyperparameter(parts[0]))
     ]
     refuse(several)
     return {name: [value] for name, value in values.items()}
-
-
-def _is_number(text: str) -> bool:
-    return isinstance(hyperparameter(text), int | float)
 
 
 def checked(
@@ -232,8 +230,8 @@ def _parser(shows_all: bool) -> cli_parser.Parser:
     settings = [*SweepConfig.settings().values()]
     title = settings[0].group if shows_all else "Used most"
     if not shows_all:
-        order = {flag(each.name): dataclasses.replace(each, group=title) for each in settings}
-        settings = [each for _, each in sorted(order.items(), key=lambda entry: _place_of(entry[0]))]
+        settings = [dataclasses.replace(each, group=title) for each in settings]
+        settings.sort(key=lambda each: _place_of(flag(each.name)))
     first = parser.add_argument_group(title)
     first.add_argument(
         "trainables",

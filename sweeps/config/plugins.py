@@ -12,7 +12,7 @@ from sweeps.common.imports import missing
 from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import SEARCH_SPACES
 from sweeps.config.sweep_config import SweepConfig, listed, one_or_several
-from sweeps.kinds import lightning, registry
+from sweeps.kinds import registry
 from sweeps.kinds.commands import command_words
 from sweeps.kinds.commands.command_trainable import CommandTrainable
 from sweeps.kinds.projects import hydra_groups
@@ -80,7 +80,7 @@ def named(config: SweepConfig) -> SweepConfig:
 
 def search_space(name: str) -> SpaceFile:
     """The search space of a name."""
-    return lightning.space_of(module_of("search_space", name))
+    return SpaceFile.of(module_of("search_space", name))
 
 
 def space_of(name: str, trainable: Trainable, has_ranges: bool = False) -> SpaceFile | None:

@@ -262,17 +262,12 @@ class SweepConfig(Settings):
     @property
     def trainables(self) -> list[str]:
         """The trainables as a list; [] where none is set."""
-        return [] if self.trainable is None else listed(self.trainable)
+        return listed(self.trainable)
 
     @property
     def search_spaces(self) -> list[str]:
         """The search space of each trainable; [] where none is set."""
         return listed(self.search_space)
-
-    @property
-    def tag_names(self) -> list[str]:
-        """The tags as a list."""
-        return listed(self.tags)
 
     @property
     def logger_names(self) -> list[str]:

@@ -14,7 +14,7 @@ from sweeps.common.imports import missing
 from sweeps.common.objective import MODES, MOST_OBJECTIVES, RELATIONS, Constraint, split
 from sweeps.common.yaml_values import nearest
 from sweeps.config.control_commands import retried, tags
-from sweeps.config.sweep_config import SweepConfig, flag
+from sweeps.config.sweep_config import SweepConfig, flag, listed
 from sweeps.kinds.registry import is_project
 
 NEEDED_SETTINGS = {
@@ -161,7 +161,7 @@ def _faults_of_names(config: SweepConfig) -> Iterator[str]:
         )
     if config.tags is not None:
         with collecting(faults := list[str]()):
-            tags("--tags", config.tag_names)
+            tags("--tags", listed(config.tags))
         yield from faults
     kinds = [name for name in WAYS if getattr(config, name) is not None]
     if len(kinds) > 1:

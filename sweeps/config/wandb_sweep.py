@@ -15,7 +15,8 @@ from typing import Any
 
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.formatting import short
-from sweeps.common.yaml_values import nearest, read_lines
+from sweeps.common.yaml_values import is_number, nearest, read_lines
+from sweeps.kinds.commands.command_words import OF_ALL
 
 METHODS = {"bayes": None, "random": "random", "grid": "grid"}
 """Its methods, and the searcher of each; None: the default one."""
@@ -23,37 +24,18 @@ GOALS = {"minimize": "min", "maximize": "max"}
 COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 """Where the file has none."""
 LEFT_OUT = (
-    "project",
-    "entity",
-    "description",
-    "controller",
-    "job",
-    "image_uri",
-    "scheduler",
-    "apiVersion",
+    *("project", "entity", "description", "controller", "job", "image_uri", "scheduler", "apiVersion"),
     "kind",
 )
 """Keys that mean nothing without W&B's server."""
 KEYS = (
-    "program",
-    "command",
-    "method",
-    "metric",
-    "metrics",
-    "parameters",
-    "early_terminate",
-    "run_cap",
+    *("program", "command", "method", "metric", "metrics", "parameters", "early_terminate", "run_cap"),
     "name",
 )
 MACRO = re.compile(r"\$\{(env|interpreter|program|envvar:\w+|args\w*)\}")
 """Others are left as they are: Hydra's and OmegaConf's have the same form."""
 SAFE = re.compile(r"[\w@%+=:,./{}-]+")
 """A word that means itself."""
-ARGS = (
-    *("args", "args_no_hyphens", "args_no_equals", "args_no_boolean_flags", "args_json", "args_json_file"),
-    *("args_append_hydra", "args_override_hydra"),
-)
-"""Macros that stand for all hyperparameters: placeholders of a command have the same names."""
 EPOCHS = ("epochs", "max_epochs", "num_epochs", "n_epochs", "num_train_epochs", "trainer.max_epochs")
 """Hyperparameters that say how long a program trains, by custom."""
 DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = {
@@ -121,7 +103,7 @@ def _search(content: Mapping[str, Any]) -> Part:
     if not isinstance(method, str) or method not in METHODS:
         raise UserError(f"method {short(method)}: must be one of {', '.join(METHODS)}")
     found |= {"searcher": METHODS[method]} if METHODS[method] else {}
-    if cap is not None and not (_is_number(cap) and cap == int(cap) and cap > 0):
+    if cap is not None and not (is_number(cap) and cap == int(cap) and cap > 0):
         raise UserError(f"run_cap {short(cap)}: must be a whole number above 0")
     if cap is None and method != "grid":
         return found, ["run_cap: it has none, so the number of trials is that of --num-trials"]
@@ -137,7 +119,7 @@ def _objective(content: Mapping[str, Any]) -> Part:
         return {}, []
     text, lines = _metric(metric)
     target = metric.get("target")
-    if target is not None and not _is_number(target):
+    if target is not None and not is_number(target):
         raise UserError(f"metric.target {short(target)}: must be a number")
     return {"metric": [text], **({} if target is None else {"target": float(target)})}, lines
 
@@ -213,7 +195,7 @@ def _distribution(name: str, asked: Mapping[str, Any]) -> str:
         raise UserError(f"{where}.{missing[0]}: {kind} needs it")
     if "value" not in keys and "values" not in keys:
         for key in keys:
-            if not _is_number(asked.get(key, 0)):
+            if not is_number(asked.get(key, 0)):
                 raise UserError(f"{where}.{key} {short(asked[key])}: must be a number")
         if asked.get("q", 1) <= 0:
             raise UserError(f"{where}.q {short(asked['q'])}: must be above 0")
@@ -290,7 +272,7 @@ def _pruning(content: Mapping[str, Any]) -> Part:
         raise UserError(f"early_terminate {short(rule)}: must have type hyperband")
     given = {key: rule[key] for key in ("min_iter", "max_iter", "s", "eta") if key in rule}
     for key, value in given.items():
-        if not (_is_number(value) and value >= (2 if key == "eta" else 1)):
+        if not (is_number(value) and value >= (2 if key == "eta" else 1)):
             raise UserError(f"early_terminate.{key} {short(value)}: must be a number of at least 1, eta of 2")
     eta = round(given.get("eta", 3))
     found = {"scheduler": "asha", "reduction_factor": eta}
@@ -320,7 +302,7 @@ def _command(content: Mapping[str, Any]) -> Part:
     if texts[:1] == ["${env}"] and "=" not in "".join(texts[1:2]):  # /usr/bin/env, which sets variables
         texts = texts[1:]
     found = [_word(text, str(program)) for text in texts]
-    if not any(f"{{{name}}}" in found for name in ARGS):
+    if not any(f"{{{name}}}" in found for name in OF_ALL):
         found.append("{wandb_config}")
     return {"command": " ".join(word if SAFE.fullmatch(word) else shlex.quote(word) for word in found)}, []
 
@@ -331,21 +313,17 @@ def _word(word: str, program: str) -> str:
     found = [part.replace("{", "{{").replace("}", "}}") for part in parts]
     for place in range(1, len(parts), 2):
         macro, _, variable = parts[place].partition(":")
-        if macro not in ("env", "interpreter", "program", "envvar", *ARGS):
-            raise UserError(f"command {word}: no such macro.{nearest(macro, ARGS)}")
+        if macro not in ("env", "interpreter", "program", "envvar", *OF_ALL):
+            raise UserError(f"command {word}: no such macro.{nearest(macro, OF_ALL)}")
         known = {"program": program, "interpreter": "python", "env": "env"}
         known["envvar"] = os.environ.get(variable, variable)
         found[place] = known.get(macro, f"{{{macro}}}")
     return "".join(found)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _largest(value: Any) -> int:
     """The largest number of a fixed hyperparameter or of choices; 0 of others."""
-    found = [each for each in (value if isinstance(value, list) else [value]) if _is_number(each)]
+    found = [each for each in (value if isinstance(value, list) else [value]) if is_number(each)]
     if isinstance(value, str) and ".." in value:
         found = [float(value.partition("..")[2].partition(":")[0])]
     return int(max(found, default=0))

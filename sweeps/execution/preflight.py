@@ -26,6 +26,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.execution.faults.full_gpus import FullGpus
 from sweeps.execution.run_context import DriverCallback, RunContext
 from sweeps.execution.trial_actors import Asked, TrialActor, TrialActors
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.plan.describe import describe_disk
 from sweeps.record.sweep_info import Outcome
 from sweeps.space.numeric_range import Range
@@ -44,7 +45,7 @@ class Preflight(DriverCallback):
     def __init__(self, context: RunContext, processes: TrialActors, full_gpus: FullGpus) -> None:
         self._context, self._processes, self._full_gpus = context, processes, full_gpus
         is_known = KEY in context.record.about or context.record.has_epochs
-        has_steps = all(model.trainable.has_first_steps for model in context.plan.models)
+        has_steps = all(isinstance(model.trainable, LightningTrainable) for model in context.plan.models)
         self._point = (
             None if is_known or not (has_steps and context.config.preflight) else _largest_point(context)
         )

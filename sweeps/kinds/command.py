@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import dataclasses
 import sys
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +30,6 @@ PARAMS_HELP = """Hyperparameters as name=value, separated by spaces; or the name
 results/, for those of its best trial and the settings of its training; or a YAML file of them, such as its
 best/params.yaml. Flags win."""
 
-
-FILES_OF_CLI = "files of a LightningCLI"
-"""No name of a hyperparameter."""
 HYPERPARAMETER_PREFIX = "params."
 """Before the name of a hyperparameter that its own flag gives."""
 
@@ -52,7 +48,7 @@ class Typed:
 
     def folder_name(self, of: str) -> str:
         """The default name of a folder, as fit-fashion_cnn-20260131-235959."""
-        return time.strftime(f"{of}-{registry.short_name(self.trainable.name)}-%Y%m%d-%H%M%S")
+        return f"{of}-{registry.new_name([self.trainable.name])}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +83,10 @@ class Command:
         if typed_name is None and {"-h", "--help"} & set(tokens):
             self._parser(None, None).values_of(tokens)
         project.use()
-        named = self._use_project_of_files(tokens)
+        ahead = _values_ahead(tokens)
+        named = _use_project_of_files(ahead.params)
         if typed_name is not None:
-            name = registry.cli_name(typed_name, _files_of_cli(tokens)) or registry.name_of(typed_name)
+            name = registry.cli_name(typed_name, ahead.cli_files) or registry.name_of(typed_name)
             if registry.is_project(name) and tokens[first : first + 1] == [FIT]:  # as its program is called
                 del tokens[first]
         else:
@@ -97,7 +94,7 @@ class Command:
         ray_environment.require_token()  # before the trainable imports Ray: its data may be prepared by Ray
         if not self.is_of_raw_data:  # which has no such flag
             # Before it asks CUDA, which then knows them for good.
-            local_dirs.use_gpus(cli_parser.gpus_in(tokens))
+            local_dirs.use_gpus(ahead.gpus)
         trainable = registry.find(name, TRAINABLE)
         if self.is_of_raw_data and trainable.preparation is None:
             known = self._choices()
@@ -108,7 +105,7 @@ class Command:
         several = command("run", "--trainable", "NAME", "NAME")
         hint = f"; this command takes one trainable. For several: {several}"
         values = self._parser(name, trainable).values_of(tokens, hint)
-        if (files := getattr(values, FILES_OF_CLI, ())) and not registry.is_project(name):
+        if (files := ahead.cli_files) and not registry.is_project(name):
             raise UserError(f"-c {files[0]}: {name} makes no LightningCLI, whose settings it would be")
         recipes = [params_file.read(path, self.fit_settings) for path in getattr(values, "files", [])]
         pairs = getattr(values, "params", {})
@@ -151,30 +148,6 @@ class Command:
     def _choices(self) -> list[str]:
         """Trainables of the project that it takes."""
         return [name for name in registry.choices() if not self.is_of_raw_data or _has_preparation(name)]
-
-    @staticmethod
-    def _use_project_of_files(tokens: Sequence[str]) -> str:
-        """Use the project of the sweep or run in whose folder a file of `--params` lies; its trainable, "" of
-        no file."""
-        words, flag, named = list[str](), "", ""
-        for token in tokens:
-            if token.startswith("-"):
-                flag, _, token = token.partition("=")
-            words += [token] if token and flag == "--params" else []
-        if strays := [word for word in words if "=" not in word and not params_file.named(word)]:
-            known = [
-                path.parts[1]
-                for path in Path(project.RESULTS).glob(f"*/{params_file.BEST}/{params_file.FILE}")
-            ]
-            raise UserError(
-                f"--params {strays[0]}: no sweep or run in {project.RESULTS}/ with a best trial, no file, "
-                f"and no name=value.{nearest(strays[0], known)}"
-            )
-        for file in filter(None, map(params_file.named, words)):
-            folder, named = Path(file).expanduser().resolve().parent.parent, params_file.trainable_of(file)
-            if named and project.noted_in(folder) is not None:
-                project.use_noted(folder, [named], f"--params {file}")
-        return named
 
     def _fit_settings(self, recipes: Sequence[Recipe]) -> dict[str, Any]:
         """Settings of the training in the files of `--params`."""
@@ -230,15 +203,40 @@ class Command:
 
 def _add_files_of_cli(parser: argparse.ArgumentParser) -> None:
     help_ = "With the program of a LightningCLI as NAME: a file of its settings, as it takes it itself."
-    parser.add_argument("-c", action="append", dest=FILES_OF_CLI, default=[], metavar="FILE", help=help_)
+    parser.add_argument("-c", action="append", dest="cli_files", default=[], metavar="FILE", help=help_)
 
 
-def _files_of_cli(tokens: Sequence[str]) -> list[str]:
+def _values_ahead(tokens: Sequence[str]) -> argparse.Namespace:
+    """The flags that decide which trainable it is, and on which GPUs its file may look: -c, --gpus and the
+    words of --params. The other flags are known with the trainable."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     _add_files_of_cli(parser)
+    cli_parser.add_gpus(parser)
+    parser.add_argument("--params", nargs="+", action="extend", default=[])
+    words = []
+    for token in tokens:
+        words += token.split("=", 1) if token.startswith("--params=") else [token]
     with contextlib.suppress(argparse.ArgumentError):  # which is told by the whole parser
-        return list(vars(parser.parse_known_args(tokens)[0])[FILES_OF_CLI])
-    return []
+        return parser.parse_known_args(words)[0]
+    return parser.parse_args([])
+
+
+def _use_project_of_files(words: Sequence[str]) -> str:
+    """Use the project of the sweep or run in whose folder a file of `--params` lies; its trainable, "" of no
+    file."""
+    named = ""
+    if strays := [word for word in words if "=" not in word and not params_file.named(word)]:
+        best = Path(project.RESULTS).glob(f"*/{params_file.BEST}/{params_file.FILE}")
+        near = nearest(strays[0], [path.parts[1] for path in best])
+        raise UserError(
+            f"--params {strays[0]}: no sweep or run in {project.RESULTS}/ with a best trial, no file, and no "
+            f"name=value.{near}"
+        )
+    for file in filter(None, map(params_file.named, words)):
+        folder, named = Path(file).expanduser().resolve().parent.parent, params_file.trainable_of(file)
+        if named and project.noted_in(folder) is not None:
+            project.use_noted(folder, [named], f"--params {file}")
+    return named
 
 
 def _has_preparation(name: str) -> bool:

@@ -15,34 +15,24 @@ def train(params, trial):
 from __future__ import annotations
 
 import ast
-import inspect
-import keyword
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, make_dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
-from sweeps.common.errors import collecting, refuse
-from sweeps.common.objective import Mode, Objective
+from sweeps.common.errors import collecting
+from sweeps.common.objective import Mode
 from sweeps.common.settings import flag
 from sweeps.kinds import source_files
-from sweeps.kinds.lightning import faults_of_params, space_of
-from sweeps.kinds.trainable import FileTrainable, Trainable
+from sweeps.kinds.lightning import faults_of_params, takes
+from sweeps.kinds.trainable import FileTrainable, Trainable, params_of_names
 
 TRAIN = "train"
 """Name of the function."""
 OF_LIGHTNING = (
     *("precision", "strategy", "compile", "devices", "num_nodes", "micro_batch", "epoch_steps"),
-    *(
-        "check_val_every_n_epoch",
-        "val_check_interval",
-        "steps_per_epoch",
-        "workers_per_trial",
-        "find_batch_size",
-        "profile",
-        "test",
-    ),
+    *("check_val_every_n_epoch", "val_check_interval", "steps_per_epoch", "workers_per_trial"),
+    *("find_batch_size", "profile", "test"),
 )
 """Settings that a function does not take."""
 REPORTERS = frozenset({"ReportEpochs", "ReportEvaluations", "ReportRounds"})
@@ -89,7 +79,6 @@ class Trial(Protocol):
 class FunctionTrainable(Trainable):
     """One that trains by calling a function, which reports epoch by epoch."""
 
-    has_first_steps = has_weights = False
     trains_elsewhere = False
     """Whether other processes train than the one that calls it."""
 
@@ -118,36 +107,28 @@ class FunctionTrainable(Trainable):
 
 
 class FunctionFile(FileTrainable, FunctionTrainable):
-    """A file with a function that trains, and what it may define beside it: METRIC and MODE, Params, SPACE.
-
-    Args:
-        name: as it was given to the command.
-        module: the imported file.
-    """
+    """A file with a function that trains, and what it may define beside it."""
 
     kind = "function"
 
-    def __init__(self, name: str, module: Any) -> None:
-        super().__init__(name, module)
-        defined = vars(module)
-        if {"SPACE", "suggest"} & defined.keys():
-            self.space = space_of(module)
-        self.prior = defined.get("PRIOR")
-        if "Params" not in defined:
-            self.without_default = tuple(defined["SPACE"])
-
     @staticmethod
     def faults_of(module: Any) -> list[str]:
-        return _faults(module)
-
-    @staticmethod
-    def params_of(module: Any) -> Any:
-        defined = vars(module)
-        return defined["Params"] if "Params" in defined else params_of_names(defined["SPACE"])
-
-    @staticmethod
-    def objective_of(module: Any) -> Objective | None:
-        return Objective(module.METRIC, module.MODE) if "METRIC" in vars(module) else None
+        own, faults = vars(module), list[str]()
+        if not takes(module.train, 2):
+            faults.append(f"{TRAIN} must take two arguments, {TRAIN}(params, trial)")
+        if ("METRIC" in own) != ("MODE" in own):
+            both = "METRIC and MODE are defined together, or none of them"
+            faults.append(f"{both} (then give --metric and --mode)")
+        elif "MODE" in own and module.MODE not in get_args(Mode):
+            faults.append(f"MODE {module.MODE!r} must be min or max")
+        if "Params" in own:
+            faults += faults_of_params(module.Params)
+        elif not isinstance(own.get("SPACE"), Mapping):
+            faults.append("without Params it needs SPACE, a dict with a range for each hyperparameter")
+        else:
+            with collecting(faults):
+                params_of_names(own["SPACE"])
+        return faults
 
     @property
     def called(self) -> str:
@@ -185,42 +166,3 @@ def is_function(module: Any) -> bool:
     """Whether a file trains by a function."""
     defined = vars(module)
     return callable(defined.get(TRAIN)) and "build_model" not in defined
-
-
-def params_of_names(names: Iterable[str]) -> type:
-    """Params where there are only names, as those of a space.
-
-    Raises:
-        UserError: one is none for Python.
-    """
-    names = tuple(names)
-    bad = [name for name in names if not str(name).isidentifier() or keyword.iskeyword(str(name))]
-    refuse([f"space: {name!r} is no name of a hyperparameter, such as lr" for name in bad])
-    fields = [(name, Any, field(default=None)) for name in names]
-    return make_dataclass("Params", fields, frozen=True, kw_only=True)
-
-
-def _faults(module: Any) -> list[str]:
-    defined = vars(module)
-    faults = [] if takes_two(module.train) else [f"{TRAIN} must take two arguments, {TRAIN}(params, trial)"]
-    if ("METRIC" in defined) != ("MODE" in defined):
-        faults.append("METRIC and MODE are defined together, or none of them (then give --metric and --mode)")
-    elif "MODE" in defined and module.MODE not in get_args(Mode):
-        faults.append(f"MODE {module.MODE!r} must be min or max")
-    if "Params" in defined:
-        faults += faults_of_params(module.Params)
-    elif not isinstance(defined.get("SPACE"), Mapping):
-        faults.append("without Params it needs SPACE, a dict with a range for each hyperparameter")
-    else:
-        with collecting(faults):
-            params_of_names(defined["SPACE"])
-    return faults
-
-
-def takes_two(function: Any) -> bool:
-    """Whether a function can be called with two values."""
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    return True

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, get_args
 
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shortest
-from sweeps.common.objective import Mode, Objective
+from sweeps.common.objective import Mode
 from sweeps.common.param_types import defaults_of, hints_of
-from sweeps.common.yaml_values import nearest
-from sweeps.kinds import source_files
-from sweeps.kinds.trainable import FileTrainable, LightningTrainable, Preparation, SpaceFile
+from sweeps.common.yaml_values import is_number, nearest
+from sweeps.kinds.trainable import FileTrainable, LightningTrainable, Preparation
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
@@ -30,37 +27,31 @@ STATIC_METRICS = "static_metrics"
 
 
 class LightningFile(FileTrainable, LightningTrainable):
-    """A file with METRIC, MODE, Params, build_model and build_data, and what it may define beside them.
-
-    Args:
-        name: as it was given to the command.
-        module: the imported file.
-    """
+    """A file with METRIC, MODE, Params, build_model and build_data, and what it may define beside them."""
 
     kind = "lightning"
 
     def __init__(self, name: str, module: Any) -> None:
         super().__init__(name, module)
-        self._defined = vars(module)
         if "prepare" in self._defined:
             names = tuple(module.PREPARE_PARAMS)
             self.preparation = Preparation(names, module.raw_items, module.prepare)
-        if {"SPACE", "suggest"} & self._defined.keys():
-            self.space = space_of(module)
-        self.prior = self._defined.get("PRIOR")
         self.build_raw_data = self._defined.get("build_raw_data")
 
     @staticmethod
     def faults_of(module: Any) -> list[str]:
-        return _faults(module)
-
-    @staticmethod
-    def params_of(module: Any) -> Any:
-        return module.Params
-
-    @staticmethod
-    def objective_of(module: Any) -> Objective:
-        return Objective(module.METRIC, module.MODE)
+        if lacking := ", ".join(entry for entry in DEFINES if not hasattr(module, entry)):
+            return [
+                f"{module.__file__} does not define {lacking} (a trainable defines {', '.join(DEFINES)}, "
+                "or a function train(params, trial))"
+            ]
+        if faults := faults_of_params(module.Params):
+            return faults
+        if module.MODE not in get_args(Mode):
+            return [f"MODE {module.MODE!r} must be min or max"]
+        if STATIC_METRICS in vars(module) and not takes(module.static_metrics, 1):
+            return [f"{STATIC_METRICS} must be a function of the hyperparameters, {STATIC_METRICS}(params)"]
+        return _faults_of_preparation(module)
 
     def build_model(self, params: Any) -> LightningModule:
         model: LightningModule = self._module.build_model(params)
@@ -93,15 +84,6 @@ class LightningFile(FileTrainable, LightningTrainable):
         return options
 
 
-def space_of(module: ModuleType) -> SpaceFile:
-    """The search space of a file that defines one."""
-    defined = vars(module)
-    source = source_files.source_of(module)
-    return SpaceFile(
-        module.__name__, source, defined.get("SPACE"), defined.get("suggest"), defined.get("PRIOR")
-    )
-
-
 def faults_of_params(params: Any) -> list[str]:
     """What is wrong with the Params of a file."""
     if not dataclasses.is_dataclass(params):
@@ -115,22 +97,6 @@ def faults_of_params(params: Any) -> list[str]:
     if lacking := [name for name in hints if name not in given and not hasattr(params, name)]:
         return [f"hyperparameters of Params without a default: {', '.join(lacking)}"]
     return []
-
-
-def _faults(module: Any) -> list[str]:
-    """Against the contract of a file that builds a LightningModule."""
-    if lacking := ", ".join(entry for entry in DEFINES if not hasattr(module, entry)):
-        return [
-            f"{module.__file__} does not define {lacking} (a trainable defines {', '.join(DEFINES)}, "
-            "or a function train(params, trial))"
-        ]
-    if faults := faults_of_params(module.Params):
-        return faults
-    if module.MODE not in get_args(Mode):
-        return [f"MODE {module.MODE!r} must be min or max"]
-    if STATIC_METRICS in vars(module) and not _takes(module.static_metrics, 1):
-        return [f"{STATIC_METRICS} must be a function of the hyperparameters, {STATIC_METRICS}(params)"]
-    return _faults_of_preparation(module)
 
 
 def _faults_of_preparation(module: Any) -> list[str]:
@@ -152,7 +118,7 @@ def _faults_of_preparation(module: Any) -> list[str]:
         if name not in fields
     ]
     faults += [f"{name} must be a function" for name in PREPARES[1:] if not callable(vars(module)[name])]
-    if not _takes(module.build_data, 2):
+    if not takes(module.build_data, 2):
         faults.append(
             "build_data must take two arguments, build_data(params, prepared): the second is the folder "
             "of the prepared data"
@@ -160,7 +126,7 @@ def _faults_of_preparation(module: Any) -> list[str]:
     return faults
 
 
-def _takes(function: object, count: int) -> bool:
+def takes(function: object, count: int) -> bool:
     """Whether a function can be called with so many values."""
     if not callable(function):
         return False
@@ -183,7 +149,6 @@ def _finite(found: Any) -> dict[str, float]:
             f"{STATIC_METRICS} must return a dict of numbers, such as {{'params_m': 1.2}}: {found!r}"
         )
     for name, value in found.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not isinstance(name, str) or not is_number or not math.isfinite(value):
+        if not isinstance(name, str) or not is_number(value):
             raise CannotTrain(f"{STATIC_METRICS}: {name} is {value!r}, and must be a finite number")
     return {name: shortest(float(value)) for name, value in found.items()}

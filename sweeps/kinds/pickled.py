@@ -16,21 +16,27 @@ import pickle
 import platform
 import sys
 import typing
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, make_dataclass
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sweeps.common import project
 from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.param_types import members
-from sweeps.kinds.function import FunctionTrainable, Trial, params_of_names
+from sweeps.kinds.function import FunctionTrainable, Trial
 from sweeps.kinds.source_files import Source
-from sweeps.kinds.trainable import Description, LightningTrainable, Trainable
+from sweeps.kinds.trainable import (
+    PARTS,
+    Description,
+    LightningTrainable,
+    Trainable,
+    data_module_of,
+    params_of_names,
+)
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
@@ -136,6 +142,11 @@ def find(name: str) -> Trainable:
     return made(known)
 
 
+def load(description: Description) -> Trainable:
+    """The trainable of a description, in any process."""
+    return made(pickle.loads(base64.b64decode(description.content)))
+
+
 def made(pickled: Pickled) -> Trainable:
     """The trainable."""
     return PickledFunction(pickled) if pickled.is_function else PickledModule(pickled)
@@ -146,20 +157,9 @@ class _OfPickle(Trainable):
 
     kind: ClassVar[str]
 
-    def __init__(self, pickled: Pickled) -> None:
+    def __init__(self, pickled: Pickled, params_class: type) -> None:
         self.pickled = pickled
-        description = Description(self.kind, pickled.name, pickled.as_text)
-        super().__init__(description, self.params_of(pickled), None)
-
-    @staticmethod
-    @abstractmethod
-    def params_of(pickled: Pickled) -> Any:
-        """Its Params."""
-
-    @classmethod
-    def load(cls, description: Description) -> Self:
-        """The same in another process."""
-        return cls(pickle.loads(base64.b64decode(description.content)))
+        super().__init__(Description(self.kind, pickled.name, pickled.as_text), params_class, None)
 
     @property
     def called(self) -> str:
@@ -185,12 +185,8 @@ class PickledFunction(_OfPickle, FunctionTrainable):
     kind = "function in Python"
 
     def __init__(self, pickled: Pickled) -> None:
-        super().__init__(pickled)
+        super().__init__(pickled, params_of_names(pickled.names))
         self.without_default = pickled.names
-
-    @staticmethod
-    def params_of(pickled: Pickled) -> Any:
-        return params_of_names(pickled.names)
 
     @property
     def saves(self) -> bool:
@@ -210,17 +206,14 @@ class PickledModule(_OfPickle, LightningTrainable):
     kind = "LightningModule in Python"
 
     def __init__(self, pickled: Pickled) -> None:
-        super().__init__(pickled)
-        self.without_default = [name for name, each in _defaults(pickled).items() if each is MISSING]
-
-    @staticmethod
-    def params_of(pickled: Pickled) -> Any:
+        defaults = _defaults(pickled)
         hints = {each.name: each.annotation for of in pickled.arguments.values() for each in of}
         fields = [
             (name, hints.get(name, Any), field(default=None if default is MISSING else default))
-            for name, default in _defaults(pickled).items()
+            for name, default in defaults.items()
         ]
-        return make_dataclass("Params", fields, frozen=True, kw_only=True)
+        super().__init__(pickled, make_dataclass("Params", fields, frozen=True, kw_only=True))
+        self.without_default = [name for name, default in defaults.items() if default is MISSING]
 
     def build_model(self, params: Any) -> LightningModule:
         model: LightningModule = self._called("train", params)
@@ -286,23 +279,10 @@ def _of_loaders(loaders: Sequence[Any]) -> LightningDataModule:
     Raises:
         CannotTrain: it is another number.
     """
-    from lightning.pytorch import LightningDataModule
-
     if not 2 <= len(loaders) <= 3:
         raise CannotTrain(
             f"data: {len(loaders)} loaders; give those of the training and the validation rows, and maybe of "
             "the test rows"
         )
-
-    class Loaders(LightningDataModule):
-        def train_dataloader(self) -> Any:
-            return loaders[0]
-
-        def val_dataloader(self) -> Any:
-            return loaders[1]
-
-    class LoadersWithTest(Loaders):
-        def test_dataloader(self) -> Any:
-            return loaders[2]
-
-    return LoadersWithTest() if len(loaders) == 3 else Loaders()
+    of_part = dict(zip(PARTS, loaders, strict=False))
+    return data_module_of(of_part, of_part.__getitem__)

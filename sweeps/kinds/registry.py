@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import importlib.util
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import TRAINABLES
-from sweeps.kinds import function, pickled
+from sweeps.kinds import function, pickled, source_files
 from sweeps.kinds.commands import command_words
 from sweeps.kinds.commands.command_trainable import CommandTrainable
 from sweeps.kinds.function import TRAIN, FunctionFile
 from sweeps.kinds.lightning import LightningFile
 from sweeps.kinds.pickled import PickledFunction, PickledModule
-from sweeps.kinds.projects import cli_source
 from sweeps.kinds.projects.hydra_groups import HydraGroups
 from sweeps.kinds.projects.lightning_cli import LightningCLIProject
 from sweeps.kinds.trainable import Description, Trainable
 
-FILES: tuple[type[LightningFile | FunctionFile], ...] = (LightningFile, FunctionFile)
-Prefixed = LightningCLIProject | HydraGroups | CommandTrainable
-PROJECTS: Mapping[str, type[Prefixed]] = {
-    each.kind: each for each in (LightningCLIProject, HydraGroups, CommandTrainable)
-}
-"""Those that are configured by files, and commands, by the prefix of their names, as in
-`lightning-cli:my_project.cli:config.yaml`."""
 FINDERS: Mapping[str, Callable[[str], Trainable]] = {
-    **{prefix: each.find for prefix, each in PROJECTS.items()},
+    LightningCLIProject.kind: LightningCLIProject.find,
+    HydraGroups.kind: HydraGroups.find,
+    CommandTrainable.kind: CommandTrainable.find,
     pickled.PREFIX: pickled.find,
 }
-"""What finds a trainable by its name, by the prefix of that."""
+"""What finds a trainable that has no file of its own, by the prefix of its name, as in
+`lightning-cli:my_project.cli:config.yaml`."""
 LOADERS: Mapping[str, Callable[[Description], Trainable]] = {
-    each.kind: each.load for each in (*FILES, *PROJECTS.values(), PickledFunction, PickledModule)
+    LightningFile.kind: LightningFile.load,
+    FunctionFile.kind: FunctionFile.load,
+    LightningCLIProject.kind: LightningCLIProject.load,
+    HydraGroups.kind: HydraGroups.load,
+    CommandTrainable.kind: CommandTrainable.load,
+    PickledFunction.kind: pickled.load,
+    PickledModule.kind: pickled.load,
 }
 """What makes a trainable again, by the name of its kind."""
 TRAINABLE_FILES = PlugInKind(
@@ -94,12 +99,47 @@ def name_of(typed: str) -> str:
 
 
 def cli_module(typed: str) -> str:
-    """The module of the program of a LightningCLI, as it was typed; "" of any other word.
+    """The module of a program that makes a LightningCLI, of its path or its dotted path; "" of another word.
+
+    A program that imports a file beside it by its bare name is run in its own folder, which becomes the
+    project's.
 
     Raises:
         UserError: the program is no Python.
     """
-    return "" if is_project(typed) else cli_source.module_of(typed, TRAINABLE_FILES.marks)
+    if is_project(typed):
+        return ""
+    is_path = typed.endswith(".py") or "/" in typed
+    file = _program(Path(typed).expanduser().resolve()) if is_path else _program_of(typed)
+    if file is None or not source_files.makes_cli(file, TRAINABLE_FILES.marks):
+        return ""
+    if not is_path:
+        return typed
+    imported = [name for name, _ in source_files.imports_of(file.read_bytes(), "") if "." not in name]
+    beside = [name for name in imported if project.module_file(name, [file.parent])]
+    if any(project.module_file(name, [project.folder()]) is None for name in beside):
+        project.use(file.parent)
+    return project.dotted(file).removesuffix(".__main__")
+
+
+def _program(path: Path) -> Path | None:
+    """The file that runs as the program of a file or a package; None where there is none."""
+    file = path / "__main__.py" if path.is_dir() else path
+    return file if file.suffix == ".py" and file.is_file() else None
+
+
+def _program_of(module: str) -> Path | None:
+    """The same of a module of the project, or of one that is installed. No package is imported for it."""
+    first, *rest = module.split(".")
+    if not all(part.isidentifier() for part in (first, *rest)):
+        return None
+    places = [project.folder()]
+    with contextlib.suppress(ImportError, ValueError, AttributeError):
+        spec = importlib.util.find_spec(first) if rest else None
+        places += [Path(place).parent for place in (spec and spec.submodule_search_locations) or ()]
+    below = [place.joinpath(first, *rest) for place in places]
+    found = (_program(path) or _program(path.with_name(f"{path.name}.py")) for path in below)
+    return next(filter(None, found), None)
 
 
 def cli_name(typed: str, files: Sequence[str]) -> str:
@@ -124,6 +164,12 @@ def shown_name(name: str) -> str:
     """The name of a trainable, for a line of text."""
     prefix, _, rest = name.partition(":")
     return f"`{command_words.shown(rest)}`" if prefix == CommandTrainable.kind else name
+
+
+def new_name(trainables: Iterable[str]) -> str:
+    """The name of a folder that was given none: of its trainables and the time, as net-20260131-235959."""
+    names = "-".join(map(short_name, trainables))[:80] or "sweep"
+    return time.strftime(f"{names}-%Y%m%d-%H%M%S")
 
 
 def short_name(name: str) -> str:

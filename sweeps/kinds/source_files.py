@@ -1,7 +1,8 @@
 """The source files of a module: its own, and all that it imports of its project, no installed packages.
 
 Found by reading, not importing: loaded modules differ between processes, and an import in a `try` may fail
-here. A sweep records the checksums, prepared data is named after them, and a cluster gets the code.
+here. A sweep records the checksums, prepared data is named after them, and a cluster gets the code. So it is
+found as well whether a program makes a LightningCLI.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ import ast
 import contextlib
 import importlib.util
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from sweeps.common import plugins, project
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import size
+from sweeps.common.formatting import shown_path, size
 
 OUR_ROOT = Path(__file__).absolute().parents[2]
 MOST_BYTES = 100 * 10**6
 """Of one package that is sent to a cluster. Ray keeps it in the memory of the head; its limit is 512 MB."""
-
-
+CLI = "LightningCLI"
 Source = tuple[str, Path]
 """Dotted name and file of a module."""
 
@@ -82,37 +83,72 @@ def _walk(module: str, own: Path) -> Iterator[Source]:
         home = name if is_package else name.rpartition(".")[0]
         if path == OUR_ROOT / "sweeps" / "__init__.py":
             continue  # it leads to all commands, and who imports any module of this program imports it, too
-        with contextlib.suppress(SyntaxError):
-            waiting += [name.rpartition(".")[0], *_imports(path.read_bytes(), home)]
+        with contextlib.suppress(SyntaxError, ValueError):  # the latter of null bytes
+            imported = (each for each, _ in imports_of(path.read_bytes(), home))
+            waiting += [name.rpartition(".")[0], *imported]
 
 
 def _file_of(name: str, package: str, root: Path) -> Path | None:
-    """The file of a module of the project in `root` or of this program; it is not imported."""
+    """The file of a module of the project in `root` or of this program."""
     top = name.partition(".")[0]
     # In site-packages only its own package counts: all others lie beside it.
     roots = [root] if top == package or not _is_installed(root) else []
     roots += [OUR_ROOT] if top == "sweeps" else []
-    for place in roots:
-        below = place.joinpath(*name.split("."))
-        for path in (below / "__init__.py", below.with_name(f"{below.name}.py")):
-            if path.is_file():
-                return path
-    return None
+    return project.module_file(name, roots)
 
 
 @cache
-def _imports(source: bytes, home: str) -> tuple[str, ...]:
-    """Dotted names that a file of the package `home` imports; some are no modules."""
-    found: list[str] = []
+def imports_of(source: bytes, home: str) -> tuple[tuple[str, str], ...]:
+    """Dotted names that a file of the package `home` imports, each with its name in the file; some are no
+    modules.
+
+    Raises:
+        SyntaxError, ValueError: it is no Python.
+    """
+    found: list[tuple[str, str]] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            found += [(each.name, each.asname or each.name.partition(".")[0]) for each in node.names]
         elif isinstance(node, ast.ImportFrom):
             relative = "." * node.level + (node.module or "")
             with contextlib.suppress(ImportError):  # relative, beyond the top: fails at run time too
                 base = importlib.util.resolve_name(relative, home) if node.level else relative
-                found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+                for each in node.names:
+                    own_name = each.asname or each.name
+                    found += [(base, own_name), (f"{base}.{each.name}", own_name)]
     return tuple(found)
+
+
+def makes_cli(file: Path, marks: Collection[str], seen: Collection[Path] = ()) -> bool:
+    """Whether a program names LightningCLI, or calls what it imports from a file of the project that does.
+
+    Args:
+        file: of the program.
+        marks: of a trainable, as in PlugInKind. A file that defines one is that, whatever else it does.
+        seen: files that are looked at already.
+
+    Raises:
+        UserError: the program, or a file of the project that it calls, is no Python.
+    """
+    if file in seen or plugins.defines(file, marks):
+        return False
+    source, here = file.read_bytes(), project.folder()
+    try:
+        nodes = list(ast.walk(ast.parse(source, str(file))))
+    except (SyntaxError, ValueError) as error:
+        raise UserError(f"{shown_path(file)} is no Python: {error}") from None
+    names = {each.id for each in nodes if isinstance(each, ast.Name)}
+    names |= {each.attr for each in nodes if isinstance(each, ast.Attribute)}
+    names |= {each.name for each in nodes if isinstance(each, ast.alias | ast.FunctionDef)}
+    if CLI in names:
+        return True
+    is_within = file.is_relative_to(here)
+    root = here if is_within else next(each for each in file.parents if not (each / "__init__.py").is_file())
+    home = ".".join(file.parent.relative_to(root).parts)
+    called = {ast.unparse(each.func).partition(".")[0] for each in nodes if isinstance(each, ast.Call)}
+    imported = [name for name, own_name in imports_of(source, home) if own_name in called]
+    others = [project.module_file(name, (root, here, file.parent)) for name in imported]
+    return any(makes_cli(other, marks, (*seen, file)) for other in others if other is not None)
 
 
 def _is_installed(root: Path) -> bool:

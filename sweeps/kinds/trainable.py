@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import CannotTrain, UserError, reason_of, refuse
 from sweeps.common.objective import Objective
 from sweeps.common.param_types import hints_of, plain_defaults
 from sweeps.common.yaml_values import ParamValue
@@ -51,6 +52,12 @@ class SpaceFile:
     prior: Any = None
     """PRIOR, where good values are believed to be."""
 
+    @classmethod
+    def of(cls, module: ModuleType) -> Self:
+        """That of a file that defines one."""
+        own, source = vars(module), source_files.source_of(module)
+        return cls(module.__name__, source, own.get("SPACE"), own.get("suggest"), own.get("PRIOR"))
+
 
 @dataclass(frozen=True)
 class Preparation:
@@ -78,10 +85,6 @@ class Trainable(ABC):
     preparation: Preparation | None = None
     rest: str = ""
     """For the plan: where the hyperparameters that are not named have their values."""
-    has_first_steps: bool = True
-    """Whether a few steps of it can be trained alone."""
-    has_weights: bool = True
-    """Whether its checkpoints have the weights of the best epoch."""
     groups: Mapping[str, Sequence[str]] = MappingProxyType({})
     """Hyperparameters by which it has other ones, each with its values."""
     without_default: Sequence[str] = ()
@@ -193,34 +196,31 @@ class Trainable(ABC):
 
 
 class FileTrainable(Trainable):
-    """One that a file of the project defines.
+    """One that a file of the project defines: METRIC and MODE, Params, SPACE or `suggest`, and PRIOR.
 
     Args:
         name: as it was given to the command.
-        module: the imported file, which keeps the contract.
+        module: the imported file, in which `faults_of` finds nothing.
     """
 
     kind: ClassVar[str]
 
     def __init__(self, name: str, module: Any) -> None:
-        description = Description(self.kind, name, module.__name__)
-        super().__init__(description, self.params_of(module), self.objective_of(module))
-        self._module = module
+        self._module, self._defined = module, vars(module)
+        own = self._defined
+        params_class = own["Params"] if "Params" in own else params_of_names(own["SPACE"])
+        objective = Objective(module.METRIC, module.MODE) if "METRIC" in own else None
+        super().__init__(Description(self.kind, name, module.__name__), params_class, objective)
+        if {"SPACE", "suggest"} & own.keys():
+            self.space = SpaceFile.of(module)
+        self.prior = own.get("PRIOR")
+        if "Params" not in own:
+            self.without_default = tuple(own["SPACE"])
 
     @staticmethod
     @abstractmethod
     def faults_of(module: Any) -> list[str]:
         """What breaks the contract in an imported file."""
-
-    @staticmethod
-    @abstractmethod
-    def params_of(module: Any) -> Any:
-        """Its Params."""
-
-    @staticmethod
-    @abstractmethod
-    def objective_of(module: Any) -> Objective | None:
-        """Its METRIC and MODE."""
 
     @classmethod
     def load(cls, description: Description) -> Self:
@@ -231,14 +231,35 @@ class FileTrainable(Trainable):
         return [source_files.source_of(self._module)]
 
 
+def params_of_names(names: Iterable[str]) -> type:
+    """Params where there are only names, as those of a space.
+
+    Raises:
+        UserError: one is none for Python.
+    """
+    names = tuple(names)
+    bad = [name for name in names if not str(name).isidentifier() or keyword.iskeyword(str(name))]
+    refuse([f"space: {name!r} is no name of a hyperparameter, such as lr" for name in bad])
+    fields = [(name, Any, field(default=None)) for name in names]
+    return make_dataclass("Params", fields, frozen=True, kw_only=True)
+
+
 class LightningTrainable(Trainable):
-    """One that trains a LightningModule."""
+    """One that trains a LightningModule: a few steps of it can be trained alone, and its checkpoints have the
+    weights of the best epoch."""
 
     build_raw_data: Callable[[Any, int], LightningDataModule] | None = None
     """Of params and a number of loader workers: the same rows from raw data."""
 
     def faults_of_options(self, params: Any) -> list[str]:
-        return trainer_options.faults(self, params)
+        asked = f"--trainable {self.name}"
+        try:
+            trainer_options.checked(self.trainer_options(params))
+        except CannotTrain as error:
+            return [f"{asked}: {line}" for line in str(error).splitlines()]
+        except Exception as error:  # it is the user's code
+            return [f"{asked}: trainer_options raises {reason_of(error)}"]
+        return []
 
     @abstractmethod
     def build_model(self, params: Any) -> LightningModule: ...
@@ -305,3 +326,18 @@ class OtherData(LightningTrainable):
         if self._batch_rows is not None:
             data.batch_size = self._batch_rows  # type: ignore[attr-defined]  # of the user's class
         return data
+
+
+PARTS = ("train", "val", "test")
+"""The rows of which a data module has loaders."""
+
+
+def data_module_of(parts: Iterable[str], loader_of: Callable[[str], Any]) -> LightningDataModule:
+    """A data module of the loaders of some of PARTS; it lacks the methods of the others."""
+    from lightning.pytorch import LightningDataModule
+
+    def method(part: str) -> Callable[[Any], Any]:
+        return lambda self: loader_of(part)
+
+    methods = {f"{part}_dataloader": method(part) for part in parts}
+    return type("Loaders", (LightningDataModule,), methods)()  # type: ignore[no-any-return]

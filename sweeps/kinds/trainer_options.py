@@ -6,10 +6,10 @@ Light: the driver checks them without importing Lightning, unless the trainable 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from sweeps.common.errors import CannotTrain, reason_of
-from sweeps.common.yaml_values import nearest
+from sweeps.common.errors import CannotTrain
+from sweeps.common.yaml_values import is_number, nearest
 
 _DEBUGGING = "it is for debugging; limit_train_batches and limit_val_batches shorten an epoch"
 _EPOCHS = "trials are compared and pruned by epochs; give --max-epochs"
@@ -60,24 +60,12 @@ OWNED_CALLBACKS: Mapping[str, str] = {
 """The same for Lightning's callbacks, by the name of their class or of a class that they extend."""
 
 
-class HasOptions(Protocol):
-    """A trainable with options."""
-
-    @property
-    def name(self) -> str:
-        """As it was given to the command."""
-
-    def trainer_options(self, params: Any) -> Mapping[str, Any]:
-        """As they are given."""
-
-
-def trainer_options_for(trainable: HasOptions, params: Any) -> dict[str, Any]:
-    """The options of a trainable for a run, checked.
+def checked(options: Any) -> dict[str, Any]:
+    """What the function of a trainable has returned, as the options of a run.
 
     Raises:
         CannotTrain: some can't be taken; every fault, one a line.
     """
-    options = trainable.trainer_options(params)
     if not isinstance(options, Mapping):
         raise CannotTrain(
             f"trainer_options must return a dict of settings of Lightning's Trainer, not {options!r}"
@@ -87,19 +75,6 @@ def trainer_options_for(trainable: HasOptions, params: Any) -> dict[str, Any]:
     validation_of(options)
     found = {n: value for n, value in options.items() if value is not None and n not in VALIDATION}
     return {**found, "callbacks": callbacks_of(found)} if "callbacks" in found else found
-
-
-def faults(trainable: HasOptions, params: Any) -> list[str]:
-    """What can't be taken of the options of a trainable for some hyperparameters, or that its function
-    raises."""
-    asked = f"--trainable {trainable.name}"
-    try:
-        trainer_options_for(trainable, params)
-    except CannotTrain as error:
-        return [f"{asked}: {line}" for line in str(error).splitlines()]
-    except Exception as error:  # it is the user's code
-        return [f"{asked}: trainer_options raises {reason_of(error)}"]
-    return []
 
 
 def refused(options: Mapping[str, Any]) -> dict[str, str]:
@@ -144,7 +119,7 @@ def validation_of(options: Mapping[str, Any]) -> dict[str, Any]:
     every, interval = options.get("check_val_every_n_epoch", 1), options.get("val_check_interval")
     if isinstance(interval, float) and interval == 1:
         interval = None
-    if interval is not None and not _is_number(interval):
+    if interval is not None and not (is_number(interval) and interval > 0):
         raise CannotTrain(
             f"val_check_interval {interval}: trials are compared after as many batches, not by the clock; "
             "give a number of batches, or a share of the training data such as 0.25"
@@ -159,10 +134,6 @@ def validation_of(options: Mapping[str, Any]) -> dict[str, Any]:
     if interval is not None:
         return {"val_check_interval": interval}
     return {"check_val_every_n_epoch": every} if (every or 1) > 1 else {}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def callbacks_of(options: Mapping[str, Any]) -> list[Any]:

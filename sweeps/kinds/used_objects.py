@@ -266,11 +266,12 @@ def _text_of_name(each: type | FunctionType | ModuleType) -> str:
 def _used_in(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """The variables of the module and of functions around it that a function reads."""
     inside = function.__globals__
-    yield from ((name, inside[name]) for name in _names_in(function.__code__) if name in inside)
+    names = (str(each.argval) for each in _instructions(function) if each.opname in NAMED)
+    yield from ((name, inside[name]) for name in names if name in inside)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):  # it has no value yet
             yield name, cell.cell_contents
-    for number, default in enumerate([*(function.__defaults__ or ())]):
+    for number, default in enumerate(function.__defaults__ or ()):
         yield f"{function.__name__}, default {number + 1}", default
     for name, default in (function.__kwdefaults__ or {}).items():
         yield f"{function.__name__}, default of {name}", default
@@ -278,40 +279,36 @@ def _used_in(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _imported_in(function: FunctionType) -> Iterator[str]:
     """The modules that a function imports when it is called; some are none, but a name of one."""
-    for each, names in _imports_in(function.__code__):
-        yield each
-        yield from (f"{each}.{name}" for name in names)
-
-
-def _imports_in(code: CodeType) -> Iterator[tuple[str, list[str]]]:
-    found: list[tuple[str, list[str]]] = []
-    for each in dis.get_instructions(code):
+    module = ""
+    for each in _instructions(function):
         if each.opname == "IMPORT_NAME":
-            found.append((str(each.argval), []))
+            module = str(each.argval)
+            yield module
         elif each.opname == "IMPORT_FROM":
-            found[-1][1].append(str(each.argval))
-    yield from found
+            yield f"{module}.{each.argval}"
+
+
+def _instructions(function: FunctionType) -> Iterator[dis.Instruction]:
+    """Those of a function, and of the functions and classes that it makes."""
+    for code in _codes(function.__code__):
+        yield from dis.get_instructions(code)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            yield from _imports_in(inner)
+            yield from _codes(inner)
 
 
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from (str(each.argval) for each in dis.get_instructions(code) if each.opname in NAMED)
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            yield from _names_in(inner)
-
-
-def _instructions(code: CodeType) -> str:
+def _text_of_codes(function: FunctionType) -> str:
     """What a function without a source does."""
-    consts = [
-        _instructions(each)
-        if isinstance(each, CodeType)
-        else repr(sorted(map(repr, each)) if isinstance(each, frozenset) else each)
-        for each in code.co_consts
-    ]
-    return " ".join([code.co_code.hex(), *code.co_names, *consts])
+    found: list[str] = []
+    for code in _codes(function.__code__):
+        consts = [each for each in code.co_consts if not isinstance(each, CodeType)]
+        shown = [repr(sorted(map(repr, each)) if isinstance(each, frozenset) else each) for each in consts]
+        found += [code.co_code.hex(), *code.co_names, *shown]
+    return " ".join(found)
 
 
 def _text_of(each: FunctionType | type) -> str:
@@ -321,7 +318,7 @@ def _text_of(each: FunctionType | type) -> str:
         try:
             return textwrap.dedent(inspect.getsource(each.__code__))
         except (OSError, TypeError):  # typed into Python itself, say
-            return _instructions(each.__code__)
+            return _text_of_codes(each)
     bases = ", ".join(base.__name__ for base in each.__bases__)
     plain = {name: value for name, value in vars(each).items() if isinstance(value, bool | int | float | str)}
     own = {name: value for name, value in plain.items() if not name.startswith("__")}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from sweeps.common.param_types import plain, shown
 from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
-from sweeps.kinds.registry import short_name, shown_name
+from sweeps.kinds.registry import new_name, shown_name
 from sweeps.plan import models as plan_models
 from sweeps.plan.folder import taken
 from sweeps.plan.models import Model
@@ -99,9 +98,8 @@ def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[Pru
     points = space.size() + sum(len(each.outside) > 0 for each in baselines)
     objectives = plan_models.objectives(config, found)
     first, are_several = objectives.first, objectives.are_several
-    names = "-".join(short_name(model.name) for model in found)
     config = config.changed(
-        name=config.name or f"{names[:80]}-{time.strftime('%Y%m%d-%H%M%S')}",
+        name=config.name or new_name(model.name for model in found),
         search_space=one_or_several([model.space_name for model in found]),
         metric=config.metric if are_several else first.metric,
         mode=None if are_several else first.mode,

@@ -16,7 +16,7 @@ from sweeps.common import atomic_io, local_dirs, project
 from sweeps.common.atomic_io import write
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
-from sweeps.config.sweep_config import to_yaml
+from sweeps.config.sweep_config import listed, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE, no_sweep, resume_command
 from sweeps.plan.fingerprint import identity
 from sweeps.plan.plan import Plan
@@ -124,7 +124,7 @@ def _fill(plan: Plan, part: Path) -> None:
         "identity": identity(plan),
     }
     if config.tags is not None:
-        about["tags"] = config.tag_names
+        about["tags"] = listed(config.tags)
     if config.objectives.are_several:
         about["objectives"] = config.metrics
     if config.constraints:

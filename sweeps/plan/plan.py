@@ -14,6 +14,7 @@ from sweeps.common.errors import CannotTrain
 from sweeps.common.param_types import shown
 from sweeps.common.yaml_values import ParamValue
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.kinds.trainable import LightningTrainable
 from sweeps.plan.models import Model, whole
 from sweeps.record import status
 from sweeps.record.constraints import why_missed
@@ -81,7 +82,8 @@ class Plan:
 
     def has_weights(self, trainable: str) -> bool:
         """Whether a trial of this trainable has weights of its best epoch, which are kept if it leads."""
-        return next((model.trainable.has_weights for model in self.models if model.name == trainable), True)
+        found = (model.trainable for model in self.models if model.name == trainable)
+        return all(isinstance(each, LightningTrainable) for each in found)
 
     def lacks_weights(self, record: Record, number: int) -> bool:
         """Whether a trial is among the best and has no checkpoint of its best epoch."""

@@ -30,6 +30,7 @@ from sweeps import results
 from sweeps.common import local_dirs, project
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import CannotContinue, CannotTrain, UserError
+from sweeps.common.imports import module_command
 from sweeps.common.param_types import shown_range
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig, flag
@@ -93,7 +94,7 @@ class _Process:
         with (
             open(reads, "rb", buffering=0) as told,  # noqa: PTH123 (a descriptor)
             subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(writes), str(os.getpid())],
+                module_command(__name__, str(writes), str(os.getpid())),
                 stdin=subprocess.PIPE,
                 stdout=None if is_of_terminal else subprocess.PIPE,
                 stderr=None if is_of_terminal else subprocess.STDOUT,
@@ -244,10 +245,7 @@ def _config(request: Request) -> SweepConfig:
         given["ranges"] = changed_ranges(there, given["ranges"])
     config = cli.checked(given)
     cli.use_gpus(request.settings.get("gpus"), config)
-    if config.name is not None:
-        return config
-    names = "-".join(map(registry.short_name, config.trainables)) or "sweep"
-    return config.changed(name=time.strftime(f"{names[:80]}-%Y%m%d-%H%M%S"))
+    return config.changed(name=config.name or registry.new_name(config.trainables))
 
 
 def changed_ranges(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,10 @@ from sweeps.common.yaml_values import nearest
 from sweeps.config import cli
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import pickled, source_files, used_objects
-from sweeps.kinds.function import params_of_names, saves_in, takes_two
+from sweeps.kinds.function import saves_in
+from sweeps.kinds.lightning import takes
 from sweeps.kinds.pickled import Pickled
+from sweeps.kinds.trainable import params_of_names
 from sweeps.kinds.used_objects import UsedObjects
 
 FOLDERS = ("data_dir", "prepared_dir")
@@ -180,7 +182,7 @@ def _pickled(trainable: Any, data: Any, names: Sequence[str]) -> Pickled:
     bases = (trainable if is_class else type(trainable)).__mro__
     is_of_lightning = any(base.__name__ == "LightningModule" for base in bases)
     is_module = is_class and is_of_lightning
-    if not is_module and (is_class or is_of_lightning or not callable(trainable) or not takes_two(trainable)):
+    if not is_module and (is_class or is_of_lightning or not takes(trainable, 2)):
         raise UserError(
             f"{_name_of(trainable)}: give a function train(params, trial), a class of LightningModules, or "
             "the name or the file of a trainable"
@@ -235,7 +237,7 @@ def _name_of(each: Any) -> str:
 
 
 def _in_words(data: Any) -> str:
-    if data is None or not callable(data):
-        loaders = f"{len(data)} loaders" if isinstance(data, list | tuple) else ""
-        return loaders if data is None or loaders else _name_of(data)
-    return _name_of(data) if isinstance(data, type) else f"as {_name_of(data)} returns it"
+    if data is None or isinstance(data, list | tuple):
+        return "" if data is None else f"{len(data)} loaders"
+    is_function = callable(data) and not isinstance(data, type)
+    return f"as {_name_of(data)} returns it" if is_function else _name_of(data)

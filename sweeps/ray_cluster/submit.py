@@ -31,7 +31,6 @@ from sweeps.config.control_commands import WITHDRAWN
 from sweeps.config.sweep_config import SweepConfig, flag, to_yaml
 from sweeps.config.sweep_folder import SWEEP_FILE
 from sweeps.kinds import registry, source_files
-from sweeps.kinds.registry import short_name
 from sweeps.kinds.source_files import Source
 from sweeps.kinds.trainable import Trainable
 from sweeps.ray_start import ray_connection, ray_environment
@@ -57,8 +56,7 @@ def submit(config: SweepConfig) -> int:
     """
     address = str(config.address)
     if config.name is None and config.resume is None:
-        named = "-".join(map(short_name, config.trainables))
-        config = replace(config, name=f"{named[:80]}-{time.strftime('%Y%m%d-%H%M%S')}")
+        config = replace(config, name=registry.new_name(config.trainables))
     trainables = [registry.find(name) for name in config.trainables]
     if alone := [each.name for each in trainables if each.kept_files()]:
         raise UserError(

@@ -7,7 +7,6 @@ the types of the fields, and all mistakes at once, one a line, with the nearest 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import shlex
 import shutil
@@ -345,16 +344,6 @@ def add_gpus(group: Any) -> None:
         help="GPUs to use: numbers as nvidia-smi shows them, or the beginnings of their UUIDs; none: train "
         "on the CPU (default: all that $CUDA_VISIBLE_DEVICES shows).",
     )
-
-
-def gpus_in(tokens: Sequence[str]) -> str | None:
-    """The value of --gpus among words, for a command that must know it before it knows its other flags."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    add_gpus(parser)
-    with contextlib.suppress(argparse.ArgumentError):  # which is told by the whole parser
-        named: str | None = parser.parse_known_args(tokens)[0].gpus
-        return named
-    return None
 
 
 def _escaped(text: str) -> str:

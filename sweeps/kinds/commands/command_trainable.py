@@ -27,6 +27,7 @@ from sweeps.common.errors import (
     MetricNotLogged,
     PCUnfit,
     ProgramFailed,
+    UserError,
     refuse,
     says_out_of_memory,
 )
@@ -36,7 +37,7 @@ from sweeps.kinds.commands.command_words import (
     ARGS_FILE,
     CHECKPOINT_DIR,
     OF_ALL,
-    OF_THE_TRIAL,
+    VARIABLES,
     CommandWords,
     shown,
 )
@@ -49,16 +50,8 @@ from sweeps.kinds.projects import settings_tree
 from sweeps.kinds.source_files import Source
 from sweeps.kinds.trainable import Description
 
-VARIABLES = {
-    "trial": "SWEEPS_TRIAL",
-    "seed": "SWEEPS_SEED",
-    "max_epochs": "SWEEPS_MAX_EPOCHS",
-    CHECKPOINT_DIR: "SWEEPS_CHECKPOINT_DIR",
-    "work_dir": "SWEEPS_WORK_DIR",
-}
-"""Placeholders of the trial, to the variables of the environment that have the same value."""
 WANDB_CONFIG = "WANDB_SWEEP_PARAM_PATH"
-"""The variable by which `wandb agent` gives them to a program; `wandb.env` has its name."""
+"""The variable by which `wandb agent` gives the hyperparameters to a program; `wandb.env` has its name."""
 OF_RAY = ("RAY_", "TUNE_")
 """Begin the variables by which a program would believe that it is a process of Ray."""
 STARTUP = str(Path(sitecustomize.__file__).parent)
@@ -86,21 +79,16 @@ class CommandSettings:
     """Of the project."""
     saves: bool
     """Whether it writes checkpoints."""
-    knows_epochs: bool = True
+    knows_epochs: bool
     """Whether it is told how many epochs to train."""
 
 
 class CommandTrainable(FunctionTrainable):
-    """A command.
-
-    Args:
-        name: as it was given to the command `sweeps`.
-        settings: what it is.
-    """
+    """A command, which runs in a working folder for each trial."""
 
     kind = "command"
     trains_elsewhere = True
-    own_names = (*OF_THE_TRIAL, *OF_ALL)
+    own_names = (*VARIABLES, *OF_ALL)
 
     def __init__(self, name: str, settings: CommandSettings) -> None:
         self._settings, self._words = settings, CommandWords.of(settings.command)
@@ -122,8 +110,7 @@ class CommandTrainable(FunctionTrainable):
         try:
             words = CommandWords.of(typed)
         except ValueError as error:
-            refuse([f"{flag}: {str(error).lower()}"])
-            raise AssertionError from error
+            raise UserError(f"{flag}: {str(error).lower()}") from None
         faults = words.faults() or _faults_of_program(words.words, project.folder())
         refuse([f"{flag}: {fault}" for fault in faults])
         named = [*words.words, *(path.read_text(errors="replace") for path in _files(words.words))]
@@ -203,7 +190,7 @@ class CommandTrainable(FunctionTrainable):
         variables = {VARIABLES[name]: text for name, text in texts.items()}
         variables |= {METRICS: str(folder.metrics), "OMP_NUM_THREADS": str(trial.threads)}
         variables |= {WANDB_CONFIG: str(folder.wandb_config(values))}
-        reports = ProgramReports(source, trial.metrics, (*values, *OF_THE_TRIAL))
+        reports = ProgramReports(source, trial.metrics, (*values, *VARIABLES))
         last_lines: deque[str] = deque(maxlen=LAST_LINES)
         has_reported = False
         with Program(words, folder.work, _environment(variables), trial.stop_grace_s) as program:

@@ -19,17 +19,22 @@ from typing import Any
 
 from sweeps.common.param_types import nested
 
-OF_THE_TRIAL = ("max_epochs", "seed", "trial", "checkpoint_dir", "work_dir")
-"""Placeholders that are no hyperparameters."""
 CHECKPOINT_DIR = "checkpoint_dir"
+VARIABLES = {
+    "max_epochs": "SWEEPS_MAX_EPOCHS",
+    "seed": "SWEEPS_SEED",
+    "trial": "SWEEPS_TRIAL",
+    CHECKPOINT_DIR: "SWEEPS_CHECKPOINT_DIR",
+    "work_dir": "SWEEPS_WORK_DIR",
+}
+"""Placeholders of the trial, which are no hyperparameters, to the variables of the environment that have the
+same value."""
 MOST_SHOWN = 60
 """Characters of a command in a line of text."""
 ARGS_FILE = "sweeps-args.json"
 """In the working folder, for `{args_json_file}`."""
 _ANY = re.compile(r"\{\{(?:([^{}]*)\}\})?|\{([A-Za-z_][\w./@-]*)(?::([^{}]*))?\}")
 """`{{`, `{{text}}` or `{name}`, of those for all hyperparameters also `{name:a,b}`."""
-
-
 INSIDE = "/"
 """In the name of a hyperparameter that is a part of another one: `optimizer/lr`."""
 
@@ -87,7 +92,7 @@ class CommandWords:
         for word in self.words:
             for name, names in _in(word):
                 found += names.split(",") if name in OF_ALL and names else []
-                found += [] if name in (*OF_ALL, *OF_THE_TRIAL) else [name]
+                found += [] if name in (*OF_ALL, *VARIABLES) else [name]
         return tuple(dict.fromkeys(found))
 
     def faults(self) -> list[str]:
@@ -108,7 +113,7 @@ class CommandWords:
 
         Args:
             values: of the hyperparameters.
-            of_trial: values of `OF_THE_TRIAL`.
+            of_trial: values of the placeholders in `VARIABLES`.
             folder: for that file.
         """
         found: list[str] = []

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psutil
 
@@ -65,7 +66,7 @@ class Program:
         self._lines = b""
         self._supervisor: int | None = None
         """Number of its process."""
-        self._end: Mapping[str, object] | None = None
+        self._end: Mapping[str, Any] | None = None
         """What the supervisor has told of its end."""
 
     def __enter__(self) -> Program:
@@ -132,9 +133,9 @@ class Program:
     def failure(self) -> str:
         """How it has ended; "" where it has ended well."""
         end = self._end or {}
-        if why := end.get("error"):
-            return str(why)
-        status = int(str(end.get("status", 0)))
+        if "error" in end:
+            return str(end["error"])
+        status: int = end.get("status", 0)
         signal = -status if status < 0 else status - 128 if 128 < status < 160 else 0
         if signal == 9 and oom_kills() > self._oom_kills:
             return "killed by the kernel: out of memory"
@@ -143,7 +144,8 @@ class Program:
     @property
     def processes_left(self) -> int:
         """How many processes it had left behind when it ended."""
-        return int(str((self._end or {}).get("left", 0)))
+        left: int = (self._end or {}).get("left", 0)
+        return left
 
     @property
     def is_missing(self) -> bool:

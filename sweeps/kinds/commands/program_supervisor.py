@@ -40,8 +40,7 @@ def main(status: int, words: Sequence[str]) -> None:
         os._exit(0)
     os.setsid()
     _tell(status, str(os.getpid()))
-    libc = ctypes.CDLL(None)
-    prctl = getattr(libc, "prctl", lambda *_: None)  # of Linux
+    prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     awake, wake = os.pipe()
     os.set_blocking(wake, False)

@@ -62,10 +62,8 @@ class TrialFolder:
             return ProgramEpochs(metric), ""
         shutil.copytree(checkpoint, self.checkpoint, symlinks=True, dirs_exist_ok=True)
         known = self.checkpoint / _KNOWN_EPOCH
-        found = json.loads(known.read_text() or "null")
+        last, are_named, source = json.loads(known.read_text())
         known.unlink()
-        # An older one has the epoch alone.
-        last, are_named, source = found if isinstance(found, list) else (found, found is not None, "")
         return ProgramEpochs(metric, last, are_named=are_named), source
 
     def saving(self, program: Program, epochs: ProgramEpochs, source: str) -> Save:

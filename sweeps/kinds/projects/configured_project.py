@@ -27,7 +27,14 @@ from sweeps.kinds import trainer_options
 from sweeps.kinds.projects import settings_tree
 from sweeps.kinds.projects.project_program import Built
 from sweeps.kinds.source_files import Source
-from sweeps.kinds.trainable import IN_LIGHTNING, Description, LightningTrainable, Precision
+from sweeps.kinds.trainable import (
+    IN_LIGHTNING,
+    PARTS,
+    Description,
+    LightningTrainable,
+    Precision,
+    data_module_of,
+)
 
 SWEPT_OF_TRAINER = (
     "accumulate_grad_batches",
@@ -147,10 +154,7 @@ class ConfiguredProject(LightningTrainable):
     @cached_property
     def callbacks(self) -> dict[str, Mapping[str, Any]]:
         """Key to settings of each callback."""
-        try:
-            found = settings_tree.value_at(self.tree, self.callbacks_path) or {}
-        except KeyError:
-            return {}
+        found = settings_tree.value_or_none(self.tree, self.callbacks_path) or {}
         items = enumerate(found) if isinstance(found, list) else found.items()
         return {str(key): each for key, each in items if isinstance(each, Mapping) and self.class_key in each}
 
@@ -339,7 +343,6 @@ def _loaders_of(model: Any) -> Any:
     import lightning.pytorch as pl
     from lightning.pytorch.utilities.model_helpers import is_overridden
 
-    names = [f"{part}_dataloader" for part in ("train", "val", "test")]
-    own = [name for name in names if is_overridden(name, model, pl.LightningModule)]
-    methods = {name: (lambda self, name=name: getattr(model, name)()) for name in own}
-    return type("OwnLoaders", (pl.LightningDataModule,), methods)()
+    names = {part: f"{part}_dataloader" for part in PARTS}
+    own = [part for part, name in names.items() if is_overridden(name, model, pl.LightningModule)]
+    return data_module_of(own, lambda part: getattr(model, names[part])())

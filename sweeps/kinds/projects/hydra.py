@@ -50,7 +50,7 @@ def found_project(name: str, flag: str, given: str, overrides: Sequence[str]) ->
         except UserError as error:
             why = f"not run: {str(error).removeprefix(f'{flag}: ')}"
     elif programs:
-        listed = [_shown(program) for program in programs]
+        listed = project.within(map(str, programs))
         why = f"not run, since there are several: {', '.join(listed)}; give one, as --hydra {listed[0]}"
     tree = hydra_program.plain(_composed(flag, *place, overrides))
     return HydraProject(name, _settings(tree), [_primary_file(*place)], why_no_program=why)
@@ -177,12 +177,7 @@ def _find_settings(flag: str, given: str) -> tuple[Path, str]:
 
 
 def _primary_file(folder: Path, name: str) -> str:
-    return _shown(folder / f"{name}.yaml")
-
-
-def _shown(path: Path) -> str:
-    here = project.folder()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    return project.within([str(folder / f"{name}.yaml")])[0]
 
 
 def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> Any:
@@ -214,24 +209,23 @@ def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> A
     return config
 
 
-def overrides_of(parts: Sequence[str]) -> list[str]:
-    """The overrides behind the path, whose values may have colons themselves, as `url=s3://bucket`."""
+def parts_of(name: str) -> tuple[str, list[str]]:
+    """The folder or the program of a name, and the overrides behind it, whose values may have colons
+    themselves, as `url=s3://bucket`."""
+    _, given, *parts = name.split(":")
     found: list[str] = []
     for part in parts:
         if found and not OVERRIDE.match(part):
             found[-1] += f":{part}"
         else:
             found.append(part)
-    return found
+    return given, found
 
 
 class HydraProject(ConfiguredProject):
     """A project whose settings Hydra composes.
 
     Args:
-        name: as it was given to the command.
-        settings: of the project.
-        files: the primary file; () in another process, which checks no values.
         why_no_program: for the plan, where one was found.
     """
 
@@ -305,8 +299,13 @@ class HydraProject(ConfiguredProject):
     def why_not(self, path: str) -> str:
         if why := super().why_not(path):
             group = path.replace(".", "/")
-            folders = [(project.folder() / file).parent for file in self.files]
-            if choices := sorted(each.stem for folder in folders for each in folder.glob(f"{group}/*.yaml")):
+            found = [each.stem for folder in self._folders for each in folder.glob(f"{group}/*.yaml")]
+            if choices := sorted(found):
                 return f"a config group; fix it by --hydra-overrides {path}={choices[0]}"
             return why
         return ""
+
+    @property
+    def _folders(self) -> list[Path]:
+        """Of its settings."""
+        return [(project.folder() / file).parent for file in self.files]

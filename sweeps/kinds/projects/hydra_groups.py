@@ -13,7 +13,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 from sweeps.common import project
@@ -60,8 +59,7 @@ class HydraGroups(HydraProject):
         Raises:
             UserError: an option does not exist, or what `HydraProject.find` says.
         """
-        _, given, *parts = name.split(":")
-        overrides = hydra.overrides_of(parts)
+        given, overrides = hydra.parts_of(name)
         found = {each: match for each in overrides if (match := GROUP.fullmatch(each))}
         flag = f"--hydra {given}"
         if fault := missing("hydra", "projects"):
@@ -117,12 +115,9 @@ class HydraGroups(HydraProject):
         """
         from sweeps.kinds.projects import hydra_program
 
-        parts = hydra.overrides_of(self.name.split(":")[2:])
-        given, primary = (
-            [each for each in parts if not GROUP.fullmatch(each)],
-            project.folder() / self.files[0],
-        )
-        own = hydra_program.own_options(primary.parent, primary.stem, given)
+        fixed = [each for each in hydra.parts_of(self.name)[1] if not GROUP.fullmatch(each)]
+        primary = project.folder() / self.files[0]
+        own = hydra_program.own_options(primary.parent, primary.stem, fixed)
         chosen = {group: own.get(group.replace(".", "/")) for group in self.groups}
         for group, option in chosen.items():
             if option not in self.groups[group]:
@@ -185,10 +180,6 @@ class HydraGroups(HydraProject):
         return first if all(each == first for each in others) else None
 
     @property
-    def _folders(self) -> list[Path]:
-        return [(project.folder() / file).parent for file in self.files]
-
-    @property
     def _all(self) -> list[HydraProject]:
         return list(self._projects.values())
 
@@ -206,8 +197,8 @@ def with_groups(
     Raises:
         UserError: a group has a range in place of options, or options that a sweep that has begun lacks.
     """
-    kind, given, *parts = name.split(":")
-    overrides, kept = hydra.overrides_of(parts), dict[str, Any]()
+    given, overrides = hydra.parts_of(name)
+    kept = dict[str, Any]()
     for typed, value in ranges.items():
         if not (known := _options_of(given, typed)):
             kept[typed] = value
@@ -233,7 +224,7 @@ def with_groups(
             overrides = [*(each for each in overrides if each != before), f"{group}={','.join(options)}"]
         if not new or len(options) > 1:
             kept[group] = value
-    return ":".join((kind, given, *overrides)), kept
+    return ":".join((HydraGroups.kind, given, *overrides)), kept
 
 
 def _composed(

@@ -115,20 +115,18 @@ def instantiated(config: Any, *arguments: Any, **options: Any) -> Any:
 
 def own_options(folder: Path, name: str, overrides: Sequence[str]) -> Mapping[str, str]:
     """The option that settings have of each config group by themselves; none where they can't be composed."""
-    GlobalHydra.instance().clear()
-    with hydra.initialize_config_dir(str(folder), version_base=None):
-        try:
-            config = hydra.compose(name, [*overrides], return_hydra_config=True)
-        except Exception:  # Hydra's and OmegaConf's have several classes; one group must be given, say
-            return {}
-        return dict(config.hydra.runtime.choices)
+    try:
+        config = compose_settings(folder, name, overrides, of_hydra=True)
+    except Exception:  # Hydra's and OmegaConf's have several classes; one group must be given, say
+        return {}
+    return dict(config.hydra.runtime.choices)
 
 
-def compose_settings(folder: Path, name: str, overrides: Sequence[str]) -> Any:
-    """The settings that Hydra composes of a folder and the name of the primary file."""
+def compose_settings(folder: Path, name: str, overrides: Sequence[str], *, of_hydra: bool = False) -> Any:
+    """The settings that Hydra composes of a folder and the name of the primary file, also its own."""
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(folder), version_base=None):
-        return hydra.compose(name, [*overrides])
+        return hydra.compose(name, [*overrides], return_hydra_config=of_hydra)
 
 
 def config_of(tree: Mapping[str, Any]) -> Any:

@@ -41,9 +41,6 @@ class LightningCLIProject(ConfiguredProject):
     """A project with a LightningCLI.
 
     Args:
-        name: as it was given to the command.
-        settings: of the project.
-        files: of the settings, as they were given; () in another process.
         parsed: its LightningCLI; None in another process, which checks no values.
     """
 

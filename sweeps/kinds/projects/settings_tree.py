@@ -46,7 +46,7 @@ def with_values(
         node = name.rpartition(".")[0]
         parent = value_at(found, node)
         parent[CLASS] = changed.pop(name)
-        parent[ARGUMENTS] = copy.deepcopy(_or_none(given, f"{node}.{ARGUMENTS}") or {})
+        parent[ARGUMENTS] = copy.deepcopy(value_or_none(given, f"{node}.{ARGUMENTS}") or {})
     for name, value in changed.items():
         node, _, key = name.rpartition(".")
         parent = value_at(found, node) if node else found
@@ -135,7 +135,8 @@ def value_at(tree: Any, path: str) -> Any:
     return tree
 
 
-def _or_none(tree: Any, path: str) -> Any:
+def value_or_none(tree: Any, path: str) -> Any:
+    """The value at a path; None where there is none."""
     try:
         return value_at(tree, path)
     except KeyError:

@@ -18,8 +18,8 @@ import torch
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.formatting import shortest
+from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
-from sweeps.kinds.trainer_options import trainer_options_for
 from sweeps.training import trainer
 from sweeps.training.checkpoints.weights import ModelState
 from sweeps.training.config import FitConfig
@@ -50,7 +50,7 @@ def score_test_rows(
     if config.micro_batch is not None:
         data.batch_size = config.micro_batch
     precision = strategy.choose_precision(config.precision, strategy.Device.here())[0]
-    options = {**trainer_options_for(trainable, params), "precision": precision}
+    options = {**trainer_options.checked(trainable.trainer_options(params)), "precision": precision}
     with _loading(ModelState.read(weights).checkpoint(), config, options) as (tester, file, logger):
         tester.test(model, data, file, verbose=False, **WHOLE_CHECKPOINT)
         found: dict[str, Any] = {**logger.new_scalars(), **tester.callback_metrics}

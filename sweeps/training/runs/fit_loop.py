@@ -137,7 +137,7 @@ class Fit:
         self._progress_bar = progress_bar
         self._model = trainer.build_model(trainable, params, config, self._notices.add)
         self._data = trainer.build_data(trainable, params, config, prepared)
-        self._options = trainer_options.trainer_options_for(trainable, params)
+        self._options = trainer_options.checked(trainable.trainer_options(params))
         self._split = self._split_batch()
         self._place = self._read_on()
         self._trainer: Trainer | None = None

@@ -93,8 +93,9 @@ def test_a_broken_contract(here: Path, text: str, expected: str) -> None:
 
 def test_a_helper_that_cannot_be_read_saves_nothing(here: Path) -> None:
     (here / "torn.py").write_text("def (:\n")
+    (here / "binary.py").write_bytes(b"\0")
     (here / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nNAME = '\xe9'\n")
-    tries = "try:\n    import torn\nexcept SyntaxError:\n    import latin\n"
+    tries = "try:\n    import torn, binary\nexcept SyntaxError:\n    import latin\n"
     (here / "trying.py").write_text(tries + SPACE + OBJECTIVE + TRAIN)
     assert not registry.find("trying").saves
 

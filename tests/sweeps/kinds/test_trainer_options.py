@@ -109,7 +109,7 @@ def test_what_an_epoch_is_follows_from_the_options(options: Any, expected: Any) 
 )
 def test_validations_that_make_no_epochs_are_refused(options: Any, expected: str) -> None:
     with pytest.raises(UserError, match=f"--trainable net: {expected}"):
-        refuse(trainer_options.faults(trainable(options), digits_mlp.Params()))
+        refuse(trainable(options).faults_of_options(digits_mlp.Params()))
 
 
 def test_a_training_that_a_callback_ends_is_over() -> None:
@@ -149,9 +149,9 @@ def test_accumulation_and_limits_count_whole_batches_whatever_the_micro_batch(
 )
 def test_what_the_sweep_owns_is_refused_with_the_reason(options: Any, expected: str) -> None:
     with pytest.raises(CannotTrain, match=expected):
-        trainer_options.trainer_options_for(trainable(options), digits_mlp.Params())
+        trainer_options.checked(trainable(options).trainer_options(digits_mlp.Params()))
     with pytest.raises(UserError, match="--trainable net: trainer_options"):
-        refuse(trainer_options.faults(trainable(options), digits_mlp.Params()))
+        refuse(trainable(options).faults_of_options(digits_mlp.Params()))
 
 
 def test_a_function_that_raises_is_named() -> None:
@@ -159,7 +159,7 @@ def test_a_function_that_raises_is_named() -> None:
         raise KeyError("clip")
 
     with pytest.raises(UserError, match="--trainable net: trainer_options raises KeyError: 'clip'"):
-        refuse(trainer_options.faults(trainable(options), digits_mlp.Params()))
+        refuse(trainable(options).faults_of_options(digits_mlp.Params()))
 
 
 @pytest.mark.parametrize("micro_batch", [None, 16])

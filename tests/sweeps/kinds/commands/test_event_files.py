@@ -11,7 +11,7 @@ from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.proto.tensor_pb2 import TensorProto
 
-from sweeps.kinds.commands.event_files import EventFiles
+from sweeps.kinds.commands.program_reports import EventFiles
 
 FLOAT, STRING = 1, 7
 
