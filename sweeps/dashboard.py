@@ -91,12 +91,11 @@ def dashboard(asked: Asked) -> int:
     Raises:
         UserError: the port can't be had, or the token not be read.
     """
-    from sweeps.page import access, open_pages, server
-    from sweeps.page.open_pages import Usage
+    from sweeps.page import access, server
     from sweeps.page.page_context import PageContext
 
     token = access.token_of_user(is_read_only=asked.is_read_only)
-    for each in open_pages.open_pages():
+    for each in server.open_pages():
         if each.shows(asked.folders, asked.host, is_read_only=asked.is_read_only):
             _tell(asked, each.url, token, [*map(Path, each.folders)])
             print(f"is open already, in process {each.pid}", flush=True)
@@ -104,21 +103,21 @@ def dashboard(asked: Asked) -> int:
     with server.listening_socket(asked.host, asked.port) as listening:
         page = PageContext(asked.folders, token, asked.host, is_read_only=asked.is_read_only)
         url = server.url_of(listening, asked.host)
-        note = open_pages.OpenPage(
+        note = server.OpenPage(
             url=url,
             pid=os.getpid(),
             folders=[str(folder) for folder in asked.folders],
             host=asked.host,
             is_read_only=asked.is_read_only,
         )
-        with open_pages.noted(note):
+        with server.noted(note):
             _tell(asked, url, token, asked.folders)
             taken = (
                 f"port {asked.port} is taken; " if asked.port not in (0, listening.getsockname()[1]) else ""
             )
             shown = ", ".join(map(shown_path, asked.folders))
             print(f"{taken}it shows {shown}; press Ctrl-C to end it", flush=True)
-            unused = Usage(page).has_ended if asked.is_until_unused else None
+            unused = server.Usage(page).has_ended if asked.is_until_unused else None
             asyncio.run(server.serve(server.app_of(page), listening, unused))
     return 0
 

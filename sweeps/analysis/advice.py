@@ -79,12 +79,10 @@ def _steps(record: Record, refine: Step | None) -> Iterator[Step]:
         )
     elif refine is not None:
         yield refine
-    elif _needs_trials(record) and status.retry_command(
-        record
-    ):  # a resume refuses other code where it has scores of this one
+    elif _needs_trials(record) and (retry := status.retry_command(record)):
+        # A resume refuses other code where it has scores of this one.
         accepts, force = ("; --force accepts the change", " --force") if record.has_epochs else ("", "")
-        text = f"Train what failed again with the repaired code{accepts}."
-        yield Step(text, f"{status.retry_command(record)}{force}")
+        yield Step(f"Train what failed again with the repaired code{accepts}.", f"{retry}{force}")
     elif _needs_trials(record):
         more = ("--num-trials", str(max(FEW, 2 * len(record.searched))))
         text = f"Add trials: to judge ranges, {FEW} with different scores are needed."

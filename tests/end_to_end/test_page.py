@@ -8,7 +8,7 @@ import signal
 import urllib.request
 from pathlib import Path
 
-from sweeps.page import open_pages
+from sweeps.page import server
 from tests.conftest import TOY
 from tests.support.steered import running
 
@@ -28,7 +28,7 @@ def test_the_page_of_a_sweep_follows_it_and_outlives_it(tmp_path: Path) -> None:
             with opener.open(address, timeout=60) as answer:
                 return " ".join(re.sub("<[^>]+>", " ", answer.read().decode()).split())
 
-        (page,) = [each for each in open_pages.open_pages() if each.url == found[2]]
+        (page,) = [each for each in server.open_pages() if each.url == found[2]]
         try:
             assert re.search(r"seen \S+ running", shown(found[1]))
             assert sweep.wait() == 0

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.execution.output.page_process import PageProcess
-from sweeps.page import open_pages
-from sweeps.page.open_pages import UNUSED_S, OpenPage, Usage
+from sweeps.page import server
+from sweeps.page.server import UNUSED_S, OpenPage, Usage, open_pages
 from sweeps.record import lock
 from tests.conftest import ROOT
 from tests.support.dashboards import Served
@@ -21,7 +21,7 @@ from tests.support.dashboards import Served
 
 @pytest.fixture(autouse=True)
 def own_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_pages, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(server, "_folder", lambda: tmp_path)
 
 
 def noted(folder: Path, pid: int = 1, **fields: object) -> OpenPage:
@@ -30,11 +30,11 @@ def noted(folder: Path, pid: int = 1, **fields: object) -> OpenPage:
 
 
 def test_a_page_is_known_while_its_process_is_there(tmp_path: Path) -> None:
-    with open_pages.noted(page := noted(tmp_path)):
-        assert open_pages.open_pages() == [page]
-    assert open_pages.open_pages() == []
+    with server.noted(page := noted(tmp_path)):
+        assert open_pages() == [page]
+    assert open_pages() == []
     (tmp_path / "7.json").write_text('{"url": "http://of-one-that-was-killed"}')
-    assert (open_pages.open_pages(), [*tmp_path.glob("*.json")]) == ([], [])
+    assert (open_pages(), [*tmp_path.glob("*.json")]) == ([], [])
 
 
 def test_only_a_page_of_the_same_kind_is_taken_for_another(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_only_a_page_of_the_same_kind_is_taken_for_another(tmp_path: Path) -> No
 def test_a_page_that_a_sweep_began_ends_some_time_after_its_last_use(
     results: Path, page: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweeps.page.open_pages.ray_folders", lambda: [])
+    monkeypatch.setattr("sweeps.page.server.ray_folders", lambda: [])
     now = [0.0]
     usage = Usage(page.page, lambda: now[0])
     now[0] = UNUSED_S - 1
