@@ -8,7 +8,7 @@ import platform
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import ray
 from lightning.pytorch.utilities.exceptions import SIGTERMException
@@ -28,19 +28,14 @@ from sweeps.trial.job import Job
 from sweeps.trial.messages import LeftEarly, WorkerFailed, failure_of
 from sweeps.trial.run import Host, build_run, with_shortage
 
-_Arguments = ParamSpec("_Arguments")
-_Value = TypeVar("_Value")
 
-
-def _failing_as_worker(
-    method: Callable[Concatenate[Worker, _Arguments], _Value],
-) -> Callable[Concatenate[Worker, _Arguments], _Value]:
+def _failing_as_worker(method: Callable[..., Any]) -> Callable[..., Any]:
     """Raise a WorkerFailed in place of what a method raises: it says on which PC, and Ray can pass it on."""
 
     @functools.wraps(method)
-    def call(worker: Worker, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Value:
+    def call(worker: Worker, *arguments: Any) -> Any:
         try:
-            return method(worker, *arguments, **named)
+            return method(worker, *arguments)
         except (KeyboardInterrupt, CheckpointUnusable):
             raise
         except SIGTERMException:
