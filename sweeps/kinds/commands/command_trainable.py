@@ -41,10 +41,9 @@ from sweeps.kinds.commands.command_words import (
     CommandWords,
     shown,
 )
-from sweeps.kinds.commands.program import Program
+from sweeps.kinds.commands.program import WANDB_FILE, Program, TrialFolder, wandb_config
 from sweeps.kinds.commands.program_reports import METRICS, ProgramReports
 from sweeps.kinds.commands.startup import sitecustomize
-from sweeps.kinds.commands.trial_folder import WANDB_FILE, TrialFolder, wandb_config
 from sweeps.kinds.function import FunctionTrainable, Trial
 from sweeps.kinds.projects import settings_tree
 from sweeps.kinds.source_files import Source

@@ -1,9 +1,8 @@
-"""The reports of a program: where it writes them, and which of its epochs each is."""
+"""The reports of a program, from where it writes them: its output, a file of metrics, or event files."""
 
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import struct
 import time
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common.errors import CannotTrain
-from sweeps.common.formatting import short
 from sweeps.kinds.commands.printed_metrics import (
     EPOCH,
     Found,
@@ -37,70 +35,6 @@ NEW_FILES_S = 1.0
 HEAD_BYTES, CHECK_BYTES = 12, 4
 """Before a record its length with a checksum, behind it a checksum.
 https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details"""
-
-
-class ProgramEpochs:
-    """The epochs that a program reports, as it counts them itself.
-
-    Args:
-        metric: of each report.
-        last: that its checkpoint has; None where it has named none, or starts.
-        are_named: whether it is known to name them all.
-    """
-
-    def __init__(self, metric: str, last: int | None = None, *, are_named: bool = False) -> None:
-        self._metric, self.last, self.are_named = metric, last, are_named
-        self._found: dict[int, Found] = {}
-        """Since the start of this process."""
-
-    def take(self, found: Found) -> bool:
-        """Whether a report is a new one, which it then is no more. Where a program names its epochs, one
-        without a name is of none, such as the best value at the end. A single line before a report, as that
-        of the epoch from which it goes on, names none.
-
-        Raises:
-            CannotTrain: an epoch was reported before, with another value.
-        """
-        epoch = found.epoch
-        if epoch is None:
-            if not self.are_named:
-                self.last = None
-                self._found.clear()
-            return not self.are_named
-        if self.last is not None and epoch <= self.last:
-            if self._found:
-                self._refuse_other(epoch, found)
-            return False
-        self.are_named |= found.names_epoch or bool(self._found)
-        self.last, self._found[epoch] = epoch, found
-        return True
-
-    def _refuse_other(self, epoch: int, found: Found) -> None:
-        known, metric = self._found.get(epoch), self._metric
-        if known is not None and _is_rounded(known.metrics[metric], found.metrics[metric]):
-            return
-        if epoch == self.last and known is not None:
-            if known.names_epoch and found.names_epoch:
-                values = f"{short(known.metrics[metric])} and then {short(found.metrics[metric])}"
-                raise CannotTrain(
-                    f"epoch {epoch} was reported twice, with {metric}={values}: report {metric} once for "
-                    "each epoch, or leave out the number of the epoch"
-                )
-            return
-        raise CannotTrain(
-            f"epoch {epoch} was reported behind epoch {self.last}, with {metric}="
-            f"{short(found.metrics[metric])}: let the numbers of the epochs grow, also where a phase or a "
-            "fold begins, or leave them out"
-        )
-
-
-def _is_rounded(number: float, other: float) -> bool:
-    """Whether a number was printed again, perhaps with fewer digits."""
-    if number == other or (math.isnan(number) and math.isnan(other)):
-        return True
-    short_form, long_form = sorted((repr(number), repr(other)), key=len)
-    digits = len(short_form.partition(".")[2])
-    return "e" not in short_form and round(float(long_form), digits) == float(short_form)
 
 
 class ProgramReports:
