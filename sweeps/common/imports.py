@@ -16,7 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from sweeps.common.errors import refuse
+from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import pip_install
 
 DISTRIBUTION = "raysweeps"
@@ -99,6 +99,30 @@ def fast() -> Iterator[None]:
         gc.freeze()
         if was_enabled:
             gc.enable()
+
+
+_of_users = 0
+"""Imports of users' files that have begun."""
+
+
+@contextlib.contextmanager
+def of_users() -> Iterator[None]:
+    """Import files of the user's, which begin no sweep: it would import them again, and so without end."""
+    global _of_users
+    _of_users += 1
+    try:
+        yield
+    finally:
+        _of_users -= 1
+
+
+def refuse_sweep() -> None:
+    """Raises: UserError, within `of_users`."""
+    if _of_users:
+        raise UserError(
+            "sweeps.run is called while the file is imported for a sweep. Put it below "
+            'if __name__ == "__main__":'
+        )
 
 
 def _free_triton() -> None:

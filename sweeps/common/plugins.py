@@ -234,13 +234,14 @@ def _kept_process(path: str) -> Iterator[None]:
 
 def _import(kind: PlugInKind, name: str, path: str) -> ModuleType:
     try:
-        with _kept_process(path), imports.fast():
+        with _kept_process(path), imports.fast(), imports.of_users():
             module = importlib.import_module(path)
     except (Exception, SystemExit) as error:
         on_the_way = tuple(f"/{part}{end}" for part in path.split(".") for end in (".py", "/__init__.py"))
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith(on_the_way)]
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        kind_of = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        said = f"{kind_of}{error}".removesuffix(": ")
         if isinstance(error, SystemExit):
             put = 'Put what only a program does, such as reading flags, below if __name__ == "__main__":'
             said = f"it ends the program ({said}). {put}"

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from sweeps.common import project
+from sweeps.common import imports, project
 from sweeps.common.errors import CannotTrain, UserError, reason_of
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.param_types import members
@@ -89,7 +89,10 @@ class Pickled:
         """
         sys.path += [path for path in self.paths if path not in sys.path]
         try:
-            found: dict[str, Any] = pickle.loads(self.content)
+            with imports.of_users():
+                found: dict[str, Any] = pickle.loads(self.content)
+        except UserError:
+            raise
         except Exception as error:  # whatever the import of a module raises, or code of another Python
             here = platform.python_version()
             raise CannotTrain(

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps import results
-from sweeps.common import local_dirs, project
+from sweeps.common import imports, local_dirs, project
 from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import CannotContinue, CannotTrain, UserError
 from sweeps.common.imports import module_command
@@ -52,6 +52,7 @@ PR_SET_PDEATHSIG = 1
 
 def run(trainable: Any, space: Mapping[str, Any], data: Any, settings: Mapping[str, Any]) -> Sweep | None:
     """See `sweeps.run`."""
+    imports.refuse_sweep()
     request = request_of(trainable, space, data, settings)
     display = _display_of_cell()
     if display is not None:

@@ -152,6 +152,15 @@ def test_a_package_of_the_users_that_raises_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "search_spaces" / "__init__.py") in found
 
 
+def test_a_file_that_begins_a_sweep_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"net.py": f"{TRAINABLE}\nimport sweeps\nsweeps.run(metric='acc', mode='max')\n"})
+    (found,) = found_in(tmp_path, "trainable", "net")
+    assert found.startswith(
+        "error: --trainable net: can't be imported: sweeps.run is called while the file is imported for a "
+        'sweep. Put it below if __name__ == "__main__":'
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "ends"),
     [
