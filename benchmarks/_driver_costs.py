@@ -51,7 +51,7 @@ def usual_tables(trials: int) -> dict[str, Any]:
     from sweeps.execution.output.folder_files import write_tables
     from sweeps.record.record import Record
     from sweeps.space.point import OptunaPoint, Point
-    from sweeps.training.profiling.time_breakdown import COSTS
+    from sweeps.training.time_breakdown import COSTS
 
     with tempfile.TemporaryDirectory(prefix="scale-") as base:
         record = Record.create(Path(base), "usual", "max", {"metric": "m0"})

@@ -25,7 +25,7 @@ from benchmarks._ask_and_tell import Search, replay
 from benchmarks._asked import GRACE_EPOCHS, REDUCTION_FACTOR, Asked
 from benchmarks._clock import Clock
 from benchmarks._problems import Epoch, Problem
-from sweeps.space.encoding import Encoding
+from sweeps.space.optuna_space import Encoding
 from sweeps.space.point import Point, Space
 from sweeps.training.report import REPORT, Report
 

@@ -62,9 +62,9 @@ def lay_out(memory_format: str, model: Any) -> None:
 
 def compile_as_flagged(model: Any) -> None:
     """As `--compile` does."""
-    from sweeps.training import compile as training_compile
+    from sweeps.training.distributed import strategy as training_strategy
 
-    training_compile.compile_model(model)
+    training_strategy.compile_model(model)
 
 
 def do_not_pin(data: Any) -> None:

@@ -14,8 +14,7 @@ from sweeps.common.cli.dispatch import status_of
 from sweeps.common.errors import refuse
 from sweeps.kinds.command import Command
 from sweeps.kinds.trainable import as_lightning
-from sweeps.training.config import FIT_SETTINGS
-from sweeps.training.ladder.rungs import LadderConfig
+from sweeps.training.config import FIT_SETTINGS, LadderConfig
 
 COMMAND = Command(
     name="ladder",

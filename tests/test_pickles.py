@@ -29,8 +29,8 @@ ALLOWED = {
     "sweeps.training.checkpoints.weights: "
     "torch.load(folder / HOOKS_FILE, weights_only=False, map_location='cpu')",
     # What this process has written into a folder of its own for its child, and the child for this process.
-    "sweeps.training.distributed.subprocess_run: pickle.loads((folder / _CALL_FILE).read_bytes())",
-    "sweeps.training.distributed.subprocess_run: pickle.loads((folder / _RESULT_FILE).read_bytes())",
+    "sweeps.training.distributed.launch: pickle.loads((folder / _CALL_FILE).read_bytes())",
+    "sweeps.training.distributed.launch: pickle.loads((folder / _RESULT_FILE).read_bytes())",
     # What Python code hands to a sweep: from that code's process, from the folder of the sweep that the user
     # named, and from the process of the sweep to those of its trials.
     "sweeps.python_api.sweep_process: pickle.load(sys.stdin.buffer)",

@@ -12,8 +12,8 @@ import torch
 from benchmarks import _measure
 from benchmarks._gpu.line import Run
 from sweeps.kinds.lightning import LightningFile
+from sweeps.training import torch_state
 from sweeps.training.config import FitConfig
-from sweeps.training.profiling import memory
 from sweeps.training.report import Report
 from sweeps.training.runs.fit_loop import Fit
 
@@ -55,7 +55,7 @@ def epochs(
     seen: list[Report] = []
 
     timed = TrainingTime()
-    memory.free()
+    torch_state.free_memory()
     fit = Fit(LightningFile(module.__name__, module), params, config)
     try:
         fit.callbacks.append(timed)
@@ -65,7 +65,7 @@ def epochs(
     finally:
         fit.release()
         del fit
-        memory.free()
+        torch_state.free_memory()
     train_s = _measure.median(timed.seconds[1:])
     return {
         "epochs": len(seen) - 1,

@@ -31,7 +31,7 @@ from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
 from sweeps.record.ranking import LEAST_COMPARED, RankedTrials
 from sweeps.record.trials import BAD, TrialRow
-from sweeps.space.numeric_range import Range, Side
+from sweeps.space.numeric_range import Range, Side, are_numbers
 from sweeps.space.optuna_space import choices_of, range_of
 
 T = TypeVar("T")
@@ -260,13 +260,12 @@ def _named(trial: TrialRow, swept: Container[tuple[str, str]]) -> dict[str, Para
 def _range(distributions: Sequence[BaseDistribution], values: Sequence[Any]) -> BaseDistribution:
     """One range for a hyperparameter: of all that it was drawn from, or of its values."""
     numbers = range_of(distributions)
-    are_numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
-    if not distributions and are_numbers:
+    if not distributions and are_numbers(values):
         numbers = Range(float(min(values)), float(max(values)))
-    elif numbers is not None and are_numbers:  # what the user chose, or fixed later, may lie beyond
+    elif numbers is not None and are_numbers(values):  # what the user chose, or fixed later, may lie beyond
         low, high = min(numbers.low, *values), max(numbers.high, *values)
         numbers = dataclasses.replace(numbers, low=low, high=high, is_log=numbers.is_log and low > 0)
-    if numbers is None or not are_numbers:
+    if numbers is None or not are_numbers(values):
         return CategoricalDistribution(list(dict.fromkeys([*choices_of(distributions), *values])))
     if numbers.is_whole:
         return IntDistribution(int(numbers.low), int(numbers.high), log=numbers.is_log)

@@ -19,7 +19,7 @@ from sweeps.common.formatting import count, shown_path
 from sweeps.config.sweep_folder import EPOCHS_SUFFIX, no_sweep
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
-from sweeps.training.profiling.time_breakdown import COSTS, mean_costs
+from sweeps.training.time_breakdown import COSTS, mean_costs
 
 
 def _column(kind: pa.DataType, values: Iterable[Any]) -> pa.Array:

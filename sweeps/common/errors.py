@@ -135,13 +135,13 @@ def reason_of(error: BaseException) -> str:
     except Exception:  # a user's exception whose own __str__ raises
         text = "(its message can't be read)"
     lines = text.encode(errors="backslashreplace").decode().splitlines()
-    if raised := _raised_in(lines):
+    if raised := raised_in(lines):
         name, colon, said = raised.partition(":")
         return f"{name.rpartition('.')[2]}{colon}{said}"[:500]
     return f"{type(error).__name__}: {lines[0]}"[:500] if lines else type(error).__name__
 
 
-def _raised_in(lines: Sequence[str]) -> str:
+def raised_in(lines: Sequence[str]) -> str:
     """The line that names the innermost error of a text with Python's tracebacks; "" without any."""
     begin = max((number for number, line in enumerate(lines, 1) if line.strip() == _ANOTHER), default=0)
     depth = math.inf  # of the frames

@@ -25,7 +25,7 @@ from sweeps.ray_cluster import placement, session
 from sweeps.search import prior
 from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import SearchMethod
-from sweeps.space.encoding import Encoding
+from sweeps.space.optuna_space import Encoding
 from sweeps.space.point import Point, Space
 from sweeps.space.user_points import Baseline, user_point
 from sweeps.storage.open import check_setting

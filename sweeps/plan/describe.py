@@ -16,8 +16,8 @@ from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import placement, session
 from sweeps.record import limits
 from sweeps.search import prior
-from sweeps.space import groups
-from sweeps.space.encoding import Encoding
+from sweeps.space import composite
+from sweeps.space.optuna_space import Encoding
 from sweeps.storage import datasets, retention
 from sweeps.training.checkpoints import checkpoint_store
 
@@ -126,7 +126,7 @@ def _with_condition(model: Model, name: str, value: object) -> str:
     """A fixed hyperparameter, with the options that have it where others lack it."""
     options = model.options()
     having = [each for each in model.combinations() if name in model.trainable.hyperparameters_with(each)]
-    return " ".join(filter(None, [f"{name}={shown(value)}", groups.condition(options, having)]))
+    return " ".join(filter(None, [f"{name}={shown(value)}", composite.condition(options, having)]))
 
 
 def _resources(config: SweepConfig) -> str:

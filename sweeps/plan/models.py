@@ -20,8 +20,8 @@ from sweeps.kinds.lightning import STATIC_METRICS
 from sweeps.kinds.registry import is_project
 from sweeps.kinds.trainable import Trainable
 from sweeps.search.search_method import SearchMethod
-from sweeps.space import conditional, flat, groups, overrides
-from sweeps.space.multi_model import OneSpace, SeveralSpaces
+from sweeps.space import composite, conditional, flat, overrides
+from sweeps.space.composite import OneSpace, SeveralSpaces
 from sweeps.space.point import InvalidPoint, Space
 from sweeps.space.user_points import Baseline, baseline
 from sweeps.storage import datasets
@@ -54,7 +54,7 @@ class Model:
     def options(self) -> dict[str, list[Any]]:
         """Of its groups, those that its points may have."""
         space = self.space
-        domains = space.domains if isinstance(space, flat.FlatSpace | groups.GroupSpace) else {}
+        domains = space.domains if isinstance(space, flat.FlatSpace | composite.GroupSpace) else {}
         return {
             name: (domains[name].choices or []) if name in domains else [self.space.fixed.get(name, known[0])]
             for name, known in self.trainable.groups.items()
@@ -211,7 +211,7 @@ def _model(config: SweepConfig, trainable: Trainable, space_name: str, searcher:
     space: OneSpace
     of_groups = None
     if trainable.groups:
-        of_groups = groups.check(ranges, trainable.groups, trainable.hyperparameters_with, *rest)
+        of_groups = composite.check_groups(ranges, trainable.groups, trainable.hyperparameters_with, *rest)
     if of_groups is not None:
         space = of_groups
     elif file is None or file.suggest is None:

@@ -113,7 +113,7 @@ class TrialRow:
     `position`."""
     schedule: Mapping[str, Any] = field(default_factory=dict)
     """Of a LightningModule, for how many epochs the schedules of its learning rate are made, as
-    `training/schedules.py` says; {} where it is not known."""
+    `trainer.length_of_schedules` says; {} where it is not known."""
     schedule_from: int = 0
     """The epoch behind which these schedules are made anew; 0: they are those of all its epochs."""
     planned_epochs: int = 0

@@ -68,7 +68,6 @@ def continues(losses: Losses, before: Sequence[Losses], reduction_factor: int) -
     https://arxiv.org/abs/2106.12639.
 
     Args:
-        losses: of the trial.
         before: of those that came before it, in their order.
         reduction_factor: about 1 in so many continues.
     """

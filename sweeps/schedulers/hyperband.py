@@ -187,7 +187,6 @@ def bracket_of(config: SweepConfig, planned_trials: Sequence[int], nth: int) -> 
     """The bracket of a trial.
 
     Args:
-        config: max_epochs, grace_epochs and reduction_factor.
         planned_trials: number of trials, each time that it was raised. A larger number begins a new band, so
             that no decided bracket gets more trials.
         nth: position of the trial among the searched ones, from 0.

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from sweeps.common.param_types import are_same, plain, shown
 from sweeps.common.yaml_values import hyperparameter, nearest
 from sweeps.search.known_trials import KnownTrials
-from sweeps.space.encoding import Axis, Encoding
-from sweeps.space.numeric_range import Array
+from sweeps.space.numeric_range import Array, are_numbers
+from sweeps.space.optuna_space import Axis, Encoding
 from sweeps.space.point import InvalidPoint, Point, Space
 
 SPREAD = 0.1
@@ -90,10 +90,7 @@ class Prior:
     """The beliefs of a sweep.
 
     Args:
-        seed: of the sweep.
         given: by hyperparameter, as the space names it.
-        space: of the sweep.
-        known: its trials.
         learns: whether what they scored counts.
     """
 
@@ -224,8 +221,7 @@ def _parts(given: Any) -> tuple[float, float | None]:
     """A value and its width; None where it has none."""
     words = given if isinstance(given, list) else given.split(":") if isinstance(given, str) else [given]
     numbers = [hyperparameter(each) if isinstance(each, str) else each for each in words]
-    are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in numbers)
-    if not are_numbers or len(numbers) not in (1, 2) or not all(map(math.isfinite, numbers)):
+    if not are_numbers(numbers) or len(numbers) not in (1, 2):
         raise ValueError("must be a number, or VALUE:WIDTH, such as 1e-3:2")
     value, *width = map(float, numbers)
     return value, width[0] if width else None

@@ -29,7 +29,6 @@ class PruningMethod(ABC):
 
     Args:
         config: max_epochs, grace_epochs and reduction_factor.
-        record: what all trials have reported.
     """
 
     TAKES_OBJECTIVES: ClassVar[bool] = False
@@ -49,8 +48,6 @@ class PruningMethod(ABC):
         """Whether a trial continues, pauses or stops after an epoch.
 
         Args:
-            number: of the trial.
-            epoch: its last one.
             losses: of this epoch, when the record does not have it yet.
         """
 
@@ -68,7 +65,6 @@ class PruningMethod(ABC):
         """Which trials are ranked against each other, and how many of them train how far.
 
         Args:
-            config: of the sweep.
             planned_trials: number of trials in each run of the sweep, increasing.
         """
         return [Cohort(0, (config.max_epochs,), (planned_trials[-1],))]

@@ -15,8 +15,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster.ray_internals import KeptHere
 from sweeps.record.record import Record
 from sweeps.record.trials import DEFAULTS, Ending, TrialRow, Waits
-from sweeps.search.feasibility import Feasibility
-from sweeps.search.known_trials import KnownTrials
+from sweeps.search.known_trials import Feasibility, KnownTrials
 from sweeps.search.prior import Prior
 from sweeps.space.domain import Form
 from sweeps.space.optuna_space import optuna_point
@@ -42,8 +41,6 @@ class SearchMethod(ABC):
 
     Args:
         config: the seed, and the rungs.
-        space: the checked space.
-        record: what all trials have reported.
     """
 
     TAKES: ClassVar[frozenset[Form]] = frozenset({"finite", "continuous"})
@@ -112,8 +109,6 @@ class RecordSearcher(KeptHere, Searcher):
     that an earlier sweep trained without failure is not repeated.
 
     Args:
-        record: all trials so far.
-        space: the checked space.
         propose: from the number of trials proposed before to candidates for the next one, the best first; the
             first new one is taken.
         config: the seed of every trial, and the number of trials.

@@ -19,12 +19,9 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from optuna.trial import FixedTrial
 
-from sweeps.common.yaml_values import ParamValue
 from sweeps.record.record import Record
 from sweeps.search.known_trials import KnownTrials
 from sweeps.search.search_method import MODEL_ATTEMPTS, SearchMethod
@@ -56,7 +53,7 @@ class Searcher(SearchMethod):
 
     def propose(self, number: int) -> Iterator[Point]:
         assert isinstance(self.space, FlatSpace), "the plan refuses other spaces by TAKES"
-        columns = Columns.from_domains(self.space.domains)
+        columns, encoding = Columns.from_domains(self.space.domains), self.known.encoding
         randoms, model = self.random_points(number), None
         if (fidelity := self.known.fidelity(2 * columns.least_good)) is not None:
             model = Model.fit(columns, results_at(self.known, self.record, fidelity))
@@ -65,31 +62,31 @@ class Searcher(SearchMethod):
             if model is None or generator.random() < RANDOM_SHARE:
                 yield from itertools.islice(randoms, 1)
             else:
-                yield self.space.suggest(FixedTrial(columns.params(model.best_candidate(generator))))
+                row = np.zeros(len(encoding.axes))
+                row[columns.varying] = model.best_candidate(generator) / np.maximum(columns.choices - 1, 1)
+                yield encoding.point(row, generator)
         yield from randoms
 
 
-def results_at(
-    known: KnownTrials, record: Record, fidelity: int
-) -> list[tuple[Mapping[str, ParamValue], float]]:
-    """Params and loss of the trials that reached an epoch, those of earlier sweeps included, and of those
-    that diverged or are infeasible (loss: infinite)."""
-    sign, earlier = -record.objective.sign, len(record.earlier.trials)
-    both = list(zip(known.trials, known.points, strict=True))
-    points = {trial.number: point for trial, point in both[earlier:]}
-    reached = [(points[number], sign * score) for number, score in record.scores_at(fidelity).items()]
-    before = [(p, sign * t.epochs[fidelity].score) for t, p in both[:earlier] if fidelity in t.epochs]
-    bad = [(point, math.inf) for trial, point in both if trial.status in ("diverged", "infeasible")]
-    return [(point.params, loss) for point, loss in (*before, *reached, *bad) if point is not None]
+def results_at(known: KnownTrials, record: Record, fidelity: int) -> list[tuple[Array, float]]:
+    """Coordinates and loss of the trials that reached an epoch, and of those that diverged or are infeasible
+    (loss: infinite); those of earlier sweeps first."""
+    found = []
+    for trial, coordinates in zip(known.trials, known.rows, strict=True):
+        row = trial.epochs.get(fidelity)
+        if coordinates is not None and trial.status in ("diverged", "infeasible"):
+            found.append((coordinates, math.inf))
+        elif coordinates is not None and row is not None and math.isfinite(row.score):
+            found.append((coordinates, -record.objective.sign * row.score))
+    return found
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The hyperparameters of a space as numbers: a range as 0 to 1, choices by their position."""
+    """The hyperparameters that the model has, of those of a space: the ones with more than one value."""
 
-    domains: Mapping[str, Domain]
-    varying: tuple[str, ...]
-    """Hyperparameters with more than one value, which the model has."""
+    varying: list[int]
+    """Their places in a row of coordinates."""
     choices: Array
     """[varying], number of choices; 0 of a range."""
     least_bandwidths: Array
@@ -97,33 +94,14 @@ class Columns:
 
     @classmethod
     def from_domains(cls, domains: Mapping[str, Domain]) -> Columns:
-        varying = {name: domain for name, domain in domains.items() if domain.size() > 1}
+        varying = {place: each for place, each in enumerate(domains.values()) if each.size() > 1}
         choices = np.array([len(domain.choices or ()) for domain in varying.values()], np.float64)
-        return cls(domains, tuple(varying), choices, np.array([*map(_least_bandwidth, varying.values())]))
+        return cls([*varying], choices, np.array([*map(_least_bandwidth, varying.values())]))
 
     @property
     def least_good(self) -> int:
         """Good trials that the model needs, and as many bad ones: more than hyperparameters."""
         return len(self.varying) + 1
-
-    def row(self, params: Mapping[str, ParamValue]) -> list[float]:
-        """A trial's params."""
-        domains = ((params[name], self.domains[name]) for name in self.varying)
-        return [
-            float(range_.share(value)) if (range_ := domain.range) else (domain.choices or []).index(value)
-            for value, domain in domains
-        ]
-
-    def params(self, row: Array) -> dict[str, Any]:
-        """A trial's params, with choices and steps."""
-        found = {name: (domain.values() or [None])[0] for name, domain in self.domains.items()}
-        for name, number in zip(self.varying, row, strict=True):
-            domain = self.domains[name]
-            if domain.choices is not None:
-                found[name] = domain.choices[int(number)]
-            elif domain.range is not None:
-                found[name] = domain.range.nearest(float(domain.range.at(number)))
-        return found
 
 
 def _least_bandwidth(domain: Domain) -> float:
@@ -171,17 +149,18 @@ class Model:
     bad: Density
 
     @classmethod
-    def fit(cls, columns: Columns, results: Sequence[tuple[Mapping[str, ParamValue], float]]) -> Model | None:
-        """Of params and losses; None where they are too few."""
+    def fit(cls, columns: Columns, results: Sequence[tuple[Array, float]]) -> Model | None:
+        """Of coordinates and losses, a choice by its number; None where they are too few."""
         if len(results) < 2 * columns.least_good:
             return None
         best_first = sorted(results, key=lambda each: each[1])
-        rows = np.array([columns.row(params) for params, _ in best_first], np.float64)
+        rows = np.array([row for row, _ in best_first])[:, columns.varying]
+        rows = np.where(columns.choices > 0, np.rint(rows * (columns.choices - 1)), rows)
         good = max(columns.least_good, int(GOOD_SHARE * len(rows)))
         return cls(Density.fit(rows[:good], columns), Density.fit(rows[good:], columns))
 
     def best_candidate(self, generator: np.random.Generator) -> Array:
-        """[hyperparameters], the most likely one to be good of 64 near the good trials."""
+        """[varying], the most likely one to be good of 64 near the good trials."""
         from scipy.special import ndtr, ndtri  # half a second of imports
 
         rows, choices, widths = self.good.rows, self.good.choices, self.good.bandwidths

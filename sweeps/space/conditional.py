@@ -18,7 +18,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FixedTrial
 
-from sweeps.common.errors import UserError, refuse
+from sweeps.common.errors import UserError, place_in, refuse
 from sweeps.common.param_types import (
     fixed_defaults,
     given,
@@ -50,7 +50,6 @@ class _RecordingTrial(TrialProxy):
 
     Args:
         trial: that is asked. Of choices, it gets those that a sweep holds; the user's code gets its own back.
-        hints: the types of Params.
     """
 
     def __init__(self, trial: Suggests, hints: Mapping[str, Any]) -> None:
@@ -142,7 +141,7 @@ class ConditionalSpace(Space):
         except InvalidPoint:
             raise
         except (Exception, SystemExit) as error:  # it is the user's code
-            line = _line(error)
+            line = place_in("".join(traceback.format_exception(error)))
             raise InvalidPoint({f"line{line}": f"suggest: {type(error).__name__}: {error}{line}"}) from None
         if returned is not None:
             text = (
@@ -265,10 +264,3 @@ def _fault_of_replay(space: ConditionalSpace, point: Point, asked: optuna.Trial)
     if again == first:
         return ""
     return f"suggest: the same values gave {first}, then {again}; it must depend on the trial's values alone"
-
-
-def _line(error: BaseException) -> str:
-    """The last line of the user's file in an exception's traceback."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
-    own = [frame for frame in frames if frame.filename == frames[0].filename]
-    return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""

@@ -75,10 +75,6 @@ class Domain:
 def converted(domain: Any, hint: Any = Any) -> Domain:
     """The `Domain` of a `ray.tune` domain.
 
-    Args:
-        domain: of `ray.tune`.
-        hint: the type of the hyperparameter.
-
     Raises:
         TypeError: it is not a `ray.tune` domain.
         ValueError: it holds no value, or values of another type; every fault, one a line.

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from sweeps.common.yaml_values import is_number
+
 Array = npt.NDArray[np.float64]
 Side = Literal["low", "high"]
 
@@ -133,8 +135,8 @@ def range_of_grid(values: Sequence[Any]) -> Range | None:
 
 
 def are_numbers(values: Sequence[Any]) -> bool:
-    """Whether none is another value; true is no number."""
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    """Whether each is a finite number; true is none."""
+    return all(map(is_number, values))
 
 
 def are_ordered(values: Sequence[Any]) -> bool:

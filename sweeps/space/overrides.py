@@ -18,7 +18,7 @@ import yaml
 
 from sweeps.common.errors import refuse
 from sweeps.common.param_types import are_same, held, plain_types, shown, shown_range, type_fault, unknown
-from sweeps.common.yaml_values import ParamValue, hyperparameter, load_yaml, nearest
+from sweeps.common.yaml_values import ParamValue, hyperparameter, is_number, load_yaml, nearest
 from sweeps.space.domain import Domain, Form, of_choices, of_range
 from sweeps.space.numeric_range import Range, range_of_grid
 
@@ -33,10 +33,7 @@ def applied(
     """The space with ranges in place of its own, and the hyperparameters that they fix at one value.
 
     Args:
-        space: hyperparameter to its domain.
         ranges: hyperparameter to a range, choices (a text or a list), or one value.
-        takes: forms of domain that the searcher can take.
-        hints: every hyperparameter of Params to its type.
 
     Raises:
         UserError: all ranges that do not fit, one a line.
@@ -67,7 +64,6 @@ def unmarked(domain: Domain | None, hint: Any, low: float, high: float) -> Range
 
     Args:
         domain: of the space; None where the space lacks the hyperparameter.
-        hint: its type in Params.
         low, high: as they were given; both whole numbers mean a range of whole numbers, where Params takes
             these and fractions.
     """
@@ -140,7 +136,7 @@ def _value(domain: Domain | None, hint: Any, value: ParamValue) -> ParamValue:
 
 
 def _of_type(value: Any, is_whole: bool) -> ParamValue:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise ValueError(f"must be {FORMS}, or one number: the space has a range for it")
     if not is_whole:
         return float(value)
@@ -159,9 +155,7 @@ def _parts(text: str) -> tuple[float, float, list[str]] | None:
 
 def _number(text: str) -> float | None:
     found = hyperparameter(text)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        return None
-    return found
+    return found if is_number(found) else None
 
 
 def _between(

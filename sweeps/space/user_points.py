@@ -17,10 +17,10 @@ from sweeps.common.param_types import (
     shown,
     type_fault,
 )
-from sweeps.common.yaml_values import ParamValue, nearest
+from sweeps.common.yaml_values import ParamValue, is_number, nearest
+from sweeps.space.composite import OneSpace, SeveralSpaces
 from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace
-from sweeps.space.multi_model import OneSpace, SeveralSpaces
 from sweeps.space.numeric_range import Range
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
@@ -29,7 +29,6 @@ def user_point(space: Space, values: Mapping[str, ParamValue]) -> Point:
     """The point of these values.
 
     Args:
-        space: of the sweep.
         values: by hyperparameter; of several models each as `MODEL.HYPERPARAMETER`.
 
     Raises:
@@ -73,7 +72,6 @@ def baseline(
     """The defaults as a point, also where they lie outside the space.
 
     Args:
-        own: the space of a model.
         called: the trainable, as messages name it.
         values: its defaults.
         prepared: those that its prepared data depends on.
@@ -149,39 +147,37 @@ class _GivenValues(TrialProxy):
             return self._choice(name, domain.choices)
         if domain.range is not None:
             return self._number(name, domain.range)
-        self.names.append(name)
-        if name not in self._values:
-            self.faults[name] = f"{name}: missing; its values: {domain}"
-        elif fault := given_fault(self._values[name], hint):
+        if self._is_given(name, f"its values: {domain}") and (fault := given_fault(self._values[name], hint)):
             self.faults[name] = f"{name}={shown(self._values[name])}: {fault}"
         return self._values.get(name)
 
     def _choice(self, name: str, choices: Sequence[Any]) -> Any:
-        self.names.append(name)
-        value = self._values.get(name)
-        for choice in choices:
-            if name in self._values and (are_same(choice, value) or str(choice) == str(value)):
-                return choice
         listed = [*map(shown, choices)]
         among = f"one of {', '.join(listed)}"
-        if name not in self._values:
-            self.faults[name] = f"{name}: missing; {among}"
-        else:
+        if self._is_given(name, among):
+            value = self._values[name]
+            for choice in choices:
+                if are_same(choice, value) or str(choice) == str(value):
+                    return choice
             near = nearest(shown(value), listed)
             self.faults[name] = f"{name}={shown(value)}: must be {among}{near and f'.{near}'}"
         return choices[0]
 
     def _number(self, name: str, asked: Range) -> float:
-        self.names.append(name)
-        value = self._values.get(name)
-        if name not in self._values:
-            self.faults[name] = f"{name}: missing; {asked}"
-        elif isinstance(value, bool) or not isinstance(value, int | float):
+        if not self._is_given(name, str(asked)):
+            return asked.low
+        value = self._values[name]
+        if not is_number(value):
             self.faults[name] = f"{name}={shown(value)}: must be a number, {asked}"
-        else:
-            within = asked.nearest(value)
-            if within == value:
-                return within
+            return asked.low
+        within = asked.nearest(value)
+        if within != value:
             self.faults[name] = f"{name}={value}: must be {asked}; the nearest is {within:g}"
-            return within
-        return asked.low
+        return within
+
+    def _is_given(self, name: str, values: str) -> bool:
+        """Note that a hyperparameter was asked for, with what values there are; whether it was given."""
+        self.names.append(name)
+        if name not in self._values:
+            self.faults[name] = f"{name}: missing; {values}"
+        return name in self._values

@@ -1,16 +1,19 @@
-"""How a trial runs: FitConfig."""
+"""How a trial runs, and a ladder."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import count
 from sweeps.common.objective import Mode, Objective
-from sweeps.common.settings import flag, setting
-from sweeps.kinds.trainable import Precision, Trainable
+from sweeps.common.settings import Settings, flag, setting
+from sweeps.common.yaml_values import ParamValue
+from sweeps.kinds.trainable import LightningTrainable, Precision, Trainable
 
 Strategy = Literal[
     "auto",
@@ -118,11 +121,6 @@ VALIDATION = ("check_val_every_n_epoch", "val_check_interval", "epoch_steps")
 def own_settings(asked: FitConfig, trainable: Trainable, params: Any) -> dict[str, Any]:
     """The settings that are left to a trainable's own code or files, by name.
 
-    Args:
-        asked: as it was given to the command.
-        trainable: to train.
-        params: an instance of its Params.
-
     Raises:
         UserError: they do not fit.
     """
@@ -147,3 +145,23 @@ def own_settings(asked: FitConfig, trainable: Trainable, params: Any) -> dict[st
 
 FIT_SETTINGS = tuple(each.name for each in dataclasses.fields(FitConfig))
 """Names that `fit` of a params.yaml may hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LadderConfig(Settings):
+    """Settings of a ladder."""
+
+    trainable: LightningTrainable
+    """What is trained."""
+    params: Mapping[str, ParamValue]
+    """Given hyperparameters; the others have their defaults."""
+    seconds: float = setting(12.0, above=0, group="Measurement", metavar="SECONDS")
+    """Time to measure each rung, in seconds."""
+    name: str | None = None
+    """Name of the ladder's folder (default: ladder-, the trainable and the time of day)."""
+    results_dir: str = setting("results", metavar="FOLDER")
+    """Folder of all results."""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.results_dir).expanduser() / str(self.name)

@@ -49,9 +49,9 @@ NO_AUTOLOG = _if_known(pl.Trainer.__init__, enable_autolog_hparams=False)
 """Of a Trainer: log no hyperparameters, which the record has. Before 2.6 it had no such option."""
 
 
-def mode_of(loaders: Any, otherwise: Any) -> Any:
-    """How a CombinedLoader combines its loaders."""
-    return loaders._mode if isinstance(loaders, CombinedLoader) else otherwise
+def mode_of(loaders: Any) -> Any:
+    """How a CombinedLoader combines its loaders; of others, as Lightning does by default."""
+    return loaders._mode if isinstance(loaders, CombinedLoader) else "max_size_cycle"
 
 
 def is_called_by_lightning() -> bool:

@@ -5,6 +5,8 @@ A test of each names PyTorch's version where it has changed.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +30,20 @@ def free_shards(model: nn.Module) -> None:
             hook.remove()
 
 
-def record_allocations() -> None:
-    """Record what is allocated on the GPU from now on.
+@contextlib.contextmanager
+def recorded_allocations(file: Path) -> Iterator[None]:
+    """Record what is allocated on the GPU, and write it for https://pytorch.org/memory_viz.
 
     Underscored, and PyTorch's own way: https://docs.pytorch.org/docs/stable/torch_cuda_memory.html
     """
     torch.cuda.memory._record_memory_history(max_entries=100_000)
-
-
-def write_allocations(file: Path) -> None:
-    """Write what was recorded, for https://pytorch.org/memory_viz."""
-    torch.cuda.memory._dump_snapshot(str(file))  # type: ignore[no-untyped-call]
-
-
-def stop_recording_allocations() -> None:
-    """Record no more."""
-    torch.cuda.memory._record_memory_history(enabled=None)
+    try:
+        yield
+    finally:
+        if file.parent.is_dir():  # a refused run has no folder
+            with contextlib.suppress(OSError):  # a full disk must not hide how the run ended
+                torch.cuda.memory._dump_snapshot(str(file))  # type: ignore[no-untyped-call]
+        torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def parts_of_schedule(schedule: LRScheduler, begins: int = 0) -> list[tuple[int, LRScheduler]]:

@@ -1,8 +1,10 @@
-"""Lightning's Trainer as a trial has it, and the hooks of a model and its data that it calls once a run."""
+"""Lightning's Trainer as a trial has it, the model and the data that it gets, and for how many epochs the
+schedules of the learning rate are made."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,10 +13,17 @@ from typing import Any
 
 import filelock
 import lightning.pytorch as pl
-import numpy as np
 import torch
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.model_helpers import is_overridden
+from torch.optim.lr_scheduler import (
+    ConstantLR,
+    CosineAnnealingLR,
+    LinearLR,
+    OneCycleLR,
+    PolynomialLR,
+    ReduceLROnPlateau,
+)
 
 from sweeps.common import imports, local_dirs, project
 from sweeps.common.errors import CannotTrain
@@ -22,26 +31,27 @@ from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.training.config import FitConfig
 from sweeps.training.lightning_internals import NO_AUTOLOG, EpochLoop, is_called_by_lightning
-from sweeps.training.torch_state import random_states, restore_random_states, seed_again, seed_epoch
+from sweeps.training.torch_internals import parts_of_schedule
+from sweeps.training.torch_state import random_states, random_states_kept, seed_hooks, seed_stream
 
-HOOKS_OF_A_RUN = (
-    "prepare_data", "setup", "configure_model", "train_dataloader", "val_dataloader", "test_dataloader",
-    "on_fit_start", "on_train_start",
-)  # fmt: skip
-"""Called once in a run, so again after each pause: many projects draw rows for validation in one of them."""
+ENDS = {
+    OneCycleLR: "total_steps",
+    CosineAnnealingLR: "T_max",
+    LinearLR: "total_iters",
+    PolynomialLR: "total_iters",
+    ConstantLR: "total_iters",
+}
+"""Schedules of PyTorch that have an end, and the attribute that holds it."""
 
 
 class Trainer(pl.Trainer):
     """Trains by epochs, and yet says how many steps of the optimizer there will be.
 
     Args:
-        say: takes a notice for the user.
-        seed: of the run.
         first_epoch: epochs that were trained before.
         schedule_from: epochs behind which the schedules of the learning rate begin; `configure_optimizers` is
             told the number of those that are left.
         whole_epoch: the limits of an epoch that is not cut short, as options of Lightning's Trainer.
-        options: of Lightning's Trainer.
     """
 
     def __init__(
@@ -108,13 +118,10 @@ class Trainer(pl.Trainer):
             if self.train_dataloader is not None:
                 steps = super().estimated_stepping_batches
             else:  # Lightning makes the loader for this, and has it draw the first epoch's order
-                before = random_states()
-                seed_epoch(self._seed, self._first_epoch)
-                try:
+                with random_states_kept():
+                    seed_stream(self._seed, self._first_epoch)
                     steps = super().estimated_stepping_batches
                     self.behind_order = random_states()
-                finally:
-                    restore_random_states(before)
         except Exception as error:  # of the user's loaders; it comes again where they are read
             self._say(
                 "the model asks for the steps of the run before its data can be read, and is told -1 "
@@ -205,47 +212,6 @@ def why_no_test(model: pl.LightningModule, data: Any) -> str:
     return ""
 
 
-def seed_hooks(owner: object, seed: int) -> None:
-    """Let each hook of a run draw the same random numbers in every process, and change none of those to come.
-
-    Those of data all draw the same ones: two hooks that split the same rows at random draw the same split.
-    Only the loader of the training rows draws others in each epoch where the Trainer makes it anew
-    (`reload_dataloaders_every_n_epochs`).
-
-    Args:
-        owner: a model or a data module; of a model that has its own loaders there is no data module.
-        seed: of the run.
-    """
-    if not isinstance(owner, pl.LightningModule | pl.LightningDataModule):
-        return
-    parent = pl.LightningModule if isinstance(owner, pl.LightningModule) else pl.LightningDataModule
-    for name in HOOKS_OF_A_RUN:
-        if hasattr(parent, name) and is_overridden(name, owner, parent):
-            setattr(owner, name, partial(_seeded, owner, name, getattr(owner, name), seed))
-
-
-def _seeded(
-    owner: Any, name: str, hook: Callable[..., Any], seed: int, /, *arguments: Any, **named: Any
-) -> Any:
-    epoch, before = _reloaded_in(owner) if name == "train_dataloader" else 0, random_states()
-    # Other numbers than those of the epochs; and layers other ones than those of `setup`.
-    kind = 2 if name == "configure_model" else 1
-    seed_again(int(np.random.SeedSequence((seed, epoch, kind)).generate_state(1)[0]))
-    try:
-        return hook(*arguments, **named)
-    finally:
-        restore_random_states(before)
-
-
-def _reloaded_in(owner: Any) -> int:
-    """The epoch for which the Trainer makes a loader anew; 0 where it keeps the first one."""
-    try:
-        trainer = owner.trainer
-    except RuntimeError:  # of a model that no Trainer has yet
-        return 0
-    return trainer.current_epoch if trainer is not None and trainer.reload_dataloaders_every_n_epochs else 0
-
-
 def keep_callbacks(model: pl.LightningModule, say: Callable[[str], None]) -> None:
     """Leave out what the program has itself of the callbacks that a model configures."""
     if is_overridden("configure_callbacks", model):
@@ -265,3 +231,34 @@ def _kept(configure: Callable[[], Sequence[pl.Callback] | pl.Callback], say: Cal
             raise CannotTrain(f"configure_callbacks: {kind.__name__}: it can't be taken: {why}")
         say(f"configure_callbacks: {kind.__name__} is left out: {why}")
     return [each for each in given if type(each) not in owned]
+
+
+def length_of_schedules(trainer: Trainer, passes: int, begin: int, end: int) -> dict[str, Any]:
+    """For how many epochs the schedules of a run are made: `epochs`, 0 where they depend on no number of
+    epochs; in `words`, by what that is known; and `is_final`, whether no step can be taken behind them.
+
+    Args:
+        passes: of Lightning's epochs, those of an epoch here.
+        begin: epochs behind which the schedules began.
+    """
+    for config in trainer.lr_scheduler_configs:
+        if isinstance(config.scheduler, ReduceLROnPlateau):
+            continue
+        steps = 1 if config.interval == "epoch" else _steps_of_epoch(trainer)
+        for begins, part in parts_of_schedule(config.scheduler):
+            name = ENDS.get(type(part))
+            if name is None or not steps:
+                continue
+            length = vars(part)[name]
+            epochs = begin + (begins + length) * config.frequency / (steps * passes)
+            if epochs >= end - 1:  # a warm-up ends before
+                words = f"{type(part).__name__}, {name} {length}"
+                return {"epochs": round(epochs, 3), "words": words, "is_final": type(part) is OneCycleLR}
+    if trainer.read_length:
+        return {"epochs": end, "words": f"the model reads trainer.{trainer.read_length}"}
+    return {"epochs": 0}
+
+
+def _steps_of_epoch(trainer: Trainer) -> int:
+    batches = trainer.num_training_batches
+    return 0 if batches == math.inf else math.ceil(batches / trainer.accumulate_grad_batches)

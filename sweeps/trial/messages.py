@@ -9,7 +9,7 @@ import platform
 import traceback
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ray.tune.result import DONE, SHOULD_CHECKPOINT
 
@@ -19,10 +19,7 @@ from sweeps.common.gpus import CONTEXT_GB, Card, GpuProcess
 from sweeps.common.yaml_values import ParamValue
 from sweeps.ray_cluster import nodes
 from sweeps.storage.protocol import StorageError
-from sweeps.training.report import REPORT, Report
-
-if TYPE_CHECKING:
-    from sweeps.training.runs.run import RunHere
+from sweeps.training.report import REPORT, Report, RunHere
 
 MESSAGE, SAVED = "message", "saved"
 """Keys of a result of Tune's. What is saved is known only after the step, and a trial that is done has no

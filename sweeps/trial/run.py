@@ -26,10 +26,10 @@ from sweeps.kinds.trainable import Trainable, as_lightning
 from sweeps.ray_cluster import nodes
 from sweeps.storage.data_source import Say
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.training.profiling.step_profiler import Meter
+from sweeps.training.report import RunHere
 from sweeps.training.runs.fit_loop import Fit
 from sweeps.training.runs.function_run import FunctionRun
-from sweeps.training.runs.run import RunHere
+from sweeps.training.step_profiler import Meter
 from sweeps.training.trainer import Trainer
 from sweeps.trial import leave_request
 from sweeps.trial.job import Job

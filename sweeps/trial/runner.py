@@ -20,10 +20,7 @@ from sweeps.kinds.trainable import Trainable
 from sweeps.record.trials import why_diverged
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
-from sweeps.training.checkpoints.progress import Progress
-from sweeps.training.profiling import memory
-from sweeps.training.report import CheckpointUnusable, Position, Report
-from sweeps.training.runs.run import Run, RunHere
+from sweeps.training.report import CheckpointUnusable, Position, Progress, Report, Run, RunHere
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import (
@@ -60,7 +57,7 @@ class TrialRunner:
         self._bare = torch_state.Settings()
         if job.is_bound_to_share:
             share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
-            memory.keep_to_share(share, int(CONTEXT_GB * GB))
+            torch_state.keep_to_share(share, int(CONTEXT_GB * GB))
         self.hosts = [Host.here()]
         """Of all workers; of several they are known when a trial has begun."""
         self._run: Run | None = None
@@ -268,4 +265,4 @@ class TrialRunner:
         if self._run is not None:
             self._run.release()
         self._run = self._here = None
-        self.is_broken = not memory.free()
+        self.is_broken = not torch_state.free_memory()

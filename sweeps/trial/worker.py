@@ -21,8 +21,7 @@ from sweeps.storage.data_source import File
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
-from sweeps.training.report import CheckpointUnusable, Position, Report
-from sweeps.training.runs.run import RunHere
+from sweeps.training.report import CheckpointUnusable, Position, Report, RunHere
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import LeftEarly, WorkerFailed, failure_of

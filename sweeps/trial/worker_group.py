@@ -32,7 +32,7 @@ from sweeps.common.errors import PCUnfit, first_line
 from sweeps.ray_cluster import nodes
 from sweeps.storage import data_source
 from sweeps.storage.data_source import File
-from sweeps.training.distributed import cluster_environment
+from sweeps.training.distributed import cluster_environment, launch
 from sweeps.training.report import Position, Report
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
@@ -185,7 +185,7 @@ class WorkerGroup:
 def _causes(failures: Mapping[int, WorkerFailed]) -> list[WorkerFailed]:
     """The failures by rank, without those that only follow from the end of another worker."""
     found = (failures[rank] for rank in sorted(failures))
-    return [each for each in found if not cluster_environment.is_lost_connection(str(each))]
+    return [each for each in found if not launch.is_lost_connection(str(each))]
 
 
 def _fetch(node: str, files: Sequence[File], folder: Path) -> None:

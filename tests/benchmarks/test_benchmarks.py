@@ -38,7 +38,7 @@ from benchmarks import (
 from benchmarks._images import Images
 from benchmarks._job import Job
 from benchmarks._measure import Goal
-from sweeps.training import compile as training_compile
+from sweeps.training.distributed import strategy as training_strategy
 from tests.conftest import ROOT
 from tests.test_architecture import HEAVY
 from trainables import digits_mlp
@@ -348,7 +348,7 @@ def test_a_switch_of_the_optimizer_reaches_it(kind: str) -> None:
 
 def test_what_is_compiled_is_what_a_flag_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
-    monkeypatch.setattr(training_compile, "compile_model", compiled.append)
+    monkeypatch.setattr(training_strategy, "compile_model", compiled.append)
     inner_loop.SWITCHES["compiled"].settings["model"]("a model")
     assert compiled == ["a model"]
 

@@ -17,7 +17,7 @@ import torch
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.training.profiling.time_breakdown import COSTS
+from sweeps.training.time_breakdown import COSTS
 from tests.conftest import ROOT, Command
 from tests.support.dying import POINTS
 from tests.support.killing import Murderer, check_nothing_is_lost, check_whole

@@ -12,7 +12,7 @@ import yaml
 
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.record.record import Record
-from sweeps.training.profiling.time_breakdown import COSTS
+from sweeps.training.time_breakdown import COSTS
 from tests.conftest import Command, optuna_trials
 from tests.support.killing import Murderer
 

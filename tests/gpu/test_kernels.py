@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from sweeps.training import compile as training_compile
+from sweeps.training.distributed import strategy as training_strategy
 from tests.gpu.fits import NEEDS_GPU, digits, trained
 from trainables import digits_mlp, fashion_cnn, fashion_vit
 from trainables._shared.channels_last import Conv2d
@@ -64,7 +64,7 @@ def test_compiled_training_is_the_same() -> None:
 def test_trials_of_the_same_shapes_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._dynamo.utils import counters
 
-    monkeypatch.setenv(training_compile.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(training_strategy.CACHE_VARIABLE, str(tmp_path))
     digits(params=digits_mlp.Params(lr=0.02, batch_size=100), compile=True, max_epochs=1)
     assert (missed := counters["inductor"]["fxgraph_cache_miss"]) > 0
     digits(params=digits_mlp.Params(lr=0.3, momentum=0.5, batch_size=100), compile=True, max_epochs=1)

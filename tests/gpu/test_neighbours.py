@@ -12,7 +12,7 @@ import torch
 
 from sweeps.common import gpus
 from sweeps.ray_cluster import nodes
-from sweeps.training.profiling import memory
+from sweeps.training import torch_state
 from sweeps.trial.messages import OutOfMemory, failure_of
 from sweeps.trial.run import with_shortage
 from tests.gpu.fits import NEEDS_GPU
@@ -29,7 +29,7 @@ sys.stdin.read()
 @pytest.fixture
 def holds() -> Iterator[Callable[[int], int]]:
     """Has another program hold so many bytes of the card; returns its process id."""
-    memory.free()
+    torch_state.free_memory()
     started: list[subprocess.Popen[str]] = []
 
     def hold(size_bytes: int) -> int:
@@ -43,7 +43,7 @@ def holds() -> Iterator[Callable[[int], int]]:
     yield hold
     for each in started:
         each.communicate()
-    memory.free()
+    torch_state.free_memory()
 
 
 def test_what_another_program_holds_is_seen(holds: Callable[[int], int]) -> None:

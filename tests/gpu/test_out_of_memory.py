@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweeps.training.profiling import memory
+from sweeps.training import torch_state
 from sweeps.training.runs.fit_loop import Fit
 from sweeps.trial.messages import OutOfMemory, remedied
 from tests.faulty import hungry
@@ -27,11 +27,11 @@ HUNGRY: dict[str, Any] = {"metric": "val_loss", "mode": "min", "precision": "32"
 @pytest.fixture
 def limit() -> Iterator[Callable[[float], None]]:
     """Sets what this process may take of the card, in bytes; in the end all of it again."""
-    memory.free()
+    torch_state.free_memory()
     whole = torch.cuda.get_device_properties(0).total_memory
     yield lambda size_bytes: torch.cuda.set_per_process_memory_fraction(size_bytes / whole)
     torch.cuda.set_per_process_memory_fraction(1.0)
-    memory.free()
+    torch_state.free_memory()
 
 
 def test_a_training_that_ran_out_of_memory_goes_on_as_it_would_have(

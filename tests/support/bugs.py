@@ -63,7 +63,7 @@ BUGS = (
     Bug("sweeps/training/data/sampler.py", 'wanted, side="right")', 'wanted, side="left")'),
     Bug("sweeps/training/distributed/strategy.py", "needed > FITS *", "needed < FITS *"),
     Bug(
-        "sweeps/training/profiling/step_profiler.py",
+        "sweeps/training/step_profiler.py",
         'step - seconds["forward"] - seconds["backward"]',
         "step",
     ),

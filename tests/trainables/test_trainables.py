@@ -18,7 +18,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.plan.build import make_plan
-from sweeps.space.multi_model import OneSpace
+from sweeps.space.composite import OneSpace
 from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.report import Report

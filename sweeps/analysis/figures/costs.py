@@ -19,7 +19,7 @@ from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import duration
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.training.profiling.time_breakdown import PARTS
+from sweeps.training.time_breakdown import PARTS
 
 MOST_BARS = 3000
 BINS = 120

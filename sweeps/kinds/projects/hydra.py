@@ -20,7 +20,7 @@ from typing import Any
 
 from sweeps.common import project
 from sweeps.common.errors import CannotTrain, UserError, reason_of
-from sweeps.common.yaml_values import nearest
+from sweeps.common.yaml_values import is_number, nearest
 from sweeps.kinds.projects import settings_tree
 from sweeps.kinds.projects.configured_project import ConfiguredProject, ProjectSettings
 from sweeps.kinds.projects.project_program import Built
@@ -247,8 +247,7 @@ class HydraProject(ConfiguredProject):
     def check(self, values: Mapping[str, Any]) -> None:
         for path, value in values.items():
             own = self.hyperparameters.get(path)
-            is_number = isinstance(own, int | float) and not isinstance(own, bool)
-            if is_number and (isinstance(value, bool) or not isinstance(value, int | float)):
+            if is_number(own) and not is_number(value):
                 raise ValueError(f"{path}: {value!r}: must be a number, as {own} in the settings")
 
     def build(self, tree: dict[str, Any]) -> Built:

@@ -24,7 +24,7 @@ from sweeps.page.sweep_summary import status_word
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.trials import TrialRow
-from sweeps.training.profiling.time_breakdown import PARTS, mean_costs, verdict
+from sweeps.training.time_breakdown import PARTS, mean_costs, verdict
 
 TRIAL = f"{ROOT}/trial/{{number}}"
 OF_TRIAL = ("stop", "retry", "note", "tag", "untag")

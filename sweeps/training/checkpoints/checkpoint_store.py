@@ -69,7 +69,6 @@ def write(
     """Write a checkpoint; remove all but the newest `KEPT`.
 
     Args:
-        folder: the trial's.
         epoch: last trained epoch, 1-based.
         fill: writes the checkpoint's files into the folder that it is called with.
         params: the trial's; a trial with other params never resumes from it.

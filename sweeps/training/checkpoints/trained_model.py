@@ -25,7 +25,7 @@ from sweeps.training.checkpoints.weights import ModelState
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
 from sweeps.training.lightning_internals import WHOLE_CHECKPOINT
-from sweeps.training.torch_state import random_states, restore_random_states
+from sweeps.training.torch_state import random_states_kept
 from sweeps.training.trial_logger import TrialLogger
 
 
@@ -41,7 +41,6 @@ def score_test_rows(
 
     Args:
         weights: a folder written by `Fit.save`.
-        prepared: as `Fit` has it.
     """
     model = trainer.build_model(trainable, params, config, _ignore)
     data = trainer.build_data(trainable, params, config, prepared)
@@ -93,13 +92,13 @@ def load_model(
 @contextmanager
 def _process_kept() -> Iterator[None]:
     """Leave the threads and the random numbers of a user's process as they are."""
-    threads, states = torch.get_num_threads(), random_states()
+    threads = torch.get_num_threads()
     variables = {name: os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
     try:
-        yield
+        with random_states_kept():
+            yield
     finally:
         torch.set_num_threads(threads)
-        restore_random_states(states)
         for name, value in variables.items():
             os.environ.pop(name, None)
             if value is not None:

@@ -213,10 +213,6 @@ def _on_cpu(value: Any) -> Any:
 def checkpoint_bytes(trainer: pl.Trainer, best: ModelState) -> int:
     """Bytes of a checkpoint, about: the last and the best weights, and the state of the optimizers, of all
     workers. What hooks of the user add is not counted.
-
-    Args:
-        trainer: has trained a step.
-        best: of its best epoch.
     """
     state = sum(each.nbytes for optimizer in trainer.optimizers for each in _tensors(optimizer.state))
     return 2 * best.size_bytes + state * (trainer.world_size if _is_sharded(trainer) else 1)

@@ -35,8 +35,6 @@ class Declared:
     """A trainable's Params of which only PREPARE_PARAMS can be read: the key of the data holds no others.
 
     Args:
-        params: with its methods and properties.
-        hyperparameters: names of those that can be read.
         reader: function that gets it, for the message of `UndeclaredHyperparameter`.
     """
 
@@ -155,7 +153,6 @@ def find_data_set(trainable: Trainable, params: Mapping[str, ParamValue]) -> Dat
     """The data set of a trainable with a preparation; raw files without a known checksum are read.
 
     Args:
-        trainable: of the data.
         params: given hyperparameters; only PREPARE_PARAMS are used.
 
     Raises:

@@ -52,7 +52,6 @@ def ensure_prepared(
     Other processes of this PC that need the same data set wait.
 
     Args:
-        data_set: data set to prepare.
         max_bad_pct: share of raw files that may be left out as corrupt, in percent.
         address: Ray cluster to join; None: the one already joined, else a new one on this PC.
         has_to_say: print a line when the data is prepared already.

@@ -49,8 +49,6 @@ def find(
 
     Args:
         asked: the trainable, as the user named it.
-        raw_items: the trainable's function.
-        params: its argument.
         memory: file of known checksums: unchanged gigabytes are not read twice.
 
     Raises:

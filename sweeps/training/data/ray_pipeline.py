@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sweeps.common import atomic_io
 from sweeps.common.cli.terminal import Bar
-from sweeps.common.errors import UserError, innermost
+from sweeps.common.errors import UserError, innermost, place_in, reason_of
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry, source_files
@@ -112,13 +112,7 @@ def _next_of(blocks: Any) -> pa.Buffer | Fault | None:
 def prepare_file(
     path: Path, description: Description, hyperparameters: Mapping[str, ParamValue]
 ) -> Iterator[pa.Buffer | Fault]:
-    """The blocks of one raw file, or its fault; runs in a worker on any PC.
-
-    Args:
-        path: of the raw file.
-        description: of the trainable.
-        hyperparameters: PREPARE_PARAMS with their values.
-    """
+    """The blocks of one raw file, or its fault; runs in a worker on any PC."""
     try:
         trainable = registry.load(description)
         assert trainable.preparation is not None
@@ -128,8 +122,10 @@ def prepare_file(
     except UndeclaredHyperparameter as error:
         yield Fault(str(error), is_mistake=True)
     except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything
-        own = error.__traceback__.tb_next if error.__traceback__ else None  # without this function
-        yield Fault(reason_of(error.with_traceback(own), "prepare"))
+        if isinstance(cause := innermost(error), BadRows):
+            yield Fault(" ".join(str(cause).split()))
+        else:
+            yield Fault(reason_of(error) + place_in("".join(traceback.format_exception(error))))
 
 
 @contextlib.contextmanager
@@ -219,18 +215,6 @@ def open_part(path: Path) -> list[pa.RecordBatch]:
     while content.tell() < content.size():
         found += pa.ipc.open_stream(content)
     return found
-
-
-def reason_of(error: BaseException, function: str) -> str:
-    """Why a raw file could not be prepared: the error, and its line in the user's `function`."""
-    cause = innermost(error)
-    text = " ".join(str(cause).split())
-    if isinstance(cause, BadRows):
-        return text
-    said = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-    own = [frame for frame in frames if frame.name == function] or frames
-    return f"{said[:300]} ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else said[:300]
 
 
 def _arrays(block: Any) -> dict[str, np.ndarray[Any, Any]]:

@@ -30,9 +30,6 @@ class Order:
     """Order of a split's rows in an epoch.
 
     Args:
-        rows_of_groups: number of rows of each row group.
-        seed: of the order.
-        epoch: of which it is.
         window_rows: rows of a shuffling window; None: the rows are in the order of the files.
     """
 

@@ -156,17 +156,8 @@ def rows_of_group(columns: Mapping[str, Column]) -> int:
     return max(1, min(rows, PAGE_BYTES // max([1, *sizes])))
 
 
-def write_shard(
-    folder: Path, file: str, rows: Rows, columns: Mapping[str, Column], group_rows: int | None = None
-) -> Shard:
+def write_shard(folder: Path, file: str, rows: Rows, columns: Mapping[str, Column]) -> Shard:
     """Write rows as one shard.
-
-    Args:
-        folder: of the data set.
-        file: relative to it.
-        rows: to write.
-        columns: of the data set.
-        group_rows: rows of a row group, at most so many as are fast to read; None: as many.
 
     Raises:
         ValueError: the rows do not fit the columns.
@@ -174,8 +165,7 @@ def write_shard(
     path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
     table = to_table(rows, columns)
-    most = rows_of_group(columns)
-    group_rows = min(group_rows or most, most)
+    group_rows = rows_of_group(columns)
     with atomic_io.atomic_write(path) as part:
         pq.write_table(
             table,

@@ -26,11 +26,6 @@ OF_NCCL = {
 }
 """PyTorch's thread that watches NCCL aborts what hangs or has failed, but does not end the process, which is
 to tell why: https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"""
-_LOST = (
-    *("onnection closed by peer", "onnection reset by peer", "remote process exited", "onnect timeout"),
-    "communicator was aborted",
-)
-"""Parts of the errors of gloo and NCCL when the process of another worker has ended."""
 
 
 def open_store(address: str) -> Any:
@@ -42,8 +37,6 @@ class WorkerGroupEnvironment(TorchElasticEnvironment):
     """This process as a worker of a group; Lightning reads its rank as under torchrun.
 
     Args:
-        rank: of this worker.
-        workers: number of them.
         address: IP address of the PC of the first worker.
         port: of the store there.
         own_address: IP address of this PC, by which the other workers reach it.
@@ -106,8 +99,3 @@ def use_interface_of(address: str) -> None:
         if any(each.address == address for each in addresses):
             for variable, form in INTERFACES.items():
                 os.environ.setdefault(variable, form.format(name))
-
-
-def is_lost_connection(text: str) -> bool:
-    """Whether an error only says that the process of another worker has ended."""
-    return any(words in text for words in _LOST)

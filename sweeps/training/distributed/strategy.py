@@ -1,4 +1,4 @@
-"""Precision and strategy of a run.
+"""Precision and strategy of a run, and torch.compile, whose code all trials of a PC share.
 
 ZeRO stage 1 shards the optimizer's state among the workers, 2 the gradients too, 3 the weights as well
 (Rajbhandari et al., 2020, https://arxiv.org/abs/1910.02054); FSDP is PyTorch's own counterpart
@@ -7,6 +7,8 @@ ZeRO stage 1 shards the optimizer's state among the workers, 2 the gradients too
 
 from __future__ import annotations
 
+import os
+import shutil
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.strategies import DDPStrategy, Strategy
+from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
@@ -23,16 +26,25 @@ from torch.optim import Optimizer
 from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
 from sweeps.common.imports import missing
+from sweeps.common.local_dirs import cache_dir
 from sweeps.kinds.trainable import IN_LIGHTNING
 from sweeps.training import torch_internals
 from sweeps.training.config import FitConfig
-from sweeps.training.distributed import deepspeed
+from sweeps.training.distributed import deepspeed_internals
 from sweeps.training.lightning_internals import FsdpStrategy
 
 STATE_BYTES = 16
 """Bytes for each trained weight: the weight, its gradient and two moments of Adam, each fp32."""
 FITS = 0.7
 """Share of a GPU's memory that the state of a model may take; the rest is for the batch."""
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+COMPILED = "compiled"
+"""Folder in the user's cache: it survives a restart, unlike PyTorch's default in /tmp."""
+COMPILABLE = (
+    *("single", "ddp", "ddp_find_unused_parameters_true"),
+    *("deepspeed_stage_1", "deepspeed_stage_2", "deepspeed_stage_2_offload"),
+)
+"""Strategies that do not shard weights."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +93,7 @@ def choose(config: FitConfig, trained_weights: int, device: Device) -> Choice:
     """Replace `auto` by a strategy and a precision, and check those that were set.
 
     Args:
-        config: settings of the run.
         trained_weights: number of weights that the optimizer changes.
-        device: device of each worker.
 
     Raises:
         CannotTrain: a setting can't run on the device, or with so many workers.
@@ -151,7 +161,7 @@ def build_strategy(choice: Choice, model: nn.Module) -> Strategy | str:
         sharding: Any = "FULL_SHARD" if name == "fsdp_full" else "SHARD_GRAD_OP"
         return _Fsdp(sharding_strategy=sharding, state_dict_type="sharded", auto_wrap_policy=_blocks(model))
     stage, offloads = int(name.split("_")[2]), name.endswith("_offload")
-    return deepspeed.build_zero(stage, offloads)
+    return deepspeed_internals.build_zero(stage, offloads)
 
 
 class _Fsdp(FsdpStrategy):
@@ -170,7 +180,7 @@ class _Fsdp(FsdpStrategy):
 
 def release(strategy: Strategy) -> None:
     """Give back the memory that a strategy takes beyond the end of its run, which can't be saved after it."""
-    if isinstance(strategy, _Fsdp | deepspeed.Zero):
+    if isinstance(strategy, _Fsdp | deepspeed_internals.Zero):
         try:
             strategy.release()
         except Exception:  # of DeepSpeed, CUDA or NCCL: the run may have broken off anywhere
@@ -226,3 +236,48 @@ def mean_over_workers(trainer: pl.Trainer, metrics: Mapping[str, float]) -> dict
     values = torch.tensor([metrics[name] for name in names], device=trainer.strategy.root_device)
     reduced = trainer.strategy.reduce(values, reduce_op="mean").tolist()
     return dict(zip(names, reduced, strict=True))
+
+
+def check_compile(strategy: str) -> None:
+    """Check that a model can be compiled here.
+
+    Raises:
+        CannotTrain: the strategy shards weights, or there is no compiler.
+    """
+    if strategy not in COMPILABLE:
+        raise CannotTrain(
+            f"compile: strategy {strategy} shards the weights; use one of {', '.join(COMPILABLE)}, or no "
+            "--compile"
+        )
+    names = ("CC", "gcc", "clang") if torch.cuda.is_available() else ("CXX", "g++", "clang++")
+    variable, *compilers = names
+    if not (os.environ.get(variable) or any(map(shutil.which, compilers))):
+        raise CannotTrain(
+            f"compile: PyTorch needs a compiler ({' or '.join(compilers)}, or ${variable}), and there is "
+            f"none: apt-get install {compilers[0]}"
+        )
+
+
+def compile_model(model: pl.LightningModule) -> None:
+    """Compile the model's forward in place, so that its weights keep their names.
+
+    Only the forward: Dynamo of PyTorch 2.13 fails on `self.log` in Lightning's steps. Without the optimizer's
+    step no guard holds learning rate or weight decay: trials that differ in those compile once.
+    """
+    os.environ.setdefault(CACHE_VARIABLE, str(cache_dir() / COMPILED))
+    # After eight shapes PyTorch would silently stop compiling in this process; what earlier trials have
+    # compiled is loaded from the cache in a second.
+    torch.compiler.reset()
+    has_forward = is_overridden("forward", model, pl.LightningModule)
+    for module in [model] if has_forward else model.children():  # else its steps call its children
+        # Not `module.compile()`: it compiles the call, and with DDP and ZeRO a call is a whole step.
+        module.forward = torch.compile(_in_a_frame(module.forward))
+
+
+def _in_a_frame(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Add a frame of this file: PyTorch compiles no call whose first frame is its own (nn.Sequential)."""
+
+    def call(*inputs: Any, **named: Any) -> Any:
+        return forward(*inputs, **named)
+
+    return call

@@ -27,12 +27,12 @@ from sweeps.common.formatting import shown_path
 from sweeps.common.imports import missing
 from sweeps.common.param_types import build_params, hints_of
 from sweeps.common.project import LADDER_FILE
-from sweeps.training import micro_batches
+from sweeps.training import batches
+from sweeps.training.config import LadderConfig
 from sweeps.training.data import preparation
-from sweeps.training.ladder import measure, rungs
-from sweeps.training.ladder.measure import Speed
-from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, LadderConfig
-from sweeps.training.profiling.time_breakdown import bound
+from sweeps.training.ladder import rungs
+from sweeps.training.ladder.rungs import AGAIN, RUNGS, Capabilities, Speed
+from sweeps.training.time_breakdown import bound
 
 PACKAGES = ("torch", "lightning", "deepspeed")
 """Those whose versions are kept with the figures."""
@@ -66,7 +66,7 @@ def climb(config: LadderConfig) -> int:
     # Raises where the raw data is missing.
     trainable.describe_data(build_params(trainable.params_class, config.params))
     has = _capabilities(config)
-    if notice := busy_notice(measure.busy_cores()):
+    if notice := busy_notice(rungs.busy_cores()):
         print(f"Notice     {notice}: the figures may allow no verdict")
     print(f"\n{HEAD}", flush=True)
     results: list[Result] = []
@@ -96,8 +96,8 @@ def _results(config: LadderConfig, has: Capabilities) -> Iterator[Result]:
         if isinstance(setup, str):
             yield Result(name, None, None, f"skipped: {setup}", False)
             continue
-        busy_cores = measure.busy_cores()
-        speed, reason = measure.measure(config.trainable.name, config.params, setup, config.seconds)
+        busy_cores = rungs.busy_cores()
+        speed, reason = rungs.measure(config.trainable.name, config.params, setup, config.seconds)
         if speed is None:
             yield Result(name, None, None, f"failed: {reason}", False)
             continue
@@ -123,7 +123,7 @@ def _capabilities(config: LadderConfig) -> Capabilities:
     data = trainable.build_data(build_params(trainable.params_class, config.params), folder)
     batch_rows = None
     with contextlib.suppress(CannotTrain):
-        batch_rows = micro_batches.read_batch_rows(data)
+        batch_rows = batches.read_batch_rows(data)
     return Capabilities(
         gpus=torch.cuda.device_count(),
         cores=os.cpu_count() or 1,

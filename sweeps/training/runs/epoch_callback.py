@@ -25,17 +25,16 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
-from sweeps.training import lightning_internals, schedules
-from sweeps.training.checkpoints.progress import Progress
+from sweeps.training import lightning_internals
 from sweeps.training.checkpoints.weights import BestWeights
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import Loader
 from sweeps.training.distributed import strategy
-from sweeps.training.profiling.memory import Growth
-from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.report import CheckpointUnusable, Notices, Position, Report
-from sweeps.training.torch_state import random_states, restore_random_states, seed_epoch
-from sweeps.training.trainer import Trainer
+from sweeps.training.report import CheckpointUnusable, Notices, Position, Progress, Report
+from sweeps.training.step_profiler import Meter
+from sweeps.training.time_breakdown import Growth
+from sweeps.training.torch_state import random_states, restore_random_states, seed_stream
+from sweeps.training.trainer import Trainer, length_of_schedules
 from sweeps.training.trial_logger import TrialLogger
 
 NO_BATCH = "the {} data has no batch: no rows, or with drop_last=True too few for one"
@@ -56,13 +55,7 @@ class EpochEnd(Checkpoint):
     metrics, and validation has ended (gradients are on again).
 
     Args:
-        config: of the run.
-        before: what was trained before.
         static_metrics: metrics that the model need not be trained for.
-        best: of the same run.
-        logger: of the same run.
-        notices: to be told with the next epoch.
-        is_to_leave: whether to leave the run at the next position.
         report: takes each epoch, and the position where the run is left; whether it trains on after an epoch.
         schedule_from: epochs behind which the schedules of the learning rate begin.
     """
@@ -99,8 +92,8 @@ class EpochEnd(Checkpoint):
         self._first_epoch = before.epochs * self.passes
         self.progress = replace(before, schedule_from=schedule_from)
         self._restarts_schedules = schedule_from != before.schedule_from
-        self._new_settings: list[list[dict[str, Any]]] = []
-        """Of the parameter groups of each optimizer, as the model has just made it."""
+        self._new_settings: list[dict[str, Any]] = []
+        """Of the optimizers' parameter groups, as the model has just made them."""
         self._has_reported = False
         self._before: dict[str, Any] = {}
         self._growth = Growth()
@@ -138,20 +131,23 @@ class EpochEnd(Checkpoint):
         # With a strategy for several processes Lightning has just taken all cores for this one, where
         # $OMP_NUM_THREADS is not set (`_set_num_threads_if_needed` of its launchers).
         torch.set_num_threads(self._config.threads or 1)
-        seed_epoch(self._config.seed, self._first_epoch)
+        seed_stream(self._config.seed, self._first_epoch)
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._restarts_schedules:  # a checkpoint holds the learning rate, too, at the end of its schedule
-            self._new_settings = [schedules.settings_of(optimizer) for optimizer in trainer.optimizers]
+            self._new_settings = [
+                {name: value for name, value in group.items() if name != "params"}
+                for group in _param_groups(trainer)
+            ]
         if trainer.train_dataloader is None:  # the order is not drawn yet
-            seed_epoch(self._config.seed, self._first_epoch)
+            seed_stream(self._config.seed, self._first_epoch)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.meter.step_times.before_batch = lambda: self._leave_if_asked(trainer)
         self.has_begun = True
         if self._restarts_schedules:
-            for optimizer, settings in zip(trainer.optimizers, self._new_settings, strict=True):
-                schedules.set_settings(optimizer, settings)
+            for group, settings in zip(_param_groups(trainer), self._new_settings, strict=True):
+                group.update(settings)
         if self._left is not None:
             _restore_loaders(trainer, self._loaders)
             self._continue()
@@ -164,7 +160,7 @@ class EpochEnd(Checkpoint):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch != self._first_epoch:
-            seed_epoch(self._config.seed, trainer.current_epoch)
+            seed_stream(self._config.seed, trainer.current_epoch)
         self._batches = self._batches_here = 0
         self._epoch_began, self._asks_at_step = time.monotonic(), 1
         if trainer.current_epoch % self.passes == 0:
@@ -214,7 +210,10 @@ class EpochEnd(Checkpoint):
         self.progress = replace(self.progress, epochs=epochs, metrics=metrics, score=self._best.score)
         seconds, costs = self.meter.end()
         notice = "; ".join(filter(None, [*self._notices.take(), self._growth.note(costs)]))
-        schedule = None if self._has_reported else self._length_of_schedules(trainer)
+        schedule = None
+        if not self._has_reported and isinstance(trainer, Trainer):
+            begin, end = self.progress.schedule_from, self._config.max_epochs
+            schedule = length_of_schedules(trainer, self.passes, begin, end)
         epoch = Report.from_metrics(epochs, name, metrics, seconds, costs, notice, schedule)
         self._has_reported = True
         # A callback may have added epochs to those that are asked for.
@@ -223,12 +222,6 @@ class EpochEnd(Checkpoint):
         if self._is_continued:  # nor does it step these at the end of an epoch that was continued
             self._step_on_plateau(trainer, pl_module)
             self._is_continued = False
-
-    def _length_of_schedules(self, trainer: pl.Trainer) -> Mapping[str, Any] | None:
-        if not isinstance(trainer, Trainer):
-            return None
-        begin, end = self.progress.schedule_from, self._config.max_epochs
-        return schedules.length_of(trainer, self.passes, begin, end)
 
     def _why_not_validated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> str:
         """Why this epoch had no validation; "" where it had, or where the model has none."""
@@ -286,6 +279,10 @@ class EpochEnd(Checkpoint):
             is_due = config.reduce_on_plateau and config.interval == "epoch" and epoch % config.frequency == 0
             if is_due and config.monitor is not None and config.monitor in metrics:
                 pl_module.lr_scheduler_step(config.scheduler, metrics[config.monitor])
+
+
+def _param_groups(trainer: pl.Trainer) -> list[dict[str, Any]]:
+    return [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
 
 
 def _can_continue(trainer: pl.Trainer) -> bool:

@@ -25,20 +25,16 @@ from sweeps.common.errors import CannotTrain
 from sweeps.common.formatting import count
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainable import LightningTrainable
-from sweeps.training import compile as training_compile
-from sweeps.training import micro_batches, trainer
+from sweeps.training import batches, torch_state, trainer
+from sweeps.training.batches import ContinuedLoader, MicroBatch, MicroBatches, Place
 from sweeps.training.checkpoints import weights as training_weights
-from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.checkpoints.weights import BestWeights, ModelState
 from sweeps.training.config import FitConfig
-from sweeps.training.continued_data import ContinuedLoader, Place
 from sweeps.training.data import loader_workers
 from sweeps.training.distributed import strategy
 from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironment
 from sweeps.training.lightning_internals import WHOLE_CHECKPOINT, is_called_by_lightning
-from sweeps.training.micro_batches import MicroBatch, MicroBatches
-from sweeps.training.profiling import memory
-from sweeps.training.report import CheckpointUnusable, Notices, Position, Report
+from sweeps.training.report import CheckpointUnusable, Notices, Position, Progress, Report
 from sweeps.training.runs.epoch_callback import NO_BATCH, EpochEnd, LeftInside
 from sweeps.training.trainer import Trainer
 from sweeps.training.trial_logger import TrialLogger
@@ -48,7 +44,7 @@ RESUME_FILE = "resume.ckpt"
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _Answer = TypeVar("_Answer")
 
-memory.use_expandable_segments()  # at import: before the first use of CUDA
+torch_state.use_expandable_segments()  # at import: before the first use of CUDA
 loader_workers.ignore_stops()
 for _name in ("lightning.pytorch", "lightning.fabric"):
     logging.getLogger(_name).setLevel(logging.ERROR)
@@ -71,19 +67,15 @@ warnings.filterwarnings("ignore", module=r"torch\.distributed\.")
 
 
 class Fit:
-    """One training run. A resumed run trains exactly as an uninterrupted one.
+    """A `RunHere` that trains with Lightning. A resumed one trains exactly as an uninterrupted one.
 
     Args:
-        trainable: what to train.
-        params: an instance of its Params.
-        config: how to train it.
         checkpoint: a folder written by `save`, to resume from; None to start.
         prepared: the folder of prepared data, for a trainable with `prepare`.
         environment: of a worker group whose processes already run.
         is_to_leave: whether to leave the run at the next position where it can be continued; asked after each
             step.
         log_dir: where the model may write files, as `self.logger.log_dir`; None: a folder that is removed.
-        progress_bar: show the steps of an epoch.
         schedule_from: epochs behind which the schedules of the learning rate are made anew, for those that
             are left; 0: they are made for all epochs.
 
@@ -139,6 +131,8 @@ class Fit:
         self._data = trainer.build_data(trainable, params, config, prepared)
         self._options = trainer_options.checked(trainable.trainer_options(params))
         self._split = self._split_batch()
+        self._parts = 1 if self._split is None else self._split.accumulation
+        """Micro-batches of a batch."""
         self._place = self._read_on()
         self._trainer: Trainer | None = None
         self.choice = strategy.choose_for_model(self._model, config)
@@ -146,17 +140,15 @@ class Fit:
         if checkpoint is not None:
             self._before.refuse_other_workers(self.choice.strategy, config.workers)
         if config.compile:
-            training_compile.check(self.choice.strategy)
-            training_compile.compile_model(self._model)
+            strategy.check_compile(self.choice.strategy)
+            strategy.compile_model(self._model)
 
     @property
     def progress(self) -> Progress:
-        """How far it has come."""
         return self._epoch_end.progress
 
     @property
     def strategy_in_words(self) -> str:
-        """Strategy, precision and threads."""
         return f"{self.choice.in_words}, {count(self.config.threads or 1, 'thread')}"
 
     @property
@@ -166,22 +158,17 @@ class Fit:
 
     @property
     def why_no_test(self) -> str:
-        """Why the model can't be scored on test rows; "" where it can."""
         return trainer.why_no_test(self._model, self._data)
 
     @property
     def checkpoint_bytes(self) -> int:
-        """About what `save` writes, on all workers together; 0 before an epoch was scored."""
         if self._trainer is None or not self.best.weights:
             return 0
         return training_weights.checkpoint_bytes(self._trainer, self.best)
 
     def advance(self) -> Report | Position | None:
-        """Train to the end of the next epoch, or to the position inside it where the run is left; None where
-        the training has ended.
-
-        Lightning's one `fit()` runs in a greenlet, on the same thread (PyTorch with two threads is 2 to 2.5
-        times slower on another one). Several short `fit()` calls would lose the optimizer's state.
+        """Go on with Lightning's one `fit()`, which runs in a greenlet, on the same thread (PyTorch with two
+        threads is 2 to 2.5 times slower on another one). Several short ones would lose the optimizer's state.
 
         Raises:
             MetricNotLogged: an epoch did not log the metric.
@@ -214,10 +201,9 @@ class Fit:
         if self._before.epochs < self._schedule_from:
             raise CheckpointUnusable(f"the last checkpoint is of an epoch before {self._schedule_from}")
         more: list[pl.Callback] = [_Steps(refresh_rate=20)] if self._progress_bar else []
-        parts, config = 1 if self._split is None else self._split.accumulation, self.config
+        parts, config = self._parts, self.config
         if self._split is not None and parts > 1:
-            place = self._place
-            more.append(MicroBatches(self._split, None if place is None else lambda: place.batches))
+            more.append(MicroBatches(self._split, self._place))
         more += trainer_options.callbacks_of(self._options)
         options = trainer_options.in_parts(self._options, parts, config.epoch_steps, config.steps_per_epoch)
         options |= {"enable_progress_bar": self._progress_bar, "logger": self._logger}
@@ -252,36 +238,29 @@ class Fit:
             raise CannotTrain(NO_BATCH.format("training"))
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint and the best epoch's weights into `folder`.
-
-        All workers call it together, with the same folder; each writes its part.
-        """
+        """Write a checkpoint and the best epoch's weights. All workers call it together, each for its part of
+        the same folder."""
         assert self._trainer is not None, "nothing has been trained"
         if self._trainer.is_global_zero:
             self.best.write(folder)
             has_ended, workers = self._trainer.should_stop, self.config.workers
             now = replace(self.progress, has_ended=has_ended, strategy=self.choice.strategy, workers=workers)
             if (place := self._place) is not None:
-                parts = 1 if self._split is None else self._split.accumulation
-                now = replace(now, passes=place.passes, pass_batches=place.batches // parts)
+                now = replace(now, passes=place.passes, pass_batches=place.batches // self._parts)
             now.write(folder)
         self._trainer.save_checkpoint(folder / RESUME_FILE)
 
     @property
     def best_bytes(self) -> int:
-        """Size of the weights that `keep_best` writes."""
         return self.best.size_bytes
 
     def keep_best(self, folder: Path, about: str, newest: Path | None = None) -> bool:
-        """Write the best epoch's weights and params.yaml into a new folder, atomically; whether there are
-        any."""
         if self.best.weights:
             training_weights.keep(folder, self.best, about)
         return bool(self.best.weights)
 
     def release(self) -> None:
-        """Drop the training as it is, and give back memory that the strategy would keep with the process. The
-        run can't be saved after it."""
+        """Drop the training as it is, and give back memory that the strategy would keep with the process."""
         self._greenlet = None
         if not self._is_released and self._trainer is not None:
             strategy.release(self._trainer.strategy)
@@ -289,11 +268,6 @@ class Fit:
         self._logger.close()
 
     def smaller_batch(self) -> MicroBatch:
-        """The split of the batch to go on with, after this training ran out of memory.
-
-        Raises:
-            CannotTrain: no smaller part of the batch would do; the text says why.
-        """
         if not self._epoch_end.has_begun:
             raise CannotTrain("memory ran out before the first step: the model itself does not fit")
         if not self._model.automatic_optimization:
@@ -302,18 +276,16 @@ class Fit:
         if self._split is not None:
             whole, rows = self._split.share * workers, self._split.rows
         else:
-            whole = rows = micro_batches.read_batch_rows(self._data)
+            whole = rows = batches.read_batch_rows(self._data)
         if rows == 1:
             raise CannotTrain("not even a micro-batch of one row fits")
-        return micro_batches.split(whole, workers, rows // 2)
+        return batches.split(whole, workers, rows // 2)
 
     @property
     def depends_on_batch(self) -> bool:
-        """Whether the model normalizes by the rows of a batch, so that smaller ones change its result."""
         return any(isinstance(each, BATCH_NORMS) for each in self._model.modules())
 
     def agree(self, answer: _Answer) -> _Answer:
-        """The first worker's answer, on all workers."""
         assert self._trainer is not None, "nothing has been trained"
         return self._trainer.strategy.broadcast(answer)
 
@@ -324,13 +296,12 @@ class Fit:
         Raises:
             CannotTrain: the data is made anew meanwhile.
         """
-        config, interval = self.config, self.config.interval
-        if interval is None or config.steps_per_epoch is not None:
+        interval, parts = self.config.interval, self._parts
+        if interval is None or self.config.steps_per_epoch is not None:
             return None
         if self._options.get("reload_dataloaders_every_n_epochs"):
             raise CannotTrain("val_check_interval and reload_dataloaders_every_n_epochs: give one of them")
-        parts = 1 if self._split is None else self._split.accumulation
-        batches = interval if isinstance(interval, float) else interval * parts
+        of_epoch = interval if isinstance(interval, float) else interval * parts
         accumulation = self._options.get("accumulate_grad_batches", 1)
         place = Place(self._before.passes, self._before.pass_batches * parts)
         owner: Any = self._model if self._data is None else self._data
@@ -339,7 +310,7 @@ class Fit:
         def train_dataloader() -> Any:
             if not is_called_by_lightning():  # the project's own code counts its batches, say
                 return own()
-            return ContinuedLoader(own(), batches, (accumulation, parts), config.seed, place)
+            return ContinuedLoader(own(), of_epoch, (accumulation, parts), self.config.seed, place)
 
         owner.train_dataloader = train_dataloader
         return place
@@ -353,8 +324,8 @@ class Fit:
         workers, rows = self.config.workers, self.config.micro_batch
         if workers == 1 and rows is None:
             return None
-        whole = micro_batches.read_batch_rows(self._data)
-        found = micro_batches.split(whole, workers, rows or whole)
+        whole = batches.read_batch_rows(self._data)
+        found = batches.split(whole, workers, rows or whole)
         self._data.batch_size = found.rows
         return found
 

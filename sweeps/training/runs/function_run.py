@@ -21,13 +21,12 @@ from sweeps.common.formatting import shortest
 from sweeps.kinds import params_file
 from sweeps.kinds.function import FunctionTrainable, Save
 from sweeps.kinds.params_file import CHECKPOINT_FOLDER
-from sweeps.training.checkpoints.progress import ABOUT_FILE, Progress
+from sweeps.training.batches import MicroBatch
 from sweeps.training.config import FitConfig
-from sweeps.training.micro_batches import MicroBatch
-from sweeps.training.profiling.step_profiler import Meter
-from sweeps.training.profiling.time_breakdown import PARTS
-from sweeps.training.report import Report
-from sweeps.training.torch_state import seed_epoch
+from sweeps.training.report import ABOUT_FILE, Progress, Report
+from sweeps.training.step_profiler import Meter
+from sweeps.training.time_breakdown import PARTS
+from sweeps.training.torch_state import seed_stream
 
 STOP_GRACE_S = 60.0
 """Unless it is given."""
@@ -72,7 +71,7 @@ class FunctionTrial:
             CannotTrain: one had no report, or several.
         """
         while (done := self.run.progress.epochs) < self.max_epochs:
-            seed_epoch(self.seed, done)
+            seed_stream(self.seed, done)
             yield done + 1
             if (reports := self.run.progress.epochs - done) != 1:
                 had = f"{reports} reports" if reports else "no report"
@@ -96,14 +95,11 @@ class FunctionTrial:
 
 
 class FunctionRun:
-    """One training by a function, in a greenlet on the thread that advances it.
+    """A `RunHere` by a function, in a greenlet on the thread that advances it.
 
     Args:
-        trainable: what to train.
-        params: its hyperparameters.
         config: how to train it; a function takes the epochs, the objective, the seed and the threads of it.
         checkpoint: a folder written by `save`, to resume from; None to start.
-        number: of the trial.
         other_metrics: that each report must have, beside that of the objective.
         stop_grace_s: seconds that processes of the training have to end in order.
     """
@@ -144,12 +140,11 @@ class FunctionRun:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it has not ended, as by an error while its own loop saved."""
+        """Not after an error while its own loop saved."""
         return self._greenlet is None or not self._greenlet.dead
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether the last report had a `save`."""
         return self._save is not None
 
     def advance(self) -> Report | None:
@@ -162,7 +157,7 @@ class FunctionRun:
         """
         if self._greenlet is None:
             torch.set_num_threads(self.config.threads or 1)
-            seed_epoch(self.config.seed, self.progress.epochs)
+            seed_stream(self.config.seed, self.progress.epochs)
             self._greenlet = greenlet.greenlet(lambda _: self._train())
         self._meter.begin()
         found: Report | None = self._greenlet.switch(True)
@@ -211,18 +206,13 @@ class FunctionRun:
         return True
 
     def has_saved(self) -> None:
-        """Return to the caller of `go_on_to_save`; it returns where the trial goes on.
-
-        Raises:
-            TrialStopped: it does not.
-        """
+        """Return to the caller of `go_on_to_save`; TrialStopped where the trial does not go on."""
         caller = greenlet.getcurrent().parent
         assert caller is not None, "it is called by the function"
         if not caller.switch(_SAVED):
             raise TrialStopped
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint of the last report."""
         assert self._save is not None, "it had no save"
         self.progress.write(folder)
         (folder / CHECKPOINT_FOLDER).mkdir()
@@ -255,15 +245,9 @@ class FunctionRun:
         return True
 
     def agree(self, answer: _Answer) -> _Answer:
-        """The answer: a function has one worker."""
-        return answer
+        return answer  # a function has one worker
 
     def smaller_batch(self) -> MicroBatch:
-        """Refuse: the batches of a function are its own.
-
-        Raises:
-            CannotTrain: always.
-        """
         raise CannotTrain(f"the batches of {self._called} are its own")
 
     def _train(self) -> None:
@@ -272,11 +256,7 @@ class FunctionRun:
 
 
 def _numbers(metrics: object) -> dict[str, float]:
-    """What was reported, as numbers by name.
-
-    Raises:
-        CannotTrain: it is something else.
-    """
+    """What was reported, by name; CannotTrain where it is no number."""
     if not isinstance(metrics, Mapping):
         wanted = "metrics must be a dict such as {'val_acc': 0.9}"
         raise CannotTrain(f"trial.report: {wanted}, not {reprlib.repr(metrics)}")

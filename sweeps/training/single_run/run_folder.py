@@ -23,15 +23,16 @@ from sweeps.common.cli import json_output
 from sweeps.common.errors import CannotTrain, DiskIsFull, UserError, causes
 from sweeps.common.formatting import command, duration, short, shown_path, size
 from sweeps.common.param_types import readable
+from sweeps.common.project import FIT_FILE
 from sweeps.kinds import params_file
+from sweeps.kinds.params_file import BEST
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.checkpoints.checkpoint_store import Pace
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed.launch import is_first, say
-from sweeps.training.profiling.time_breakdown import mean_costs, verdict, where_time_went
-from sweeps.training.report import Position, Report
-from sweeps.training.runs.run import RunHere
-from sweeps.training.single_run.run_settings import BEST, FIT_FILE, SingleRun
+from sweeps.training.report import Position, Report, RunHere
+from sweeps.training.single_run.run_settings import SingleRun
+from sweeps.training.time_breakdown import mean_costs, verdict, where_time_went
 
 SNAPSHOT_FILE = "memory.pickle"
 """Written by `--memory-snapshot`."""

@@ -17,17 +17,15 @@ from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.imports import missing
-from sweeps.common.project import FIT_FILE as FIT_FILE
+from sweeps.common.project import FIT_FILE
 from sweeps.common.settings import Settings, flag, setting
 from sweeps.common.yaml_values import ParamValue, dump_yaml, load_yaml, nearest
-from sweeps.kinds import params_file, registry
+from sweeps.kinds import registry
 from sweeps.kinds.command import TRAINABLE, Command
+from sweeps.kinds.params_file import BEST
 from sweeps.kinds.trainable import Trainable
 from sweeps.training.config import FIT_SETTINGS, FitConfig, own_settings
 from sweeps.training.distributed import launch
-
-BEST = params_file.BEST
-"""Folder of the best epoch's weights, in the folder of a finished run."""
 
 
 @dataclass(frozen=True, kw_only=True)

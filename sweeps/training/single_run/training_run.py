@@ -22,19 +22,19 @@ from sweeps.common.param_types import build_params
 from sweeps.kinds import registry
 from sweeps.kinds.function import FunctionTrainable
 from sweeps.kinds.trainable import LightningTrainable, OtherData, Trainable, as_lightning
-from sweeps.training import micro_batches
+from sweeps.training import batches
 from sweeps.training.checkpoints import trained_model
 from sweeps.training.config import FitConfig
 from sweeps.training.data import dataset, preparation
-from sweeps.training.distributed import cluster_environment, launch, strategy, subprocess_run
-from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT
-from sweeps.training.profiling import memory
-from sweeps.training.profiling.torch_trace import Trace
+from sweeps.training.distributed import cluster_environment, launch, strategy
+from sweeps.training.distributed.launch import OUT_OF_MEMORY, TIMED_OUT
+from sweeps.training.report import RunHere
 from sweeps.training.runs.fit_loop import Fit
 from sweeps.training.runs.function_run import FunctionRun
-from sweeps.training.runs.run import RunHere
 from sweeps.training.single_run.run_folder import SNAPSHOT_FILE, RunFolder
 from sweeps.training.single_run.run_settings import SingleRun
+from sweeps.training.single_run.torch_trace import Trace
+from sweeps.training.torch_state import recorded_memory
 
 OUT_OF_MEMORY_STATUS = 3
 """Exit status of a run that did not fit in memory."""
@@ -78,7 +78,7 @@ def _with_data(run: SingleRun, trainable: Trainable) -> SingleRun:
 def _train(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
     config = run.fit_config(trainable)
     snapshot = run.folder / SNAPSHOT_FILE if run.memory_snapshot and launch.is_first() else None
-    with RunFolder(run, config) as folder, memory.recorded(snapshot):
+    with RunFolder(run, config) as folder, recorded_memory(snapshot):
         leaving, training = Leaving(), None
         try:
             training = _begun(run, trainable, config, folder.checkpoint, prepared, leaving)
@@ -151,16 +151,16 @@ def with_micro_batch(run: SingleRun, trainable: LightningTrainable, prepared: Pa
     workers = run.fit.workers
 
     def fits(rows: int) -> bool:
-        failure = subprocess_run.call(TRY_TIMEOUT_S, train_some_steps, run, rows)[1]
+        failure = launch.call(TRY_TIMEOUT_S, train_some_steps, run, rows)[1]
         does = does_fit(failure, rows, workers)
         launch.say(f"  {count(rows, 'row'):<12} {'fits in memory' if does else 'out of memory'}")
         return does
 
     params = build_params(trainable.params_class, run.params)
     try:
-        whole = micro_batches.read_batch_rows(trainable.build_data(params, prepared))
+        whole = batches.read_batch_rows(trainable.build_data(params, prepared))
         launch.say(f"Finding the largest micro-batch that fits, for a batch of {count(whole, 'row')}")
-        found = micro_batches.largest_that_fits(fits, whole, workers)
+        found = batches.largest_that_fits(fits, whole, workers)
     except (MemoryError, CannotTrain) as error:
         raise UserError(f"--find-batch-size: {error}") from None
     times = f" x {found.accumulation} x {count(workers, 'worker')}" if (found.rows != whole) else ""
@@ -170,7 +170,7 @@ def with_micro_batch(run: SingleRun, trainable: LightningTrainable, prepared: Pa
 
 
 def does_fit(failure: str, rows: int, workers: int) -> bool:
-    """Whether a micro-batch fits in memory, by the `failure` of its try (see `subprocess_run.failure_of`).
+    """Whether a micro-batch fits in memory, by the `failure` of its try (see `launch.failure_of`).
 
     Raises:
         UserError: the try failed for another reason than memory.

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-PROFILER = "sweeps.training.profiling.step_profiler"
+PROFILER = "sweeps.training.step_profiler"
 
 
 def change(step_profiler: Any) -> None:

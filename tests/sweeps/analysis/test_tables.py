@@ -16,7 +16,7 @@ from sweeps.analysis import tables
 from sweeps.common.errors import UserError
 from sweeps.execution.output import folder_files
 from sweeps.record.record import Record
-from sweeps.training.profiling.time_breakdown import COSTS
+from sweeps.training.time_breakdown import COSTS
 from tests.conftest import propose
 
 

@@ -12,7 +12,7 @@ from ray import tune
 from sweeps.common.errors import UserError
 from sweeps.execution.preflight import largest_point
 from sweeps.space import conditional, flat
-from sweeps.space.multi_model import SeveralSpaces
+from sweeps.space.composite import SeveralSpaces
 from sweeps.space.point import Point
 
 MOST = 20_000

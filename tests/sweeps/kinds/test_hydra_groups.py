@@ -13,8 +13,8 @@ from sweeps.config import plugins as config_plugins
 from sweeps.config.sweep_config import to_yaml
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
+from sweeps.space.composite import GroupSpace
 from sweeps.space.flat import FlatSpace
-from sweeps.space.groups import GroupSpace
 from sweeps.space.user_points import user_point
 from sweeps.training.config import FitConfig
 from sweeps.training.single_run import run_settings

@@ -23,8 +23,8 @@ from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
+from sweeps.space.composite import SeveralSpaces
 from sweeps.space.flat import FlatSpace
-from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.point import Point
 from sweeps.storage.disk_guard import Disk
 from tests.support.contexts import ALONE

@@ -11,8 +11,7 @@ from ray import tune
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
 from sweeps.record.trials import Status
-from sweeps.search.feasibility import Feasibility
-from sweeps.search.known_trials import KnownTrials
+from sweeps.search.known_trials import Feasibility, KnownTrials
 from sweeps.space.flat import check
 from sweeps.space.point import Point, Space
 from tests.conftest import propose

@@ -19,7 +19,7 @@ from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
 from sweeps.search.prior import beliefs
-from sweeps.space.encoding import Encoding
+from sweeps.space.optuna_space import Encoding
 from tests.support.searched import carried_out, peak, searched
 from tests.sweeps.plan.planned import config
 

@@ -24,6 +24,7 @@ from sweeps.searchers import bohb
 from sweeps.searchers.bohb import Columns, Model, results_at
 from sweeps.space.domain import converted
 from sweeps.space.flat import check, seeded_globals
+from sweeps.space.numeric_range import Array
 from tests.conftest import propose as suggest_trial
 
 EPOCHS = 9
@@ -72,7 +73,7 @@ def points(space: Mapping[str, Any], count: int) -> list[Mapping[str, ParamValue
     return [checked.draw((7, number)).params for number in range(count)]
 
 
-def results_of(record: Record) -> list[tuple[Mapping[str, ParamValue], float]]:
+def results_of(record: Record) -> list[tuple[Array, float]]:
     space = check(SPACE, Params, {}, bohb.Searcher.TAKES, "bohb")
     known = KnownTrials(SweepConfig.from_settings(max_epochs=EPOCHS), space, record)
     return results_at(known, record, EPOCHS)
@@ -104,7 +105,7 @@ def test_the_model_is_that_of_tune_bohb(tmp_path: Path) -> None:
     found = Model.fit(columns, results_of(record))
     assert found is not None
     names = list(rays.bohber.configspace.keys())
-    order = [columns.varying.index(name) for name in names]
+    order = [list(SPACE).index(name) for name in names]
     for ours, theirs in (
         (found.good, rays.bohber.kde_models[EPOCHS]["good"]),
         (found.bad, rays.bohber.kde_models[EPOCHS]["bad"]),

@@ -13,9 +13,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from ray import tune
 
 from sweeps.space import conditional, flat
-from sweeps.space.encoding import Encoding, axis_of
-from sweeps.space.multi_model import SeveralSpaces
-from sweeps.space.optuna_space import optuna_point
+from sweeps.space.composite import SeveralSpaces
+from sweeps.space.optuna_space import Encoding, axis_of, optuna_point
 from sweeps.space.point import Space
 
 TAKES = frozenset({"finite", "continuous", "conditional", "several"})

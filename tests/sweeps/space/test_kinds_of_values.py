@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from sweeps.common.param_types import build_params, readable
+from sweeps.common.project import FIT_FILE
 from sweeps.config import cli, plugins
 from sweeps.config.sweep_config import to_yaml
 from sweeps.execution.output.folder_files import write_tables
@@ -55,7 +56,7 @@ def test_a_trial_is_trained_again_by_its_file_whatever_its_values_are(tmp_path: 
         path.write_text(run_settings.dump_yaml({"trainable": NAME, "params": readable(Params, params)}))
         run, _ = run_settings.parse([NAME, "--params", str(path), "--results-dir", str(tmp_path)])
         assert run.params == params
-        (tmp_path / run_settings.FIT_FILE).write_text(run.to_yaml())
+        (tmp_path / FIT_FILE).write_text(run.to_yaml())
         assert run_settings.read(tmp_path).params == params
         assert yaml.safe_load(path.read_text())["params"]["layers"] in ([4], [8, 8])  # as people read it
 

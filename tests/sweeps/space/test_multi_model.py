@@ -10,8 +10,8 @@ from statistics import fmean
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
+from sweeps.space.composite import SeveralSpaces
 from sweeps.space.flat import FlatSpace
-from sweeps.space.multi_model import SeveralSpaces
 from sweeps.space.optuna_space import optuna_point
 from sweeps.space.point import Point
 from tests.support.several_models import STEPS, TOY, TOYS, planned

@@ -12,7 +12,7 @@ from ray import tune
 from sweeps.common.errors import UserError
 from sweeps.common.param_types import plain_defaults
 from sweeps.space import conditional, flat
-from sweeps.space.multi_model import SeveralSpaces
+from sweeps.space.composite import SeveralSpaces
 from sweeps.space.optuna_space import optuna_point
 from sweeps.space.user_points import Baseline, baseline, user_point
 

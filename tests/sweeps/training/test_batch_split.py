@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training.micro_batches import (
+from sweeps.training.batches import (
     MicroBatch,
     largest_that_fits,
     split,

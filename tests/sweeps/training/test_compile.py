@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training import compile as training_compile
 from sweeps.training.config import FitConfig
+from sweeps.training.distributed import strategy as training_strategy
 from sweeps.training.runs.fit_loop import Fit
 from tests.conftest import ROOT
 from tests.support.trainables import as_trainable, run_through
@@ -46,7 +46,7 @@ def counted(name: str) -> int:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(training_compile.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(training_strategy.CACHE_VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -76,7 +76,7 @@ def test_a_model_without_forward_is_compiled_by_its_parts(cache: Path) -> None:
     model = WithoutForward(net, lr=0.1, momentum=0.0, weight_decay=0.0)
     names, inputs = list(model.state_dict()), torch.randn(4, 8)
     before, missed = net(inputs), counted("fxgraph_cache_miss")
-    training_compile.compile_model(model)
+    training_strategy.compile_model(model)
     torch.testing.assert_close(model.net(inputs), before)
     assert counted("fxgraph_cache_miss") > missed
     assert list(model.state_dict()) == names
@@ -104,7 +104,7 @@ def test_models_of_more_shapes_than_pytorch_keeps_are_all_compiled(cache: Path) 
 @pytest.mark.parametrize("strategy", ["fsdp", "fsdp_full", "deepspeed_stage_3"])
 def test_a_strategy_that_shards_the_weights_is_refused(strategy: str) -> None:
     with pytest.raises(CannotTrain, match=f"compile: strategy {strategy} shards the weights"):
-        training_compile.check(strategy)
+        training_strategy.check_compile(strategy)
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_without_a_compiler_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     for name in ("CC", "CXX"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(CannotTrain, match=r"needs a compiler .* and there is none: apt-get install g"):
-        training_compile.check("single")
+        training_strategy.check_compile("single")
 
 
 COUNTING = """

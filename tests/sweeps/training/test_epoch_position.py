@@ -20,6 +20,7 @@ from sweeps.training.data.shards import Manifest, columns_of, write_shard
 from sweeps.training.report import Position, Report
 from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
+from tests.sweeps.training.data.numbered import row_groups_of
 from tests.sweeps.training.schedules import lowered_on_plateau
 
 ROWS, EPOCHS = 80, 3
@@ -65,10 +66,11 @@ def prepared(tmp_path: Path) -> Path:
     folder.mkdir()
     draw = np.random.default_rng(0)
     rows = {"x": draw.random((ROWS, 4), np.float32), "y": draw.random(ROWS, np.float32)}
-    shards = {
-        split: [write_shard(folder, f"{split}-0.parquet", rows, columns_of(rows), 16)]
-        for split in ("train", "val")
-    }
+    with row_groups_of(16):
+        shards = {
+            split: [write_shard(folder, f"{split}-0.parquet", rows, columns_of(rows))]
+            for split in ("train", "val")
+        }
     Manifest(columns=columns_of(rows), splits=shards).write(folder)
     return folder
 

@@ -17,14 +17,15 @@ from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, TensorDataset
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training import micro_batches
+from sweeps.training import batches
+from sweeps.training.batches import MicroBatches
 from sweeps.training.config import FitConfig
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, columns_of, write_shard
-from sweeps.training.micro_batches import MicroBatches
 from sweeps.training.report import Position, Report
 from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
+from tests.sweeps.training.data.numbered import row_groups_of
 from tests.sweeps.training.test_epoch_position import run, trainable
 
 ROWS, BATCH, EPOCHS = 83, 8, 3
@@ -79,7 +80,8 @@ def rows() -> dict[str, Any]:
 def prepared(tmp_path: Path) -> Build:
     folder, columns = tmp_path / "prepared", columns_of(rows())
     folder.mkdir()
-    shards = {s: [write_shard(folder, f"{s}.parquet", rows(), columns, 16)] for s in ("train", "val")}
+    with row_groups_of(16):
+        shards = {s: [write_shard(folder, f"{s}.parquet", rows(), columns)] for s in ("train", "val")}
     Manifest(columns=columns, splits=shards).write(folder)
     return lambda drop_last: ParquetDataModule(folder, BATCH, drop_last=drop_last)
 
@@ -117,7 +119,7 @@ def test_without_weights_of_its_own_it_would_not(build: Build, monkeypatch: pyte
     """The tests above can fail: Lightning's own accumulation differs by more than the tolerance."""
     what = trainable(lambda: build(False), Net)
     _, whole = run(what, config(None))
-    monkeypatch.setattr(micro_batches, "rows_of_epoch", lambda *_: None)
+    monkeypatch.setattr(batches, "rows_of_epoch", lambda *_: None)
     _, parts = run(what, config(4))
     with pytest.raises(AssertionError, match="not close"):
         assert_alike(parts, whole)
@@ -203,7 +205,7 @@ class Endless(IterableDataset[int]):
     ids=["plain", "of two workers", "batches by a sampler", "iterable", "no batches", "a list"],
 )
 def test_the_rows_of_an_epoch_are_those_of_the_loader(loader: Any, workers: int, expected: Any) -> None:
-    assert micro_batches.rows_of_epoch(loader, workers) == expected
+    assert batches.rows_of_epoch(loader, workers) == expected
 
 
 def test_it_is_there_only_where_a_batch_is_split(build: Build) -> None:

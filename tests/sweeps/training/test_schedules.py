@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch.optim import lr_scheduler as schedules
 
-from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.config import FitConfig
-from sweeps.training.report import CheckpointUnusable, Report
+from sweeps.training.report import CheckpointUnusable, Progress, Report
 from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 

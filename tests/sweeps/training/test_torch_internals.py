@@ -44,8 +44,6 @@ def test_shards_of_fsdp_are_freed(group: None) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_allocations_are_recorded(tmp_path: Path) -> None:
     with relied_on("torch"):
-        torch_internals.record_allocations()
-        torch.ones(10, device="cuda")
-        torch_internals.write_allocations(tmp_path / "it.pickle")
-        torch_internals.stop_recording_allocations()
+        with torch_internals.recorded_allocations(tmp_path / "it.pickle"):
+            torch.ones(10, device="cuda")
         assert (tmp_path / "it.pickle").stat().st_size > 0

@@ -12,8 +12,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from sweeps.training.config import FitConfig
-from sweeps.training.profiling.step_profiler import Meter
 from sweeps.training.runs.fit_loop import Fit
+from sweeps.training.step_profiler import Meter
 from sweeps.trial.run import FirstSteps
 from sweeps.trial.trainable import STEPS
 from tests.support.trainables import as_trainable, run_through

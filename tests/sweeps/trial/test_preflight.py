@@ -13,8 +13,8 @@ import pytest
 
 from sweeps.common.errors import PCUnfit
 from sweeps.storage.open import Folder
+from sweeps.training import torch_state
 from sweeps.training.config import FitConfig
-from sweeps.training.profiling import memory
 from sweeps.trial.job import Job
 from sweeps.trial.messages import (
     Failed,
@@ -202,7 +202,7 @@ def test_behind_one_that_spoils_the_process_no_other_is_tried_and_the_trial_does
     """There is no GPU that a kernel could spoil."""
     trial = trial_of(job_of("tests.faulty.early", "score", tmp_path), fault="step")
     answers = itertools.chain([True], itertools.repeat(False))  # before the point, and behind it
-    monkeypatch.setattr(memory, "free", lambda: next(answers))
+    monkeypatch.setattr(torch_state, "free_memory", lambda: next(answers))
     found = trial.preflight(config(fault="step"))
     assert [each.is_broken for each in found] == [True]
     assert found[0].is_last

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from sweeps.training.data import shards
@@ -34,15 +37,22 @@ def numbers_of(batches: list[dict[str, torch.Tensor]]) -> list[list[int]]:
     return [batch["row"].tolist() for batch in batches]
 
 
+@contextmanager
+def row_groups_of(rows: int) -> Iterator[None]:
+    """Write row groups of so many rows."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shards, "GROUP_ROWS", (rows, rows))
+        yield
+
+
 def data_set(folder: Path, *shard_rows: int, group_rows: int = 5, split: str = "train") -> Manifest:
     """Rows numbered from 0 on, in shards of so many."""
     firsts = itertools.accumulate(shard_rows, initial=0)
-    written = [
-        shards.write_shard(
-            folder, f"{split}-{number:05d}.parquet", rows_from(first, rows), COLUMNS, group_rows
-        )
-        for number, (first, rows) in enumerate(zip(firsts, shard_rows, strict=False))
-    ]
+    with row_groups_of(group_rows):
+        written = [
+            shards.write_shard(folder, f"{split}-{number:05d}.parquet", rows_from(first, rows), COLUMNS)
+            for number, (first, rows) in enumerate(zip(firsts, shard_rows, strict=False))
+        ]
     manifest = Manifest(columns=COLUMNS, splits={split: written})
     manifest.write(folder)
     return manifest

@@ -18,7 +18,7 @@ from sweeps.training.data import shards
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.sampler import Slice
 from sweeps.training.data.shards import Column, Manifest, NotPrepared
-from tests.sweeps.training.data.numbered import COLUMNS, data_set, reader, rows_from
+from tests.sweeps.training.data.numbered import COLUMNS, data_set, reader, row_groups_of, rows_from
 
 
 def test_without_a_manifest_there_is_no_data_set(tmp_path: Path) -> None:
@@ -196,7 +196,8 @@ def test_what_is_read_is_what_was_written(
     values = np.random.default_rng(rows).integers(0, 100, (rows, *shape)).astype(dtype)
     with tempfile.TemporaryDirectory() as folder:
         columns = {"value": Column(dtype, shape)}
-        shard = shards.write_shard(Path(folder), "train.parquet", {"value": values}, columns, group_rows)
+        with row_groups_of(group_rows):
+            shard = shards.write_shard(Path(folder), "train.parquet", {"value": values}, columns)
         Manifest(columns=columns, splits={"train": [shard]}).write(Path(folder))
         read = reader(Path(folder), is_shuffled=False)[Slice(0, 0, rows)]["value"]
     assert read.numpy().dtype == values.dtype
@@ -207,7 +208,8 @@ def test_the_values_of_a_row_group_lie_beside_one_another_whatever_their_size(tm
     """One page a group: Parquet's writer would begin another at 1 MiB."""
     columns = {"image": Column("uint8", (512, 1024))}
     images = np.random.default_rng(0).integers(0, 256, (9, 512, 1024), dtype=np.uint8)
-    written = shards.write_shard(tmp_path, "a.parquet", {"image": images}, columns, group_rows=5)
+    with row_groups_of(5):
+        written = shards.write_shard(tmp_path, "a.parquet", {"image": images}, columns)
     shard = shards.MappedShard(tmp_path, written, columns)
     assert shard.rows_of_groups == [5, 4]
     read = [shard.read_group(group)["image"] for group in range(2)]

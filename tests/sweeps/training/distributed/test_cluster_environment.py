@@ -9,10 +9,10 @@ import pytest
 from sweeps.training.distributed.cluster_environment import (
     INTERFACES,
     WorkerGroupEnvironment,
-    is_lost_connection,
     open_store,
     use_interface_of,
 )
+from sweeps.training.distributed.launch import is_lost_connection
 
 HERE = "127.0.0.1"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training.distributed import subprocess_run
-from sweeps.training.distributed.subprocess_run import OUT_OF_MEMORY, TIMED_OUT, Ended
+from sweeps.training.distributed import launch
+from sweeps.training.distributed.launch import OUT_OF_MEMORY, TIMED_OUT, Ended
 from tests.conftest import ROOT
 
 # A first worker that ends while another one stays, as one does that waits for it.
@@ -25,7 +25,7 @@ print(stays.pid, flush=True)
 
 
 def run_python(code: str, timeout_s: float = 60) -> Ended:
-    return subprocess_run.run([sys.executable, "-c", code], timeout_s)
+    return launch.run([sys.executable, "-c", code], timeout_s)
 
 
 def has_ended(process: int) -> bool:
@@ -55,7 +55,7 @@ def test_a_process_that_waits_for_ever_is_ended() -> None:
 
 WAITS = """
 import signal, sys
-from sweeps.training.distributed import subprocess_run as children
+from sweeps.training.distributed import launch as children
 from sweeps.common.cli.dispatch import status_of
 
 def program():
@@ -125,7 +125,7 @@ def test_a_run_of_its_own_does_not_take_itself_for_a_worker_of_this_one(
 def leave(folder: Path, error: Exception, worker: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker fails."""
     monkeypatch.setenv("LOCAL_RANK", str(worker))
-    with pytest.raises(type(error)), subprocess_run.report_failure(folder):
+    with pytest.raises(type(error)), launch.report_failure(folder):
         raise error
     file = max(folder.iterdir(), key=lambda file: file.name)
     os.utime(file, ns=(0, len(list(folder.iterdir()))))  # one after the other, on any disk
@@ -159,5 +159,5 @@ def test_a_failure_is_told_by_what_the_workers_have_left(
 ) -> None:
     for worker, error in enumerate(errors):
         leave(tmp_path, error, worker, monkeypatch)
-    assert subprocess_run.failure_of(ended, tmp_path).endswith(reason)
-    assert bool(subprocess_run.failure_of(ended, tmp_path)) == bool(reason)
+    assert launch.failure_of(ended, tmp_path).endswith(reason)
+    assert bool(launch.failure_of(ended, tmp_path)) == bool(reason)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.training.ladder.measure import Speed
+from sweeps.training.ladder.rungs import Speed
 
 
 def fake(

@@ -18,9 +18,8 @@ import pytest
 from sweeps import ladder as sweeps_ladder
 from sweeps.common.errors import CannotContinue, UserError
 from sweeps.training.data import preparation
-from sweeps.training.ladder import measure as ladder_measure
-from sweeps.training.ladder.measure import Speed
-from sweeps.training.ladder.rungs import RUNGS, Setup
+from sweeps.training.ladder import rungs as ladder_rungs
+from sweeps.training.ladder.rungs import RUNGS, Setup, Speed
 from tests.conftest import ROOT
 from tests.docs.examples import block_with
 from tests.sweeps.training.ladder.measured import fake
@@ -41,8 +40,8 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             return fake(asked.get("on_all", 90.0)), ""
         return fake(100.0 if setup.batch_rows is None else 150.0), ""
 
-    monkeypatch.setattr(ladder_measure, "measure", measure)
-    monkeypatch.setattr(ladder_measure, "busy_cores", lambda: 0.1)
+    monkeypatch.setattr(ladder_rungs, "measure", measure)
+    monkeypatch.setattr(ladder_rungs, "busy_cores", lambda: 0.1)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return asked
 
@@ -102,7 +101,7 @@ def test_where_other_programs_are_busy_there_is_no_verdict(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ladder_measure, "busy_cores", lambda: busy_cores)
+    monkeypatch.setattr(ladder_rungs, "busy_cores", lambda: busy_cores)
     assert sweeps_ladder.main(["digits_mlp", "--results-dir", str(tmp_path), "--name", "it"]) == 0
     said = "other programs keep 1.3 of 4 cores busy"
     printed = capsys.readouterr().out
@@ -160,7 +159,7 @@ def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> No
 
     def is_measuring(process: psutil.Process) -> bool:
         loaded = process.memory_info().rss > 100 * 10**6  # it has torch
-        return loaded and "sweeps.training.distributed.subprocess_run" in process.cmdline()
+        return loaded and "sweeps.training.distributed.launch" in process.cmdline()
 
     measuring: list[psutil.Process] = []
     while not measuring:

@@ -10,15 +10,15 @@ import psutil
 import pytest
 import torch
 
-from sweeps.training.distributed import subprocess_run
-from sweeps.training.ladder import measure
+from sweeps.training.distributed import launch
+from sweeps.training.ladder import rungs
 from sweeps.training.ladder.rungs import Setup
 from tests.conftest import ROOT
 
 
 @pytest.mark.slow
 def test_a_speed_is_measured_by_a_run_of_its_own() -> None:
-    found, reason = measure.measure("digits_mlp", {"hidden": 16}, Setup(batch_rows=100), 0.3)
+    found, reason = rungs.measure("digits_mlp", {"hidden": 16}, Setup(batch_rows=100), 0.3)
     assert found is not None, reason
     assert found.samples_s > 0
     assert (found.batch_rows, found.epoch_rows) == (100, 1200)
@@ -33,36 +33,36 @@ def test_the_clock_is_looked_at_seldom_and_the_time_is_filled(first_s: float) ->
     while to_go:
         steps, looks = steps + to_go, looks + 1
         time_s = first_s + 0.002 * (steps - 1)
-        to_go = measure.steps_to_go(steps, time_s, 4.0)
-    assert measure.TIMED_SHARE * 4.0 <= time_s <= 4.2
+        to_go = rungs.steps_to_go(steps, time_s, 4.0)
+    assert rungs.TIMED_SHARE * 4.0 <= time_s <= 4.2
     assert looks <= steps.bit_length() + 3
 
 
 @pytest.mark.long
 def test_the_speed_of_two_workers_is_theirs_together() -> None:
     setup = Setup(batch_rows=100).with_fit(strategy="ddp", devices=2)
-    found, reason = measure.measure("digits_mlp", {}, setup, 0.3)
+    found, reason = rungs.measure("digits_mlp", {}, setup, 0.3)
     assert found is not None, reason
     assert (found.batch_rows, found.epoch_rows) == (100, 1200)
 
 
 def test_a_rung_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "TIMEOUT_S", 0.1)
-    assert measure.measure("digits_mlp", {}, Setup(), 0.3) == (None, "timed out")
+    monkeypatch.setattr(rungs, "TIMEOUT_S", 0.1)
+    assert rungs.measure("digits_mlp", {}, Setup(), 0.3) == (None, "timed out")
 
 
 def test_the_reason_is_the_line_that_names_the_error(tmp_path: Path) -> None:
     error = FileNotFoundError("no weights here. One of:\n  download them\n  name a folder")
-    with pytest.raises(FileNotFoundError), subprocess_run.report_failure(tmp_path):
+    with pytest.raises(FileNotFoundError), launch.report_failure(tmp_path):
         raise error
-    failure = subprocess_run.failure_of(subprocess_run.Ended(1, "", timed_out=False), tmp_path)
+    failure = launch.failure_of(launch.Ended(1, "", timed_out=False), tmp_path)
     assert failure.endswith("name a folder")
-    assert measure.in_a_line(failure) == "FileNotFoundError: no weights here. One of:"
+    assert rungs.in_a_line(failure) == "FileNotFoundError: no weights here. One of:"
 
 
 @pytest.mark.parametrize("failure", ["out of memory", "Warning: old\nFatal error", "Fatal error"])
 def test_the_reason_of_what_is_no_traceback_is_its_last_line(failure: str) -> None:
-    assert measure.in_a_line(failure) == failure.splitlines()[-1]
+    assert rungs.in_a_line(failure) == failure.splitlines()[-1]
 
 
 ONE_RUNS_OUT = """
@@ -92,7 +92,7 @@ def test_a_worker_out_of_memory_leaves_no_other_one_waiting(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     setup = Setup(batch_rows=100).with_fit(strategy="ddp", devices=2)
-    assert measure.measure(f"runs_out_{worker}", {}, setup, 0.3) == (None, "out of memory")
+    assert rungs.measure(f"runs_out_{worker}", {}, setup, 0.3) == (None, "out of memory")
     for _ in range(600):  # killed, and on their way
         if not (left := running_in(tmp_path)):
             break

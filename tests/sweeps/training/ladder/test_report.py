@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweeps.training.config import LadderConfig
 from sweeps.training.ladder import ladder
 from sweeps.training.ladder.ladder import Result
-from sweeps.training.ladder.measure import Speed
-from sweeps.training.ladder.rungs import LadderConfig
+from sweeps.training.ladder.rungs import Speed
 from tests.support.trainables import as_trainable
 from tests.sweeps.training.ladder.measured import fake
 from trainables import digits_mlp

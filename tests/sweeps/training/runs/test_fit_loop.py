@@ -19,10 +19,9 @@ from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode, Objective
 from sweeps.kinds.params_file import WEIGHTS_FILE
-from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.config import FitConfig
 from sweeps.training.distributed import strategy
-from sweeps.training.report import Report
+from sweeps.training.report import Progress, Report
 from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from tests.sweeps.training.schedules import lowered_on_plateau

@@ -11,9 +11,8 @@ import pytest
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.kinds.function import FunctionFile
-from sweeps.training.checkpoints.progress import Progress
 from sweeps.training.config import FitConfig
-from sweeps.training.report import Report
+from sweeps.training.report import Progress, Report
 from sweeps.training.runs.function_run import FunctionRun
 from tests.faulty import by_function
 

@@ -16,7 +16,7 @@ import yaml
 from sweeps.common.errors import UserError
 from sweeps.kinds import registry
 from sweeps.training.config import Precision
-from sweeps.training.distributed import subprocess_run
+from sweeps.training.distributed import launch
 from sweeps.training.distributed.strategy import Device
 from sweeps.training.single_run import training_run
 from sweeps.training.single_run.run_settings import SingleRun
@@ -172,9 +172,9 @@ def test_ctrl_c_ends_the_try_too(project: Path) -> None:
     ("failure", "workers", "fits"),
     [
         ("", 1, True),
-        (subprocess_run.OUT_OF_MEMORY, 1, False),
-        (subprocess_run.OUT_OF_MEMORY, 2, False),
-        (subprocess_run.TIMED_OUT, 2, False),  # one may wait for one that is out of memory
+        (launch.OUT_OF_MEMORY, 1, False),
+        (launch.OUT_OF_MEMORY, 2, False),
+        (launch.TIMED_OUT, 2, False),  # one may wait for one that is out of memory
     ],
 )
 def test_a_try_fits_or_does_not(failure: str, workers: int, fits: bool) -> None:
@@ -185,7 +185,7 @@ def test_a_try_that_is_slow_says_nothing_of_memory() -> None:
     with pytest.raises(
         UserError, match="a try with 4 rows did not end within 10 min 0 s, so it is not known"
     ):
-        training_run.does_fit(subprocess_run.TIMED_OUT, 4, workers=1)
+        training_run.does_fit(launch.TIMED_OUT, 4, workers=1)
 
 
 @pytest.mark.long

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from sweeps.training.config import FitConfig
-from sweeps.training.profiling.step_profiler import Meter, StepTimes
-from sweeps.training.profiling.time_breakdown import COSTS, PARTS
 from sweeps.training.report import Report
 from sweeps.training.runs.fit_loop import Fit
+from sweeps.training.step_profiler import Meter, StepTimes
+from sweeps.training.time_breakdown import COSTS, PARTS
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
 

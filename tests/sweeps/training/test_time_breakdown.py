@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweeps.training.profiling.time_breakdown import mean_costs, verdict
+from sweeps.training.time_breakdown import mean_costs, verdict
 
 
 def test_shares_of_several_epochs_are_weighed_by_time_and_memory_is_its_peak() -> None:

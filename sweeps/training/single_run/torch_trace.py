@@ -17,8 +17,8 @@ from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from sweeps.common.formatting import count
-from sweeps.training.profiling.step_profiler import StepTimes
-from sweeps.training.profiling.time_breakdown import PARTS
+from sweeps.training.step_profiler import StepTimes
+from sweeps.training.time_breakdown import PARTS
 
 TRACE_FILE = "steps.pt.trace.json.gz"
 """For https://ui.perfetto.dev, chrome://tracing or TensorBoard's profile plugin."""
@@ -38,8 +38,6 @@ class Trace(pl.Callback):
 
     Args:
         step_times: the training's; its parts are named in the trace.
-        folder: for trace and figure.
-        say: prints a text.
     """
 
     def __init__(self, step_times: StepTimes, folder: Path, say: Callable[[str], None]) -> None:
@@ -127,8 +125,6 @@ def most_expensive(averages: Iterable[Any], steps: int, *, on_gpu: bool) -> str:
 
     Args:
         averages: the profiler's `key_averages`.
-        steps: recorded steps.
-        on_gpu: count the GPU's time.
     """
     # The profiler holds a kernel twice: as an event of the GPU, and in the operation that launched it. The
     # table shows operations, whose names are known; the total counts kernels: some belong to no operation.

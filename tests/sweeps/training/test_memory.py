@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training.profiling import memory
-from sweeps.training.profiling.memory import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
+from sweeps.training import torch_state
+from sweeps.training.time_breakdown import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
 from tests.conftest import ROOT
 
 
@@ -57,7 +57,7 @@ def test_under_windows_the_allocator_stays_as_it_is(monkeypatch: pytest.MonkeyPa
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
-    memory.use_expandable_segments()
+    torch_state.use_expandable_segments()
     assert "PYTORCH_ALLOC_CONF" not in os.environ
 
 
@@ -89,14 +89,14 @@ def test_a_model_that_leaks_is_named_on_the_screen(tmp_path: Path) -> None:
 def test_the_allocator_is_left_to_the_user_who_set_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
-    memory.use_expandable_segments()
+    torch_state.use_expandable_segments()
     assert "PYTORCH_ALLOC_CONF" not in os.environ
 
 
 def test_the_allocator_grows_its_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
-    memory.use_expandable_segments()
+    torch_state.use_expandable_segments()
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # known to monkeypatch, so that it takes it back
 
@@ -117,7 +117,10 @@ def test_a_run_that_is_refused_leaves_no_snapshot_and_no_folder(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **_: None)
     monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda file: Path(file).write_bytes(b""))
-    with pytest.raises(CannotTrain, match="not so"), memory.recorded(tmp_path / "it/memory.pickle"):
+    with (
+        pytest.raises(CannotTrain, match="not so"),
+        torch_state.recorded_memory(tmp_path / "it/memory.pickle"),
+    ):
         raise CannotTrain("not so")
     assert list(tmp_path.iterdir()) == []
 
@@ -126,7 +129,7 @@ def test_a_run_that_is_refused_leaves_no_snapshot_and_no_folder(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_snapshot_holds_what_was_allocated(tmp_path: Path) -> None:
     file = tmp_path / "memory.pickle"
-    with memory.recorded(file):
+    with torch_state.recorded_memory(file):
         torch.ones(2**20, device="cuda")
     assert pickle.loads(file.read_bytes())["device_traces"]
 

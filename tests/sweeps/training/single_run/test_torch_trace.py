@@ -16,8 +16,8 @@ from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.autograd.profiler_util import EventList, FunctionEvent, Kernel
 
 from sweeps import fit
-from sweeps.training.profiling import torch_trace
-from sweeps.training.profiling.torch_trace import (
+from sweeps.training.single_run import torch_trace
+from sweeps.training.single_run.torch_trace import (
     MOST_EXPENSIVE,
     RECORDED,
     TIMELINE_FILE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweeps.common.errors import CannotTrain
-from sweeps.training.checkpoints.progress import Progress
+from sweeps.training.report import Progress
 
 
 @pytest.mark.parametrize(

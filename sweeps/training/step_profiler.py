@@ -19,7 +19,7 @@ from lightning.pytorch.profilers import Profiler
 from torch.profiler import record_function
 
 from sweeps.training.lightning_internals import NEXT_BATCH, part_of_step
-from sweeps.training.profiling.time_breakdown import PARTS
+from sweeps.training.time_breakdown import PARTS
 
 LOOK_EVERY_S = 1.0
 """Between two looks at the GPU's utilization, which is that of the last second or less."""

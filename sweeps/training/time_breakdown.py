@@ -1,8 +1,11 @@
-"""Costs of an epoch: their names, means, and what they say about the bottleneck."""
+"""Costs of an epoch: their names, means, what they say about the bottleneck, and memory that grows."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+
+from sweeps.common.formatting import GB, size
 
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimizer", "checkpoint")
 """Parts of an epoch's time."""
@@ -22,6 +25,13 @@ ADVICE = {
     "data-bound": "prepare the data or add loader workers",
     "host-bound": "the GPU waits for the CPU that launches its work: try a larger batch, or --compile",
 }
+WARM_UP_EPOCHS = 2
+"""First epochs, in which caches fill and allocators settle."""
+GROWING_EPOCHS = 5
+"""Consecutive epochs of growth that count as a leak."""
+LEAST_GROWTH_GB = 0.002
+"""Per epoch; less is noise of the allocator."""
+_WATCHED = {"memory_gb": "the process", "gpu_memory_gb": "the GPU"}
 
 
 def mean_costs(epochs: Iterable[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
@@ -54,12 +64,7 @@ def bound(costs: Mapping[str, float]) -> tuple[str, str]:
 
 
 def verdict(costs: Mapping[str, float], *, is_prepared: bool = False) -> str:
-    """The bottleneck of a run in words, and what to do; "" where the parts of its time are not known.
-
-    Args:
-        costs: of the run.
-        is_prepared: whether its data is prepared already.
-    """
+    """The bottleneck of a run in words, and what to do; "" where the parts of its time are not known."""
     if "data_wait_pct" not in costs:
         return ""
     what, why = bound(costs)
@@ -75,3 +80,31 @@ def where_time_went(costs: Mapping[str, float]) -> str:
     shown = [*(f"{part}_pct" for part in PARTS), busy]
     words = {name: name.removesuffix("_pct").replace("_", " ").replace("cpu", "CPU") for name in shown}
     return ", ".join(f"{words[name]} {costs[name]:.0f} %" for name in shown if name in costs)
+
+
+class Growth:
+    """Detects memory that grows in every epoch."""
+
+    def __init__(self) -> None:
+        self._epochs = 0
+        self._growing: defaultdict[str, list[float]] = defaultdict(list)
+        """GB of the last epochs, each larger than the one before."""
+
+    def note(self, costs: Mapping[str, float]) -> str:
+        """Add an epoch's memory (`memory_gb`, `gpu_memory_gb`); returns a warning, mostly ""."""
+        self._epochs += 1
+        warnings = []
+        for name in _WATCHED.keys() & costs.keys() if self._epochs > WARM_UP_EPOCHS else ():
+            growing, now = self._growing[name], costs[name]
+            if growing and now - growing[-1] < LEAST_GROWTH_GB:
+                growing.clear()
+            growing.append(now)
+            if len(growing) > GROWING_EPOCHS:
+                mean = size(GB * (now - growing[0]) / GROWING_EPOCHS)
+                warnings.append(
+                    f"the memory of {_WATCHED[name]} grew in each of the last {GROWING_EPOCHS} epochs, by "
+                    f"{mean} per epoch, to {size(GB * now)}. Look for tensors kept across epochs: losses "
+                    "summed without .detach(), or a list that only grows"
+                )
+                growing.clear()  # the next warning needs as many epochs again
+        return "; ".join(warnings)
