@@ -6,6 +6,7 @@ It needs no network: the digits come with scikit-learn. Exit status: that of the
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,11 +48,15 @@ def demo(folder: Path) -> int:
 
     if not (folder / "digits_data.py").exists():
         init.write(folder)
+    started_in = Path.cwd()
     os.chdir(folder)
     say(f"Folder     {Path.cwd()}\nCommand    {command('run', *SWEEP)}\n")
-    if (status := run_main(SWEEP)) == 0:
+    status = run_main(SWEEP)
+    if Path.cwd() != started_in:
+        say(f"\nGo on      cd {shlex.quote(str(folder))}    # the commands above are for this folder")
+    if status == 0:
         report = max(Path("results").glob("*/report.html"), key=lambda path: path.stat().st_mtime)
-        say(f"\nLook       xdg-open {report.resolve()}")
+        say(f"Look       xdg-open {shlex.quote(str(report.resolve()))}")
         say(f"Your own   {command('init', 'my-project')}")
     return status
 

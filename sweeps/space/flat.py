@@ -178,6 +178,10 @@ def _instead(name: str, value: object) -> str:
     """What was meant by a value that is no domain."""
     if isinstance(value, list | tuple):
         return f"to choose one of these values, write tune.choice({list(value)!r})"
+    if isinstance(value, str) and ".." in value:
+        return f"a range as text is given as --ranges {name}={value}, and here as tune.uniform(0, 1)"
+    if not isinstance(value, str | int | float | None):  # a dict of domains, or the domain of another library
+        return f"write one of ray.tune, such as {name!r}: tune.uniform(0, 1)"
     return f"a fixed hyperparameter is given as --params {name}={value}"
 
 

@@ -32,7 +32,8 @@ def demo(here: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_it_sweeps_and_says_how_to_go_on(tmp_path: Path) -> None:
     done = demo(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    look, own = done.stdout.splitlines()[-2:]
+    go_on, look, own = done.stdout.splitlines()[-3:]
+    assert go_on == "Go on      cd sweeps-demo    # the commands above are for this folder"
     assert look.startswith("Look       xdg-open ")
     report = Path(look.split()[-1])
     assert report.is_file()

@@ -180,7 +180,9 @@ def _log_from_zero() -> Float:
         ("lr", tune.choice(["big"]), "lr: 'big': must be a number"),
         ("lr", tune.choice([]), "lr: no value to choose from"),
         ("lr", tune.grid_search([]), "lr: no value to choose from"),
-        ("lr", {"grid_search": 3}, "lr: {'grid_search': 3} is not a ray.tune domain; a fixed hyperparameter"),
+        ("lr", {"grid_search": 3}, "lr: {'grid_search': 3} is not a ray.tune domain; write one of "),
+        ("lr", "1e-3..1:log", "lr: '1e-3..1:log' is not a ray.tune domain; a range as text is given as "
+         "--ranges lr=1e-3..1:log, and here as tune.uniform(0, 1)"),
         ("lr", tune.choice([0.1, 0.1]), "lr: a value occurs twice in [0.1, 0.1]"),
         ("lr", tune.uniform(1.0, 0.0), "lr: bounds reversed: 1 to 0"),
         ("width", tune.randint(5, 2), "width: bounds reversed: 5 to 2"),

@@ -24,6 +24,7 @@ from sweeps.kinds.commands.printed_metrics import MOST_BYTES, Found, Lines, Repo
         ),
         ("acc=tensor(0.5000, device='cuda:0') f1: np.float64(0.25)", {"acc": 0.5, "f1": 0.25}),
         ("accuracy: 91.5%, loss=-inf", {"accuracy": 91.5, "loss": -math.inf}),
+        ("acc: 0.7 (best acc: 0.8)", {"acc": 0.8}),
         ("12:30:45 INFO time=3s version=1.2.3 shape=1,2 path=/a=b", {}),
     ],
 )
