@@ -91,7 +91,8 @@ def trial_curves(record: Record, number: int) -> go.Figure:
     if best is not None and best is not trial:
         of_best = {"name": f"best: trial {best.number}", "line": {"color": style.BLACK, "width": 2}}
         looks.append(([best], of_best))
-    looks.append(([trial], {"name": f"trial {number}", "line": {"color": style.VERMILLION, "width": 3}}))
+    own = {"name": f"trial {number}", "line": {"color": style.VERMILLION, "width": 3}}
+    looks.append(([trial], {**own, "mode": "lines+markers" if len(trial.epochs) == 1 else "lines"}))
     names = list(dict.fromkeys([record.objective.metric, *_logged([trial])]))
     figure, left_out = _metric_panels(record, names, looks)
     caption = f"The thick curve is this trial; the thin ones are the best {len(leaders)} others.{left_out}"
@@ -191,11 +192,8 @@ def curves_of_each(trials: Sequence[tuple[str, Record, TrialRow]]) -> go.Figure:
         return style.blank(title, why)
     figure = go.Figure()
     for place, (name, record, trial) in enumerate(trials):
-        epochs = sorted(trial.epochs)
-        scores = [trial.epochs[epoch].score for epoch in epochs]
-        hover = style.hover(record, [trial] * len(epochs), score="epoch %{x}: %{y:.4g}")
         look = {"name": name, "mode": "lines+markers", "line": style.line(place), "showlegend": True}
-        figure.add_trace(go.Scatter(x=epochs, y=scores, **look, **hover))
+        figure.add_trace(_curves(record, [trial], record.objective.metric, look))
     figure.update_xaxes(title_text="epoch", rangemode="tozero")
     figure.update_yaxes(title_text=trials[0][1].objective.metric)
     return style.finish(figure, title, "A curve is a trial.", legend=True)
@@ -249,8 +247,8 @@ def _points(trial: TrialRow, metric: str, record: Record) -> list[tuple[int, flo
 def _curves(record: Record, trials: Sequence[TrialRow], metric: str, looks: Mapping[str, Any]) -> go.Scatter:
     """A line with a gap between trials."""
     found = [(trial, *point) for trial in trials for point in [*_points(trial, metric, record), (None, None)]]
-    of, x, y = zip(*found, strict=True) if found else ((), (), ())
-    return go.Scatter(x=x, y=y, mode="lines", **looks, **style.hover(record, of, score=_at(metric)))
+    of, x, y = zip(*found[:-1], strict=True) if len(found) > 1 else ((), (), ())
+    return go.Scatter(x=x, y=y, **{"mode": "lines", **looks}, **style.hover(record, of, score=_at(metric)))
 
 
 def _at(metric: str) -> str:

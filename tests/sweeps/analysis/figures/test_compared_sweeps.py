@@ -67,6 +67,14 @@ def test_scores_of_different_objectives_are_not_compared(records: dict[str, Reco
         assert "different objectives: acc (max), loss (max)" in style.why_blank(figure(records))
 
 
+def test_a_trial_of_one_epoch_is_a_point(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "trainable": "toy"})
+    propose(record, {"lr": 0.1})
+    record.report(0, 1, 0.5, {"acc": 0.5}, 1.0)
+    (curve,) = [trace for trace in trial_curves(record, 0).data if trace.name == "trial 0"]
+    assert (curve.mode, list(curve.x), list(curve.y)) == ("lines+markers", [1], [0.5])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_trial_of_any_sweep_stands_beside_the_leaders(kind: str, sweeps: dict[str, Sweep]) -> None:
     record = sweeps[kind].record

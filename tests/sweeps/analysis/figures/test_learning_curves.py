@@ -67,7 +67,7 @@ def test_other_metrics_have_a_panel_each_and_the_best_trial_is_heavy(tmp_path: P
     figure = analysis_figures.metrics(analysis_sweep.load(tmp_path))
     assert [axis.title.text for axis in figure.select_yaxes()] == ["train_loss", "val_loss"]
     heavy = [(list(trace.x), list(trace.y)) for trace in figure.data if trace.line.width > 2]
-    assert heavy == [([1, 2, None], [2.0, 1.0, None]), ([1, 2, None], [3.0, 3.0, None])]
+    assert heavy == [([1, 2], [2.0, 1.0]), ([1, 2], [3.0, 3.0])]
     assert "trial 2, the best" in figure.layout.title.subtitle.text
 
 
