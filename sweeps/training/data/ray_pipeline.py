@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sweeps.common import atomic_io
 from sweeps.common.cli.terminal import Bar
-from sweeps.common.errors import UserError, innermost, place_in, reason_of
+from sweeps.common.errors import UserError, innermost, place_in
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry, source_files
@@ -122,10 +122,12 @@ def prepare_file(
     except UndeclaredHyperparameter as error:
         yield Fault(str(error), is_mistake=True)
     except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything
-        if isinstance(cause := innermost(error), BadRows):
-            yield Fault(" ".join(str(cause).split()))
-        else:
-            yield Fault(reason_of(error) + place_in("".join(traceback.format_exception(error))))
+        cause = innermost(error)
+        said = " ".join(str(cause).split())
+        if not isinstance(cause, BadRows):
+            kind, place = type(cause).__name__, place_in("".join(traceback.format_exception(error)))
+            said = (f"{kind}: {said}"[:300] if said else kind) + place
+        yield Fault(said)
 
 
 @contextlib.contextmanager
