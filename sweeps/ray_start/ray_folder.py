@@ -110,8 +110,8 @@ class RayFolder:
     def state(self) -> State | None:
         """What is there; None where it has ended."""
         try:
-            state = State(**json.loads(self._state.read_text()))
-        except (OSError, ValueError, TypeError):
+            state = _state(json.loads(self._state.read_text()))
+        except (OSError, ValueError, TypeError, KeyError):
             return None
         return state if state.is_alive else None
 
@@ -270,6 +270,14 @@ def _folder(services: Sequence[str] = ()) -> Path:
             "folder of your own"
         ) from None
     return folder
+
+
+def _state(content: Mapping[str, Any]) -> State:
+    try:
+        return State(**content)
+    except TypeError:  # a program of another version wrote it, which `refuse_other_versions` then says
+        processes = {HOLDER: content["processes"][HOLDER]}
+        return State(address="", boot=content["boot"], processes=processes, versions={}, dashboard_url="")
 
 
 def _user(file: BinaryIO, path: Path) -> User:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -68,6 +69,16 @@ def test_what_is_left_from_before_a_power_cut_is_not_believed(ray_folder: RayFol
         assert ray_folder.state() is None
     (ray_folder.folder / "ray.json").write_text('{"address": "127.0')
     assert ray_folder.state() is None
+
+
+def test_what_another_version_writes_is_refused_and_not_ignored(ray_folder: RayFolder) -> None:
+    ray_folder.write(here())
+    file = ray_folder.folder / "ray.json"
+    said = json.loads(file.read_text())
+    for words in ({**said, "news": 1}, {name: said[name] for name in ("boot", "processes")}):
+        file.write_text(json.dumps(words))
+        with pytest.raises(UserError, match="the Ray of this PC runs with sweeps unknown"):
+            SharedRay("second", "", dashboard=False)
 
 
 USES = """
