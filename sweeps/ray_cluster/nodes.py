@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import ray
-from ray.exceptions import AuthenticationError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeps.common.errors import PCUnfit, UserError, first_line
@@ -27,6 +26,8 @@ ANSWER_S = 120.0
 """For the answer of a PC, by default."""
 PROGRESS_EVERY_S = 10.0
 PIECE_BYTES = 16 * 2**20
+TOKEN_REFUSED = getattr(ray.exceptions, "AuthenticationError", ())
+"""Ray 2.50 has no tokens, and so no such error."""
 ENDED_AT_ONCE = "its process ends at once (is the disk full, or the memory?)"
 
 
@@ -91,7 +92,7 @@ def joined(address: str) -> Iterator[str]:
         with ray_connection.quietly():
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         yield ray.get_runtime_context().gcs_address
-    except AuthenticationError as error:
+    except TOKEN_REFUSED as error:
         raise UserError(f"--address {address}: {first_line(error)} {ray_environment.COPY_TOKEN}") from None
     except (OSError, ValueError, RuntimeError) as error:
         raise UserError(f"--address {address}: {ray_connection.why_not(error)}") from None
