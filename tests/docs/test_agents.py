@@ -238,6 +238,7 @@ def test_ray_is_started_shown_and_ended(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_an_interrupted_sweep_says_how_to_go_on(tmp_path: Path) -> None:
     typed(f"sweeps init {tmp_path}/project --json", tmp_path)
     words = [sys.executable, "-m", "sweeps", "run", "-n", "40", "--name", "long", "--no-preflight", "--json"]

@@ -68,6 +68,7 @@ def test_one_that_was_killed_decides_and_ends_as_one_that_was_not(
     assert "whole-refined" in refined.stdout
 
 
+@pytest.mark.long
 def test_a_script_of_a_shell_with_a_second_objective_and_a_constraint(sweeps: Run, tmp_path: Path) -> None:
     """It saves nothing: its trials are never paused, and one that ends without a report ends the sweep."""
     (tmp_path / "train.sh").write_text(

@@ -170,6 +170,7 @@ def test_a_pause_gives_the_turn_to_the_next_one(queue: Queue) -> None:
     second.wait_until("it goes on", lambda record: epochs(record, 0) > begun)
 
 
+@pytest.mark.long
 def test_one_that_waits_ends_with_its_ray_and_can_be_resumed(queue: Queue) -> None:
     second, third = queue.sweeps["second"], queue.sweeps["third"]
     again(third)

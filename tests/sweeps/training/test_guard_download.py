@@ -13,8 +13,8 @@ import pytest
 from sweeps.training import trainer
 from tests import ROOT
 
-BUSY = """
-import sys, time
+FORKED = """
+import os, sys, time
 from pathlib import Path
 import lightning.pytorch as pl
 from sweeps.training import trainer
@@ -29,18 +29,21 @@ class Downloads(pl.LightningDataModule if kind == "data" else pl.LightningModule
         with (folder / "calls").open("a") as calls:
             calls.write("called ")
 
-trainer.guard_download(downloads := Downloads())
-downloads.prepare_data()
+for _ in range(3):
+    if not os.fork():
+        trainer.guard_download(downloads := Downloads())
+        downloads.prepare_data()
+        sys.exit()
+sys.exit(any(os.wait()[1] for _ in range(3)))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["model", "data"])
 def test_one_process_at_a_time_is_in_it(kind: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-c", BUSY, str(tmp_path), kind]
-    processes = [subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 3, said
+    words = [sys.executable, "-c", FORKED, str(tmp_path), kind]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     assert (tmp_path / "calls").read_text().split() == ["called"] * 3
 
 

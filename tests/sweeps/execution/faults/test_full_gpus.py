@@ -302,7 +302,7 @@ def test_the_others_train_and_it_trains_when_the_program_has_ended(cluster: Head
     assert (tmp_path / "ran_out").read_text().split() == ["0.2"], "it is not tried before there is room"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_queue_of_a_cluster_waits_for_a_gpu_and_measures_what_is_free_then(
     cluster: Head, tmp_path: Path
 ) -> None:

@@ -104,7 +104,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) 
     ("stop", "start", "persistent", "devices"),
     [
         (signal.SIGINT, "fork", True, 1),
-        (signal.SIGTERM, "fork", False, 1),
+        pytest.param(signal.SIGTERM, "fork", False, 1, marks=pytest.mark.long),
         pytest.param(signal.SIGINT, "forkserver", False, 1, marks=pytest.mark.long),
         pytest.param(signal.SIGTERM, "spawn", True, 1, marks=pytest.mark.long),
         pytest.param(signal.SIGHUP, "forkserver", True, 1, marks=pytest.mark.long),
@@ -140,7 +140,7 @@ def test_a_ctrl_c_while_loaders_start_ends_the_run_in_order(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_a_second_ctrl_c_ends_workers_of_loaders_that_hang(start: str, tmp_path: Path) -> None:
     flags = ("--start", start, "--hangs", "true", "--results-dir", str(tmp_path), "--name", "hangs")
     process = started(tmp_path, "tests.faulty.loading", *flags)
