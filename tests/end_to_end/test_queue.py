@@ -139,6 +139,7 @@ def test_one_that_is_killed_in_the_queue_has_left_it(queue: Queue) -> None:
     queue.becomes((first, "running"), (second, "waiting"))
 
 
+@pytest.mark.long
 def test_ctrl_c_leaves_the_queue_and_a_resume_comes_back(queue: Queue) -> None:
     third = queue.sweeps["third"]
     again(third)

@@ -331,7 +331,7 @@ def listed(cluster: Head) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_ends_a_sweep_that_waits_for_memory(cluster: Head, tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "600"]) as other:
         (tmp_path / "processes").write_text(f"0, C, {other.pid}, 7200\n")  # no trial fits
