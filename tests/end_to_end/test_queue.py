@@ -139,7 +139,6 @@ def test_one_that_is_killed_in_the_queue_has_left_it(queue: Queue) -> None:
     queue.becomes((first, "running"), (second, "waiting"))
 
 
-@pytest.mark.long
 def test_ctrl_c_leaves_the_queue_and_a_resume_comes_back(queue: Queue) -> None:
     third = queue.sweeps["third"]
     again(third)
@@ -171,7 +170,6 @@ def test_a_pause_gives_the_turn_to_the_next_one(queue: Queue) -> None:
     second.wait_until("it goes on", lambda record: epochs(record, 0) > begun)
 
 
-@pytest.mark.long
 def test_one_that_waits_ends_with_its_ray_and_can_be_resumed(queue: Queue) -> None:
     second, third = queue.sweeps["second"], queue.sweeps["third"]
     again(third)
