@@ -211,7 +211,7 @@ def report_failure(folder: Path) -> Iterator[None]:
     one fails, and its exit status is lost."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # whatever it is, it is noted and raised again
         reason = _last("".join(traceback.format_exception(error)))
         if is_out_of_memory(error):
             reason = OUT_OF_MEMORY
