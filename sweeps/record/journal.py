@@ -186,7 +186,10 @@ class JournalReader:
                 self._position += len(read)
                 self._tail = (self._tail + read[-_TAIL_BYTES:])[-_TAIL_BYTES:]
                 if len(whole) < len(lines):
-                    if any(map(_is_whole, itertools.chain(lines[len(whole) :], file))):
+                    # One without its newline was in writing when it was read: what was written since may
+                    # follow it here, the rest of that line first.
+                    is_complete = lines[len(whole)].endswith(b"\n")
+                    if is_complete and any(map(_is_whole, itertools.chain(lines[len(whole) :], file))):
                         raise RecordUnreadable(
                             f"{self._path}: line {self._lines + 1} is damaged, and intact lines follow it. "
                             "Restore the file from a copy, or start a new sweep"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import traceback
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from optuna.trial import TrialState
 
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record import live_record
-from sweeps.record.journal import RecordUnreadable
+from sweeps.record.journal import JournalReader, RecordUnreadable
 from sweeps.record.live_record import LiveRecord, LiveRecords
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome, Run, Steered
@@ -191,6 +192,29 @@ def test_an_incomplete_end_that_a_resume_cuts_off_is_never_seen(tmp_path: Path) 
     assert live.read() is first
     assert views(first) == views(Record.read(tmp_path))
     assert record.folder == first.folder
+
+
+def test_lines_that_arrive_in_pieces_while_they_are_read_are_each_read_once(tmp_path: Path) -> None:
+    new_record(tmp_path)
+    reader = JournalReader(tmp_path / JOURNAL)
+    list(reader.unread())
+    lines = 20_000
+
+    def write() -> None:
+        with (tmp_path / JOURNAL).open("ab", buffering=0) as file:
+            for number in range(lines):
+                line = b'{"op_code":8,"number":%d}\n' % number
+                file.write(line[:9])
+                file.write(line[9:])
+
+    writer = multiprocessing.get_context("fork").Process(target=write)
+    writer.start()
+    read = []
+    while writer.is_alive():
+        read += [line["number"] for line in reader.unread()]
+    writer.join()
+    read += [line["number"] for line in reader.unread()]
+    assert read == list(range(lines))
 
 
 def test_one_that_is_gone_or_damaged_says_why_until_it_is_whole_again(tmp_path: Path) -> None:
