@@ -12,7 +12,7 @@ import numbers
 import types
 import typing
 from collections import abc
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import PurePath
@@ -78,6 +78,16 @@ def fixed_defaults(params_class: Any) -> dict[str, ParamValue]:
             value = held(default, hints[name])
             if typed(value, hints[name]) == default:  # a list in a field of tuples is no tuple
                 found[name] = value
+    return found
+
+
+def unfit_defaults(params_class: Any, names: Collection[str]) -> list[str]:
+    """What is wrong with the defaults of hyperparameters that are numbers or text, and do not fit."""
+    hints, found = hints_of(params_class), []
+    for name, default in defaults_of(params_class).items():
+        is_held = name in names and isinstance(default, bool | int | float | str)
+        if is_held and (fault := type_fault(default, hints[name])):
+            found.append(f"the default {default!r} of {name} {fault}")
     return found
 
 

@@ -16,6 +16,7 @@ from sweeps.common.param_types import (
     refusal,
     shown,
     type_fault,
+    unfit_defaults,
 )
 from sweeps.common.yaml_values import ParamValue, is_number, nearest
 from sweeps.space.composite import OneSpace, SeveralSpaces
@@ -87,7 +88,9 @@ def baseline(
         except InvalidPoint as error:
             return Baseline(own.trainable, why_not=str(error))
     if missing := [name for name in swept if name not in values]:
-        return Baseline(own.trainable, why_not=f"{called} has no default for {', '.join(missing)}")
+        unfit = unfit_defaults(own.params_class, missing)
+        why = ", ".join(unfit) or f"{called} has no default for {', '.join(missing)}"
+        return Baseline(own.trainable, why_not=why)
     outside = [name for name in swept if name in asked.faults]
     if needed := [name for name in outside if name in prepared]:
         given = ", ".join(f"{name}={shown(values[name])}" for name in needed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import Any
 
 import optuna
@@ -43,6 +43,7 @@ class Refusing:
             raise ValueError("lr: must be below 1")
 
 
+UNFIT = make_dataclass("Unfit", [("lr", float, "0.1")], frozen=True, kw_only=True)
 SPACE = {
     "lr": tune.loguniform(1e-3, 0.1),
     "batch_size": tune.choice([32, 64]),
@@ -184,6 +185,10 @@ def test_the_defaults_are_on_one_branch_of_a_space_that_is_a_function() -> None:
         (
             {"space": conditional.check(suggest_rate, Refusing, {"ok": 1}, ALL, "random", "net")},
             "Params refuses its defaults: lr: must be below 1",
+        ),
+        (
+            {"space": flat.check({"lr": SPACE["lr"]}, UNFIT, {}, ALL, "random", "net")},
+            "the default '0.1' of lr must be a number",
         ),
     ],
 )
