@@ -15,6 +15,7 @@ def train(params, trial):
 from __future__ import annotations
 
 import ast
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -114,6 +115,10 @@ class FunctionFile(FileTrainable, FunctionTrainable):
     @staticmethod
     def faults_of(module: Any) -> list[str]:
         own, faults = vars(module), list[str]()
+        if inspect.iscoroutinefunction(module.train) or inspect.isasyncgenfunction(module.train):
+            faults.append(f"{TRAIN} must be a plain function, without async: a trial calls it")
+        elif inspect.isgeneratorfunction(module.train):
+            faults.append(f"{TRAIN} must be a plain function, without yield: it reports with trial.report")
         if not takes(module.train, 2):
             faults.append(f"{TRAIN} must take two arguments, {TRAIN}(params, trial)")
         if ("METRIC" in own) != ("MODE" in own):

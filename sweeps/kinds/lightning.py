@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -13,7 +13,7 @@ from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode
 from sweeps.common.param_types import defaults_of, hints_of
-from sweeps.common.yaml_values import is_number, nearest
+from sweeps.common.yaml_values import closest, is_number, nearest
 from sweeps.kinds.trainable import FileTrainable, LightningTrainable, Preparation
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ class LightningFile(FileTrainable, LightningTrainable):
 
     @staticmethod
     def faults_of(module: Any) -> list[str]:
-        if lacking := ", ".join(entry for entry in DEFINES if not hasattr(module, entry)):
+        if lacking := [entry for entry in DEFINES if not hasattr(module, entry)]:
             return [
-                f"{module.__file__} does not define {lacking} (a trainable defines {', '.join(DEFINES)}, "
-                "or a function train(params, trial))"
+                f"{module.__file__} does not define {', '.join(lacking)} (a trainable defines "
+                f"{', '.join(DEFINES)}, or a function train(params, trial)){_misspelt(module, lacking)}"
             ]
         if faults := faults_of_params(module.Params):
             return faults
@@ -82,6 +82,15 @@ class LightningFile(FileTrainable, LightningTrainable):
         own = self._defined.get("trainer_options")
         options: Mapping[str, Any] = {} if own is None else own(params)
         return options
+
+
+def _misspelt(module: Any, lacking: Sequence[str]) -> str:
+    """A function or a class of the file's own whose name is near to one that it lacks."""
+    own = [name for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__]
+    for name in own:
+        if name not in DEFINES and (wanted := closest(name, [*lacking, "train"])):
+            return f". It defines {name}: did you mean '{wanted}'?"
+    return ""
 
 
 def faults_of_params(params: Any) -> list[str]:

@@ -80,6 +80,8 @@ def test_it_can_be_paused_where_its_code_saves(here: Path) -> None:
         (SPACE + OBJECTIVE.replace("max", "up") + TRAIN, "MODE 'up' must be min or max"),
         (SPACE + "Params = dict\n" + TRAIN, "Params must be a dataclass"),
         (SPACE + "def train(params):\n    pass\n", r"train must take two arguments, train\(params, trial\)"),
+        (SPACE + "async " + TRAIN, "train must be a plain function, without async: a trial calls it"),
+        (SPACE + TRAIN + "    yield 1\n", "train must be a plain function, without yield: it reports with"),
         ("SPACE = {1: 2}\n" + TRAIN, "space: 1 is no name of a hyperparameter, such as lr"),
         ("SPACE = {'lambda': 2}\n" + TRAIN, "space: 'lambda' is no name of a hyperparameter"),
     ],

@@ -71,6 +71,21 @@ def test_a_trainable_that_breaks_its_contract_is_told_how(
     assert fault("trainable", path) == f"--trainable {path}: {expected}"
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("def trian(params, trial): ...", ". It defines trian: did you mean 'train'?"),
+        (
+            TRAINABLE.replace("def build_model", "def build_modle"),
+            ". It defines build_modle: did you mean 'build_model'?",
+        ),
+        (TRAINABLE.replace("def build_model", "def other"), "(params, trial))"),
+    ],
+)
+def test_a_misspelt_name_is_told_with_the_right_one(text: str, hint: str, module: Write) -> None:
+    assert fault("trainable", module(text)).endswith(hint)
+
+
 PREPARED = """
 PREPARE_PARAMS = ("lr",)
 def raw_items(params): ...
