@@ -26,7 +26,7 @@ _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)(?![\
 # In Python's dicts names are quoted, and numbers may be `tensor(0.9)` or `np.float64(0.9)`.
 _NAME = r"[A-Za-z_][\w./@-]*"
 _NAMED = rf"""(?<![\w./@-])(?:(['"])({_NAME})\1|(?<!['"])({_NAME}))"""
-_PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})""", re.I)
+_PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})(?: ?/ ?(\d+)\b(?![.,/]\d))?""", re.I)
 _ONLY_NUMBER = re.compile(_NUMBER, re.I)
 _EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b", re.I)
 _ENDS = re.compile(rb"[\r\n\x08]+")
@@ -212,11 +212,15 @@ def _is_rounded(number: float, other: float) -> bool:
 
 
 def metrics_in(line: str) -> dict[str, float]:
-    """Name to number of a line: of JSON, or of `name=value` and `name: value`."""
+    """Name to number of a line: of JSON, or of `name=value` and `name: value`. `Accuracy: 95/100` is 0.95."""
     if line.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             return dict(_flat(json.loads(line)))
-    found = {match[2] or match[3]: float(match[4]) for match in _PAIR.finditer(line)}
+    found = {}
+    for match in _PAIR.finditer(line):
+        name, number, whole = match[2] or match[3], float(match[4]), float(match[5] or 0)
+        is_share = number.is_integer() and 0 <= number <= whole and name.lower() != EPOCH
+        found[name] = number / whole if is_share and whole else number
     if (epoch := _EPOCH.search(line)) and EPOCH not in map(str.lower, found):
         found[EPOCH] = float(epoch[1])
     return found
