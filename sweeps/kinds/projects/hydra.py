@@ -205,7 +205,10 @@ def _composed(flag: str, folder: Path, name: str, overrides: Sequence[str]) -> A
     ]
     if lacking:
         words = ", and none of ".join(", ".join(part) for part in lacking)
-        raise UserError(f"{flag}: no section of {words} with a {TARGET}: it has {', '.join(map(str, found))}")
+        raise UserError(
+            f"{flag}: no section of {words} with a {TARGET}: it has {', '.join(map(str, found))}. Where "
+            "yours have other names, sweep the program: --command 'python PROGRAM.py {args_no_hyphens}'"
+        )
     return config
 
 

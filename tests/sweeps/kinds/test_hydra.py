@@ -143,7 +143,10 @@ def test_a_folder_alone_means_its_only_or_usual_file() -> None:
         ),
         ((*RUN, "--params", "model=net"), "--params model: a config group; fix it by --hydra-overrides"),
         ((*RUN, "--hydra-overrides", "++datamodule=cpu"), "datamodule is 'cpu', and must be a section"),
-        ((*RUN, "--hydra-overrides", "~model"), "no section of model with a _target_"),
+        (
+            (*RUN, "--hydra-overrides", "~model"),
+            r"no section of model with a _target_: .* --command 'python PROGRAM.py \{args_no_hyphens\}'",
+        ),
         (
             (*RUN, "--hydra-overrides", "model._target_=net_project.modle.Net"),
             "model._target_ net_project.modle.Net: .*No module named 'net_project.modle'",
