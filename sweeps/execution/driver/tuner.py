@@ -28,7 +28,8 @@ from sweeps.execution.driver.tune_callback import TuneCallback
 from sweeps.execution.driver.user_commands import StoppedTrials, UserCommands
 from sweeps.execution.faults.away_pcs import AwayPCs
 from sweeps.execution.faults.full_gpus import FullGpus
-from sweeps.execution.faults.requeue import HungTrials, Requeue
+from sweeps.execution.faults.hung_trials import HungTrials
+from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.output import notify, status_lines
 from sweeps.execution.output.console import SweepReporter
 from sweeps.execution.output.folder_files import write_last

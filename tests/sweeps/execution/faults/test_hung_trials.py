@@ -12,7 +12,7 @@ import pytest
 import ray
 from ray.exceptions import RayActorError
 
-from sweeps.execution.faults.requeue import MOST_BETWEEN_TURNS_S, TOLD_AT_FIRST_S, HungTrials
+from sweeps.execution.faults.hung_trials import MOST_BETWEEN_TURNS_S, TOLD_AT_FIRST_S, HungTrials
 from sweeps.execution.trial_actors import TrialActor
 from sweeps.record.sweep_info import Steered
 from sweeps.search.search_method import RecordSearcher
