@@ -72,7 +72,7 @@ test-slurm: $(DONE)
 
 # On a machine that does nothing else. It says at the start how long each part takes, in all under two hours;
 # ARGS="--only overhead scale": some of them. What the data path is compared with comes with
-# .venv/bin/python -m pip install litdata pillow (those that are missing are left out).
+# .venv/bin/python -m pip install --no-deps litdata obstore tifffile pillow (those that are missing are left out).
 bench: $(DONE) data
 	$(BIN)/python -m benchmarks $(ARGS)
 

@@ -34,7 +34,9 @@ Run = dict[str, Any]
 """side, arm, loader_workers, repeat, rows_per_s, gib_per_s, busy_before."""
 
 PACKAGES = {"pillow": "PIL", "litdata": "litdata"}
-"""Of the extra `bench`: name to module."""
+"""Name to module."""
+INSTALL = "pip install --no-deps litdata obstore tifffile pillow"
+"""With their dependencies comes torchvision, and with it another PyTorch."""
 NEEDS = {"files": "PIL", "litdata": "litdata"}
 """Arm to the module that it needs."""
 
@@ -126,7 +128,7 @@ def _arms(
                 continue
             needed = NEEDS.get(name)
             if needed is not None and find_spec(needed) is None:
-                skipped[name] = f"no module {needed}; pip install -e '.[bench]'"
+                skipped[name] = f"no module {needed}; {INSTALL}"
                 continue
             arms[name, workers] = make()
     return arms
