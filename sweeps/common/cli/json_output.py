@@ -8,6 +8,7 @@ Without `--json` nothing here does anything, so a command calls it without askin
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import io
@@ -42,7 +43,9 @@ class _Output:
 
     def __init__(self, has_lines: bool) -> None:
         self.answer: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of a signal may come amid a line of the same thread
+        self._waiting = collections.deque[str]()
+        self._is_writing = False
         self._before, self._kept = sys.stdout, -1
         sys.stdout.flush()
         try:
@@ -68,8 +71,20 @@ class _Output:
         self.relay(json.dumps(line, ensure_ascii=False))
 
     def relay(self, line: str) -> None:
-        """Write a line as it is."""
-        with self._lock, contextlib.suppress(OSError):
+        """Write a line as it is. One of a handler that comes amid another line is written behind that."""
+        self._waiting.append(line)
+        with self._lock:
+            if self._is_writing:
+                return
+            self._is_writing = True
+            try:
+                while self._waiting:
+                    self._print(self._waiting.popleft())
+            finally:
+                self._is_writing = False
+
+    def _print(self, line: str) -> None:
+        with contextlib.suppress(OSError):
             if not self._lines.closed:
                 print(line, file=self._lines, flush=True)
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
 from typing import Any
 
 import pytest
@@ -75,6 +80,31 @@ def test_a_reader_that_has_gone_ends_no_command() -> None:
         text = process.stderr.read()  # the last print of the program itself breaks, and not those of JSON
     assert text.startswith(b"for people\nof another program\n")
     assert b"json_output" not in text
+
+
+STOPPED = """
+import signal
+from sweeps.common.cli import json_output
+
+json_output.turn_on_where_asked(["--json"])
+signal.signal(signal.SIGTERM, lambda *_: json_output.write("notice", text="stopping"))
+with json_output.last_line() as end:
+    json_output.write("report", text="x" * 500_000)  # more than a pipe holds
+    end["exit_status"] = 0
+"""
+
+
+def test_a_signal_amid_a_line_that_nobody_reads_yet_is_told_behind_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", STOPPED], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, bytes(4)))[0] < 4096:
+            time.sleep(0.01)  # it is writing: its line does not fit
+        process.send_signal(signal.SIGTERM)
+        try:
+            out, _ = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert [line["event"] for line in lines(out.decode())] == ["report", "notice", "end"]
 
 
 @pytest.mark.parametrize(
