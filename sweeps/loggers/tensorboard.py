@@ -64,6 +64,8 @@ def _events(trial: TrialRow, objective: Objective, known: int | None) -> Iterato
         begin = SessionStartInfo(start_time_secs=trial.start, group_name=trial.name)
         more = {"trainable": trial.trainable, "seed": trial.seed}
         for name, value in {**trial.fixed, **trial.params, **more}.items():
+            if value is None:  # TensorBoard shows an empty cell, and reads no null
+                continue
             kind = {bool: "bool_value", str: "string_value"}.get(type(value), "number_value")
             setattr(begin.hparams[name], kind, value)
         yield Event(wall_time=trial.start, summary=_hparams("session_start_info", session_start_info=begin))

@@ -7,8 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from optuna.distributions import CategoricalDistribution
 
 from sweeps.loggers import tensorboard
+from sweeps.record.record import Record
+from tests.conftest import propose
 from tests.support.dashboards import sweep
 from tests.sweeps.loggers.logged import event_files, log, of_file, rows
 
@@ -26,6 +29,15 @@ def test_tensorboard_reads_each_metric_by_epoch_and_the_hyperparameters(tmp_path
     assert [step for step, _ in diverged] == [1, 2]
     assert math.isnan(diverged[1][1])
     assert "_hparams_/session_end_info" not in of_file(files["trial_0004"])[2]
+
+
+def test_a_hyperparameter_that_is_null_is_an_empty_cell_of_tensorboard(tmp_path: Path) -> None:
+    record = Record.create(tmp_path, "s", "max", {"sweep": "s", "metric": "acc", "trainable": "t"})
+    for clip in (None, 0.5):
+        propose(record, {"clip": clip}, {"clip": CategoricalDistribution([None, 0.5])})
+    log("tensorboard", record)
+    found = [of_file(file)[1] for file in event_files(tmp_path).values()]
+    assert found == [{"seed": 0.0, "trainable": ""}, {"clip": 0.5, "seed": 0.0, "trainable": ""}]
 
 
 def test_tensorboard_is_the_same_epoch_by_epoch_and_at_once(tmp_path: Path) -> None:
