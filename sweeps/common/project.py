@@ -153,8 +153,9 @@ def noted_in(results: Path) -> str | None:
         if (results / FIT_FILE).is_file():
             return load_yaml((results / FIT_FILE).read_text()).get(KEY) or None
         with (results / JOURNAL).open() as journal:  # its first lines hold all attributes of the sweep
-            head = [json.loads(line).get("user_attr", {}) for line in itertools.islice(journal, 32)]
-        return next((str(each[KEY]) for each in head if KEY in each), None)
+            # One by one: one behind it may be in writing, or was when its process was killed.
+            head = (json.loads(line).get("user_attr", {}) for line in itertools.islice(journal, 32))
+            return next((str(each[KEY]) for each in head if KEY in each), None)
     return None
 
 

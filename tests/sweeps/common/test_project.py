@@ -34,7 +34,11 @@ def test_the_project_of_a_sweep_is_in_the_head_of_its_record(tmp_path: Path) -> 
         {"op_code": 2, "user_attr": {"metric": "acc"}},
         {"user_attr": {"project": "/srv/mine"}},
     ]
-    (tmp_path / "record.journal").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    journal = tmp_path / "record.journal"
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert project.noted_in(tmp_path) == "/srv/mine"
+    with journal.open("a") as file:
+        file.write('{"op_code": 2, "user')  # a line in writing
     assert project.noted_in(tmp_path) == "/srv/mine"
 
 
