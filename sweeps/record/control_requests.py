@@ -142,7 +142,7 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
     try:
         _write(sent, {"words": list(words)})
         return _wait(folder, requests.parent / f"{name}{ANSWER}", sent, ends)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # a file has the name of the folder
         raise UserError(
             f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its "
             "screen says why it can't be steered"

@@ -122,6 +122,9 @@ def test_it_is_refused_where_the_sweep_takes_none(inbox: Inbox, tmp_path: Path) 
     assert inbox.close()
     with pytest.raises(UserError, match="takes no command now"):
         ask(tmp_path, ["pause"], wait_s=0)
+    (tmp_path / "control").touch()  # by which it can't be steered
+    with pytest.raises(UserError, match="takes no command now"):
+        ask(tmp_path, ["pause"], wait_s=0)
 
 
 def test_a_folder_is_closed_only_when_it_is_empty(inbox: Inbox, tmp_path: Path) -> None:
