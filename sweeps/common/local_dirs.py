@@ -88,9 +88,19 @@ def new_temporary_folder() -> Path:
     killed are removed."""
     prefix = "sweeps-checkpoint-"
     remove_left(f"{prefix}*")
-    folder = Path(tempfile.mkdtemp(prefix=prefix))
-    claim(folder)
-    return folder
+    return new_claimed_folder(prefix)[0]
+
+
+def new_claimed_folder(prefix: str) -> tuple[Path, int]:
+    """A new folder in the PC's folder of temporary files, and the descriptor of `claim` that keeps it."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix))
+        # Another process that begins at this moment may take it for one that was left.
+        with suppress(BlockingIOError, FileNotFoundError):
+            descriptor = claim(folder)
+            if folder.is_dir():
+                return folder, descriptor
+            os.close(descriptor)
 
 
 def remove_left(pattern: str, parent: Path | None = None, older_than_s: float = 0.0) -> None:

@@ -10,7 +10,6 @@ import select
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -227,8 +226,8 @@ class TrialFolder:
             raise PCUnfit(
                 f"{of_project} is not there: a command needs the project's folder at the same path on each PC"
             )
-        top = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        self._remover = weakref.finalize(self, _remove, top, local_dirs.claim(top))
+        top, claim = local_dirs.new_claimed_folder(_PREFIX)
+        self._remover = weakref.finalize(self, _remove, top, claim)
         self.work, self.checkpoint, self.metrics = top / "work", top / "checkpoint", top / "metrics.jsonl"
         self.work.mkdir()
         self.checkpoint.mkdir()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,24 @@ def test_a_folder_is_removed_when_its_process_was_killed_and_not_before(temporar
     process.communicate()
     another = local_dirs.new_temporary_folder()
     assert set(temporary.iterdir()) == {own, another}
+
+
+@pytest.mark.parametrize("take", [lambda folder: local_dirs.remove_left("sweeps-*"), local_dirs.claim])
+def test_one_that_another_process_takes_for_a_left_one_is_made_again(
+    take: Callable[[Path], object], temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, made = tempfile.mkdtemp, list[Path]()
+
+    def make_and_lose_the_first(prefix: str) -> str:
+        made.append(Path(make(prefix=prefix)))
+        if len(made) == 1:
+            take(made[0])
+        return str(made[-1])
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose_the_first)
+    folder = local_dirs.new_temporary_folder()
+    assert folder == made[1]
+    assert folder.is_dir()
 
 
 def test_a_file_is_removed_too_and_what_has_another_name_stays(temporary: Path) -> None:
