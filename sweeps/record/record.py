@@ -329,7 +329,8 @@ class Record(ReplayedTrials):
         """Write that a trial trains again, where it was paused."""
         trial = self.trials[number]
         if trial.is_paused:
-            self._write_pause(trial, trial.pauses[len(trial.epochs)]._replace(ended=time.time()))
+            pause = trial.pauses[len(trial.epochs)]
+            self._write_pause(trial, pause._replace(ended=max(time.time(), pause.began)))
 
     def _write_pause(self, trial: TrialRow, pause: Pause) -> None:
         times = [pause.began, pause.ended]
@@ -357,7 +358,8 @@ class Record(ReplayedTrials):
     ) -> None:
         """Write how a trial ended; only the first end counts. One that ended well is infeasible all the same
         where it misses a constraint. `static_metrics` are those of one that was refused before training."""
-        trial, end = self.trials[number], time.time()
+        # As a report: --patience goes by what came first.
+        trial, end = self.trials[number], max(time.time(), self._last_report)
         if trial.status != "unfinished":
             return
         status, reason = constraints.end_of(trial, self.objectives, status, reason)

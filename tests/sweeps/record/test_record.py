@@ -22,7 +22,9 @@ from optuna.study import StudyDirection
 
 from sweeps.common.objective import Objective
 from sweeps.common.yaml_values import ParamValue
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import JOURNAL
+from sweeps.record import limits
 from sweeps.record import record as module
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
@@ -189,6 +191,27 @@ def test_a_clock_that_is_set_back_does_not_change_who_was_first_at_a_rung(
         assert list(seen.scores_at(1)) == [2, 0, 3, 1]
         times = [seen.trials[number].epochs[1].time for number in (2, 0, 3, 1)]
         assert times == sorted(set(times))
+
+
+def test_a_clock_that_is_set_back_ends_no_pause_before_it_and_no_trial_before_its_epochs(
+    clock: Clock, tmp_path: Path
+) -> None:
+    record = new_record(tmp_path, trials=2)
+    record.report(0, 1, 0.5, {}, 1.0)
+    record.note_pause(0)
+    clock.now -= 3600
+    record.note_continued(0)
+    record.report(0, 2, 0.6, {}, 1.0)
+    record.report(1, 1, 0.4, {}, 1.0)
+    record.end(1, "pruned")
+    for seen in (record, Record.read(tmp_path)):
+        first, second = seen.trials
+        (pause,) = first.pauses.values()
+        assert pause.ended is not None
+        assert pause.began <= pause.ended
+        assert second.end is not None
+        assert first.epochs[2].time < second.epochs[1].time <= second.end
+        assert limits.reached(SweepConfig(patience=1), seen, gpus=0) is not None
 
 
 def test_epochs_of_the_same_moment_keep_the_order_in_which_they_came(clock: Clock, tmp_path: Path) -> None:
