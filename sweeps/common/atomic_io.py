@@ -47,7 +47,8 @@ def part_of(target: Path) -> Path:
 def put(part: Path, target: Path) -> None:
     """Sync a complete file or folder to the disk, and rename it."""
     for path in (*part.rglob("*"), part):
-        sync(path)
+        if not path.is_symlink():  # it may point to what is not there, and is a part of its folder
+            sync(path)
     part.replace(target)
     sync(target.parent)
 

@@ -62,6 +62,13 @@ def test_what_fails_half_way_leaves_the_old_file_and_nothing_beside(tmp_path: Pa
     assert is_folder or target.read_text() == "old"
 
 
+def test_a_link_to_what_is_not_there_is_kept(tmp_path: Path) -> None:
+    with atomic_io.atomic_write(tmp_path / "it") as part:
+        part.mkdir()
+        (part / "latest").symlink_to("epoch_3")
+    assert (tmp_path / "it" / "latest").readlink() == Path("epoch_3")
+
+
 def test_a_folder_appears_whole_also_after_a_process_that_was_killed_there(tmp_path: Path) -> None:
     target = tmp_path / "it"
     left = atomic_io.part_of(target)
