@@ -127,7 +127,7 @@ def range_of_grid(values: Sequence[Any]) -> Range | None:
     """The continuous range of a grid of fractions, on a log scale where its gaps grow; None of another grid:
     32, 64, 128 mean these three."""
     fractions = [value for value in values if isinstance(value, float)]
-    if len(values) < 3 or not fractions or any(isinstance(v, bool | str) for v in values):
+    if len(values) < 3 or not fractions or not are_numbers(values):
         return None
     ordered = sorted(float(value) for value in values)
     grows = ordered[0] > 0 and ordered[-1] - ordered[-2] > 1.5 * (ordered[1] - ordered[0])

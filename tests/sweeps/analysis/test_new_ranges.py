@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
-from optuna.distributions import FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from sweeps.analysis.compared_trials import distributions_of
-from sweeps.analysis.new_ranges import edges
+from sweeps.analysis.new_ranges import changes, edges
+from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.point import OptunaPoint
+from tests.conftest import propose
 
 
 @pytest.mark.parametrize("trials", [10, 24, 40])
@@ -27,3 +31,22 @@ def test_of_the_many_ends_of_six_hyperparameters_none_has_the_best_by_chance(tri
         ]
         found += bool(edges(rows[: max(3, trials // 5)], rows, distributions_of(rows)))
     assert found <= 4
+
+
+CLIPS = CategoricalDistribution([None, 0.1, 0.5])
+
+
+def ended(folder: Path, settings: dict[str, Any], *drawn: tuple[Any, BaseDistribution]) -> Record:
+    """A record whose trials had these values of `clip`, each a little better than the one before."""
+    about = {"metric": "m", "identity": {"settings": settings}}
+    record = Record.create(folder, "s", "max", about)
+    for number, (clip, drawn_from) in enumerate(drawn):
+        propose(record, {"clip": clip}, {"clip": drawn_from})
+        record.report(number, 1, number / 10, {}, 1.0)
+        record.end(number, "finished")
+    return record
+
+
+def test_a_grid_with_null_stays_as_it_is(tmp_path: Path) -> None:
+    drawn = [(clip, CLIPS) for clip in CLIPS.choices]
+    assert changes(ended(tmp_path, {"searcher": "grid"}, *drawn * 3)) == []

@@ -50,6 +50,7 @@ def applied(
         (tune.grid_search([0.001, 0.01, 0.1]), "0.01..1", tune.loguniform(0.01, 1)),
         (tune.grid_search([0.1, 0.2, 0.3]), "0.2..0.4", tune.uniform(0.2, 0.4)),
         (tune.choice([32, 64]), "32,128", tune.choice([32, 128])),
+        (tune.choice([None, 0.1, 0.5]), "0.2..0.9", tune.uniform(0.2, 0.9)),
         (tune.choice([True]), "true,false", tune.choice([True, False])),
     ],
 )
