@@ -22,6 +22,7 @@ from sweeps.analysis.compared_trials import (
 )
 from sweeps.common.formatting import short_value
 from sweeps.common.param_types import shown
+from sweeps.common.yaml_values import is_number
 from sweeps.record.ranking import RankedTrials
 from sweeps.record.record import Record
 from sweeps.record.status import function_of
@@ -134,7 +135,8 @@ def new_value(
 def _new_range(
     old: Range, values: Sequence[Any], hyperparameter: str, learnt: Learnt
 ) -> tuple[Range | None, str]:
-    inside = [float(value) for value in values if old.low <= value <= old.high]
+    # Trials from before a change of ranges may have had null, or text.
+    inside = [float(value) for value in values if is_number(value) and old.low <= value <= old.high]
     new, whys = old, []
     if len(inside) > 1 and old.high > old.low:
         around = old.around(inside)

@@ -50,3 +50,10 @@ def ended(folder: Path, settings: dict[str, Any], *drawn: tuple[Any, BaseDistrib
 def test_a_grid_with_null_stays_as_it_is(tmp_path: Path) -> None:
     drawn = [(clip, CLIPS) for clip in CLIPS.choices]
     assert changes(ended(tmp_path, {"searcher": "grid"}, *drawn * 3)) == []
+
+
+def test_a_range_in_place_of_choices_is_judged_by_the_trials_in_it(tmp_path: Path) -> None:
+    before, now = [(clip, CLIPS) for clip in CLIPS.choices], FloatDistribution(0.0, 1.0)
+    drawn = [*before * 3, (None, CLIPS), (0.4, now)]
+    (changed,) = changes(ended(tmp_path, {"ranges": {"clip": "0..1"}}, *drawn))
+    assert (changed.old, changed.why) == ("0 to 1", "around the 2 best")
