@@ -180,9 +180,10 @@ def _fewer(
     kept = [choice for choice in choices if choice not in never] or list(choices)
     dropped = [short_value(choice) for choice in choices if choice not in kept]
     whys = [f"never good: {', '.join(dropped)}"] if dropped else []
+    numbers = [choice for choice in choices if is_number(choice)]
     for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):
-        # The choices may be those of another space than the trials had, with more beyond the end.
-        if learnt.edge_of(hyperparameter, side) and outermost(choices) in values:
+        # The choices may be those of another space than the trials had, with more beyond the end, or null.
+        if learnt.edge_of(hyperparameter, side) and outermost(numbers, default=None) in values:
             whys.append(f"the best have its {end}est: try a {end}er one")
     return kept, ", ".join(whys)
 

@@ -10,7 +10,7 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from sweeps.analysis.compared_trials import distributions_of
-from sweeps.analysis.new_ranges import changes, edges
+from sweeps.analysis.new_ranges import changes, edges, learn, new_value
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.space.point import OptunaPoint
@@ -57,3 +57,14 @@ def test_a_range_in_place_of_choices_is_judged_by_the_trials_in_it(tmp_path: Pat
     drawn = [*before * 3, (None, CLIPS), (0.4, now)]
     (changed,) = changes(ended(tmp_path, {"ranges": {"clip": "0..1"}}, *drawn))
     assert (changed.old, changed.why) == ("0 to 1", "around the 2 best")
+
+
+def test_null_beside_the_numbers_of_an_earlier_space_is_no_end_of_theirs(tmp_path: Path) -> None:
+    numbers = CategoricalDistribution([0.1, 0.5, 1.0])
+    drawn = [(clip, numbers) for clip in numbers.choices]
+    learnt = learn([ended(tmp_path, {}, *drawn * 5, *[(1.0, numbers)] * 3)], "", "")
+    choices = [None, 0.1, 0.5, 1.0]
+    assert new_value("clip", None, choices, learnt) == (
+        choices,
+        "the best have its largest: try a larger one",
+    )
