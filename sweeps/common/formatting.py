@@ -57,7 +57,8 @@ def shortest(value: float) -> float:
 
 def count(number: float, thing: str) -> str:
     """`1 trial`, `2 trials`, `0.5 GPUs`."""
-    return f"{number:,g} {thing}" + ("" if number == 1 else "s")
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:,g}"
+    return f"{shown} {thing}" + ("" if number == 1 else "s")
 
 
 def listed(things: Sequence[object], most: int = 12) -> str:

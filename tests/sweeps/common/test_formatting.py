@@ -79,11 +79,12 @@ def test_a_duration_has_its_two_largest_units(seconds: float, words: str) -> Non
 
 
 def test_one_of_a_thing_has_no_s_and_many_have_commas() -> None:
-    assert [count(number, "trial") for number in (0, 1, 2, 12_345)] == [
+    assert [count(number, "trial") for number in (0, 1, 2, 12_345, 1_048_576)] == [
         "0 trials",
         "1 trial",
         "2 trials",
         "12,345 trials",
+        "1,048,576 trials",
     ]
     assert (count(0.5, "GPU"), count(1.0, "GPU")) == ("0.5 GPUs", "1 GPU")
 
