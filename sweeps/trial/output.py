@@ -191,11 +191,13 @@ def _flush() -> None:
 
 
 def _note_exits() -> None:
-    """Print the exit status before `os._exit`: nobody but Ray's daemon learns it, and keeps it to itself."""
-    leave = os._exit
+    """Print the exit status before `os._exit`: nobody but Ray's daemon learns it, and keeps it to itself.
+    A fork of the user's code, as a worker of a loader, ends by it, too: that says nothing of this process."""
+    leave, own = os._exit, os.getpid()
 
     def noted(status: int) -> NoReturn:
-        os.write(2, f"{EXIT}{status}\n".encode())
+        if os.getpid() == own:
+            os.write(2, f"{EXIT}{status}\n".encode())
         leave(status)
 
     os._exit = noted

@@ -42,6 +42,26 @@ def test_all_that_a_process_prints_is_taken_once_and_the_rest_is_left(tmp_path: 
     assert output.examine(path)[0] == ""
 
 
+FORKS = """
+import multiprocessing, os, sys
+from sweeps.trial import output
+before = os.dup(1)
+path = output.start()
+worker = multiprocessing.get_context("fork").Process(target=print, args=("of a fork",))
+worker.start()
+worker.join()
+os.write(before, path.encode())
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_fork_that_ends_does_not_tell_how_the_process_has_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True)
+    words = output.examine(done.stdout)[0]
+    assert words == "of a fork\n"
+    assert output.why_ended(words, is_oom=True) == output.KILLED_FOR_MEMORY
+
+
 def test_of_very_much_the_middle_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "out"
     file.write_bytes(b"first\n" + b"x" * MOST_BYTES + b"\nlast\n")
