@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import struct
@@ -141,7 +142,8 @@ class EventFiles:
                 files = (Path(folder, name) for name in names if EVENT_FILE in name)
                 self._read |= {file: 0 for file in sorted(files) if file not in self._read}
         for file in self._read:
-            yield from self._new_of(file)
+            with contextlib.suppress(FileNotFoundError):  # the program has removed it
+                yield from self._new_of(file)
 
     def _new_of(self, path: Path) -> Iterator[dict[str, float]]:
         if path.stat().st_size < self._read[path] + HEAD_BYTES:

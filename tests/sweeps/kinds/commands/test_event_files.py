@@ -36,6 +36,17 @@ def test_events_are_read_as_they_are_written(tmp_path: Path) -> None:
     assert [*found.new()] == []
 
 
+def test_one_that_the_program_removes_is_read_no_further(tmp_path: Path) -> None:
+    found, removed = EventFiles(tmp_path), tmp_path / "events.out.tfevents.1.pc"
+    removed.write_bytes(framed(0, simple_value=0.5))
+    (tmp_path / "events.out.tfevents.2.pc").write_bytes(framed(1, simple_value=0.75))
+    assert len([*found.new(at_the_end=True)]) == 2
+    removed.unlink()
+    with (tmp_path / "events.out.tfevents.2.pc").open("ab") as more:
+        more.write(framed(2, simple_value=1.0))
+    assert [*found.new(at_the_end=True)] == [{"acc": 1.0, "epoch": 2}]
+
+
 @pytest.mark.parametrize(
     ("tensor", "expected"),
     [
