@@ -140,7 +140,8 @@ class EventFiles:
             self._looked_at = time.monotonic()
             for folder, _, names in os.walk(self._folder):
                 files = (Path(folder, name) for name in names if EVENT_FILE in name)
-                self._read |= {file: 0 for file in sorted(files) if file not in self._read}
+                new = (file for file in sorted(files) if file not in self._read and not file.is_symlink())
+                self._read |= dict.fromkeys(new, 0)
         for file in self._read:
             with contextlib.suppress(FileNotFoundError):  # the program has removed it
                 yield from self._new_of(file)

@@ -67,4 +67,6 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "old" / "events.out.tfevents.1.pc").write_bytes(framed(1, simple_value=0.5))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "old").symlink_to(tmp_path / "old")
+    # Of an earlier run of the program in the project's folder itself.
+    (tmp_path / "work" / "events.out.tfevents.1.pc").symlink_to(tmp_path / "old" / "events.out.tfevents.1.pc")
     assert [*EventFiles(tmp_path / "work").new(at_the_end=True)] == []
