@@ -168,10 +168,6 @@ class _OfPickle(Trainable):
     def called(self) -> str:
         return self.name.partition(":")[2]
 
-    @cached_property
-    def _objects(self) -> dict[str, Any]:
-        return self.pickled.objects()
-
     def sources(self) -> Sequence[Source]:
         return self.pickled.modules
 
@@ -196,7 +192,8 @@ class PickledFunction(_OfPickle, FunctionTrainable):
         return self.pickled.saves
 
     def train(self, params: Any, trial: Trial) -> object:
-        return self._objects["train"](params, trial)
+        # A copy for each trial of this process: what it changes of the program's variables stays in it.
+        return self.pickled.objects()["train"](params, trial)
 
 
 class PickledModule(_OfPickle, LightningTrainable):
@@ -218,7 +215,12 @@ class PickledModule(_OfPickle, LightningTrainable):
         super().__init__(pickled, make_dataclass("Params", fields, frozen=True, kw_only=True))
         self.without_default = [name for name, default in defaults.items() if default is MISSING]
 
+    @cached_property
+    def _objects(self) -> dict[str, Any]:
+        return self.pickled.objects()
+
     def build_model(self, params: Any) -> LightningModule:
+        vars(self).pop("_objects", None)  # a copy for each trial, also of the variables that it changes
         model: LightningModule = self._called("train", params)
         return model
 

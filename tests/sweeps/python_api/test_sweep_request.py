@@ -181,6 +181,36 @@ def test_a_module_and_its_data_get_the_hyperparameters_that_they_name() -> None:
     assert found.describe_data(params) == "Data"
 
 
+CHANGES = """
+from lightning.pytorch import LightningModule
+
+seen = []
+
+def note(lr):
+    seen.append(lr)
+    return list(seen)
+
+def train(params, trial):
+    return note(params.lr)
+
+class Net(LightningModule):
+    def __init__(self, lr):
+        super().__init__()
+        self.seen = note(lr)
+"""
+
+
+@pytest.mark.parametrize("name", ["train", "Net"])
+def test_what_a_trial_changes_of_the_programs_variables_stays_in_it(name: str) -> None:
+    program: dict[str, Any] = {"__name__": "__main__"}
+    exec(CHANGES, program)
+    found: Any = pickled.made(made_of(program[name]))
+    for lr in (0.1, 0.2):
+        params = build_params(found.params_class, {"lr": lr})
+        seen = found.train(params, None) if name == "train" else found.build_model(params).seen
+        assert seen == [lr]
+
+
 def test_data_that_is_no_function_is_a_copy_for_each_trial() -> None:
     data = Data(7)
     found = pickled.made(made_of(Net, data))
