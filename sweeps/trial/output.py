@@ -162,10 +162,10 @@ def why_ended(last_words: str, *, is_oom: bool) -> str:
 
 def give_up(why: str) -> NoReturn:
     """End this process. The trial is requeued, and Ray ends the rest of its worker group."""
-    _flush()
     added = "".join(_added)
     line = "" if added.endswith("\n") or not added else "\n"
     with contextlib.suppress(OSError):  # no space
+        _flush()
         os.write(2, f"{added}{line}{GIVEN_UP}{why}\n".encode())
     os._exit(LOST)
 
@@ -197,7 +197,8 @@ def _note_exits() -> None:
 
     def noted(status: int) -> NoReturn:
         if os.getpid() == own:
-            os.write(2, f"{EXIT}{status}\n".encode())
+            with contextlib.suppress(OSError):  # no space
+                os.write(2, f"{EXIT}{status}\n".encode())
         leave(status)
 
     os._exit = noted

@@ -62,6 +62,20 @@ def test_a_fork_that_ends_does_not_tell_how_the_process_has_ended() -> None:
     assert output.why_ended(words, is_oom=True) == output.KILLED_FOR_MEMORY
 
 
+FULL = """
+import os
+from sweeps.trial import output
+output.start()
+print("step 5")
+os.close(1), os.close(2)
+output.give_up("a worker is lost")
+"""
+
+
+def test_a_process_that_gives_up_ends_also_where_its_output_takes_nothing_more() -> None:
+    assert subprocess.run([sys.executable, "-c", FULL]).returncode == LOST
+
+
 def test_of_very_much_the_middle_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "out"
     file.write_bytes(b"first\n" + b"x" * MOST_BYTES + b"\nlast\n")
