@@ -55,6 +55,8 @@ class TrialRunner:
         self._trainables: dict[str, tuple[Trainable, torch_state.Settings]] = {}
         """By name those of earlier trials, each with the settings of PyTorch as its import left them."""
         self._bare = torch_state.Settings()
+        self._folder = os.open(".", os.O_PATH)
+        """In which each trial begins: the code of the one before may have gone to another."""
         if job.is_bound_to_share:
             share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
             torch_state.keep_to_share(share, int(CONTEXT_GB * GB))
@@ -182,6 +184,7 @@ class TrialRunner:
 
     def _begin_run(self) -> None:
         """Begin the training of the trial, on all its workers, from its newest checkpoint."""
+        os.fchdir(self._folder)
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         faults, self._unusable = [*self._unusable, *faults], []
         if faults:

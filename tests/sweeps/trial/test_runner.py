@@ -13,7 +13,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from sweeps.kinds.trainable import LightningTrainable
+from sweeps.kinds.trainable import Description, LightningTrainable
 from sweeps.storage.open import Folder
 from sweeps.training import torch_state
 from sweeps.training.checkpoints import checkpoint_store
@@ -189,6 +189,39 @@ def test_epochs_that_a_retry_trains_again_are_reported_again(
     runner.begin({"number": 0, "trainable": "net", "params": {"fault": "flaky"}, "fixed": {}, "seed": 0})
     messages = [runner.step() for _ in range(4)]
     assert [(epoch_of(each), each.failures) for each in messages] == [(1, 0), (1, 1), (2, 1), (3, 1)]
+    runner.end()
+
+
+MOVES = """
+import os
+METRIC, MODE = "is_there", "max"
+SPACE = {"x": None}
+
+def train(params, trial):
+    is_there = os.path.exists("moves.py")
+    os.chdir("/")
+    trial.report({"is_there": is_there})
+"""
+
+
+def test_each_trial_begins_in_the_folder_of_its_process(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / "moves.py").write_text(MOVES)
+    monkeypatch.chdir(package)
+    job = Job(
+        trainables={"moves": Description("function", "moves", f"{package.name}.moves")},
+        storage=Folder(package.parent),
+        fit=FitConfig(max_epochs=1, metric="is_there", mode="max"),
+        max_failures=0,
+        checkpoint_epochs=None,
+    )
+    runner = TrialRunner(job)
+    for number in range(2):
+        runner.begin({"number": number, "trainable": "moves", "params": {}, "fixed": {"x": 1}, "seed": 0})
+        report = runner.step().report
+        assert report is not None
+        assert report.score == 1
     runner.end()
 
 
