@@ -200,7 +200,8 @@ def _trials(folder: Path) -> dict[tuple[str, int], str]:
         record = Record.read(folder)
     except (OSError, RecordUnreadable) as error:
         raise UserError(str(error)) from None
-    training = [trial for trial in record.trials if trial.status == "unfinished" and trial.place]
+    # A process whose trial is paused trains another one.
+    training = [trial for trial in record.live if trial.place and not trial.is_paused]
     return {
         (each.place["pc"], each.place["pid"]): f"trial {each.number} (epoch {max(each.epochs, default=0)})"
         for each in training

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.pcs import status as status_command
 from sweeps.pcs.__main__ import main
 from sweeps.pcs.status import Use, why_waiting
 from sweeps.ray_cluster.nodes import Node
+from sweeps.record.record import Record
+from tests.conftest import propose
 from tests.support.cluster_of_pcs import PYTHON, RAY, give_token, start_head
 from tests.support.lab import PC, Lab, wait_until
 
@@ -47,6 +50,24 @@ BUSY = [pc(0, {"CPU": 4, "GPU": 1}, {"CPU": 1, "GPU": 0.3333 * 2}), pc(1, {"CPU"
 )
 def test_why_a_trial_waits(bundles: list[dict[str, float]], reason: str) -> None:
     assert why_waiting(bundles, BUSY) == reason
+
+
+def test_a_process_is_shown_by_the_trial_that_it_trains_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = Record.create(tmp_path, "s", "max", {"metric": "acc", "trainable": "toy", "max_epochs": 9})
+    for number in range(2):  # trial 1 is paused, and its process goes on with trial 0
+        propose(record, {"lr": 0.1})
+        record.place(number, {"pc": "pc0", "pid": 4711, "gpu": ""})
+        record.report(number, 1, 0.5, {"acc": 0.5}, 1.0)
+        record.note_pause(number)
+    record.note_continued(0)
+    use = Use(Node("id0", "pc0", "10.0.0.1", {"CPU": 4.0}), processes=[("TrialProcess", 4711)])
+    monkeypatch.setattr(status_command, "look", lambda address: ([use], [], []))
+    assert status_command.run("auto", tmp_path) == 0
+    said = capsys.readouterr().out
+    assert "trial 0 (epoch 1)" in said
+    assert "trial 1" not in said
 
 
 @pytest.fixture(scope="module")
