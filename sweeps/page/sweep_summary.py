@@ -109,16 +109,16 @@ def summary_of(record: Record) -> SweepSummary:
 
 def training(record: Record) -> list[TrialRow]:
     """The trials that train now."""
-    return [trial for trial in record.live if status_word(record, trial) == "training"]
+    of_sweep = status.status(record)
+    return [trial for trial in record.live if status_word(trial, of_sweep) == "training"]
 
 
-def status_word(record: Record, trial: TrialRow) -> str:
-    """The status of a trial; of one that has not ended what it does: `training`, `waiting` (at a rung, in a
-    pause or in the queue), or `unfinished` where no process runs its sweep."""
-    if trial.status != "unfinished" or not status.is_running(record):
+def status_word(trial: TrialRow, of_sweep: Outcome) -> str:
+    """The status of a trial; of one that has not ended what it does, by the status of its sweep: `training`,
+    `waiting` (at a rung, in a pause or in the queue), or `unfinished` where no process runs its sweep."""
+    if trial.status != "unfinished" or of_sweep not in (Outcome.RUNNING, Outcome.PAUSED, Outcome.WAITING):
         return trial.status
-    is_training = status.status(record) is Outcome.RUNNING and not trial.is_paused
-    return "training" if is_training else "waiting"
+    return "training" if of_sweep is Outcome.RUNNING and not trial.is_paused else "waiting"
 
 
 def _ends(record: Record) -> float | None:

@@ -50,7 +50,7 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
     log_versions = {} if log is None or end is None else {"log": _log_version(log, end)}
     return {
         "record": record,
-        "how": status_word(record, trial),
+        "how": status_word(trial, status.status(record)),
         "values": status.in_words(record, trial.values(record.objectives)),
         "figure": Drawn("trial_curves", address=address),
         "beside": beside_best(record, trial),

@@ -14,6 +14,7 @@ from sweeps.analysis.report.report_tables import number_of
 from sweeps.common.formatting import cell, count, short
 from sweeps.page.sweep_summary import status_word
 from sweeps.page.table_view import Column, Frame, TableView
+from sweeps.record import status
 from sweeps.record.record import Record
 from sweeps.record.trials import Status, TrialRow
 
@@ -63,7 +64,8 @@ class ShownTrial:
 
 def rows_of(record: Record) -> list[ShownTrial]:
     """All trials, by number."""
-    return [ShownTrial(record, trial, status_word(record, trial)) for trial in record.trials]
+    of_sweep = status.status(record)  # looks at its lock
+    return [ShownTrial(record, trial, status_word(trial, of_sweep)) for trial in record.trials]
 
 
 def view_of(query: Mapping[str, str], record: Record) -> TableView[ShownTrial]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.page.sweep.trial_table import ShownTrial, frame_of, rows_of, view_of, words_of_curve
+from sweeps.page.sweep_summary import training
 from sweeps.page.table_view import TablePage
 from sweeps.record import lock
 from sweeps.record.record import Record
@@ -52,6 +53,21 @@ def test_any_column_sorts_numbers_before_words(record: Record) -> None:
 @pytest.mark.parametrize("sort", ["nothing", "-param.x", "value.acc;drop", ""])
 def test_a_column_that_is_not_there_counts_as_not_given(record: Record, sort: str) -> None:
     assert numbers(record, sort=sort) == numbers(record)
+
+
+def test_a_large_table_looks_once_whether_its_sweep_runs(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Path] = []
+
+    def is_held(folder: Path) -> bool:
+        looks.append(folder)
+        return True
+
+    monkeypatch.setattr(lock, "is_held", is_held)
+    assert [row.status for row in rows_of(record)].count("training") == 2
+    assert [trial.number for trial in training(record)] == [0, 4]
+    assert len(looks) == 2
 
 
 def test_words_and_a_status_filter(record: Record) -> None:
