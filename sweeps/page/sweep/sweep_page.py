@@ -16,7 +16,7 @@ from sweeps.analysis.report.page import Drawn, figure
 from sweeps.analysis.report.sections import SECTIONS, Section, Tile, summary
 from sweeps.common.formatting import duration
 from sweeps.page import sweep_summary
-from sweeps.page.page_context import context_of
+from sweeps.page.page_context import PageContext, context_of
 from sweeps.page.sweep import trial_table
 from sweeps.page.sweep.control_page import offered
 from sweeps.page.sweep.shown_sweep import ROOT, ShownSweep, events, shown_sweep
@@ -61,8 +61,13 @@ class Event:
 async def show(request: web.Request) -> web.Response:
     """The page, or the part of it that is fetched again."""
     sweep, page = await shown_sweep(request), context_of(request)
+    return await page.in_thread(_page, page, sweep, request)
+
+
+def _page(page: PageContext, sweep: ShownSweep, request: web.Request) -> web.Response:
+    """The page of a record as it is now, in the thread that reads records: the next look changes it."""
     part = request.headers.get("HX-Target", "")
-    content = await page.in_thread(_content, sweep, request, part)
+    content = _content(sweep, request, part)
     return page.html(request, "sweep.html", sweep=sweep, part=part, clock=clock, **content)
 
 

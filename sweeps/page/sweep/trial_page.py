@@ -13,7 +13,7 @@ from aiohttp import web
 from sweeps.analysis.figures.learning_curves import trial_curves
 from sweeps.analysis.report.page import Drawn, drawn
 from sweeps.analysis.report.report_tables import attempts_of
-from sweeps.page.page_context import Event, changes, context_of, known_versions
+from sweeps.page.page_context import Event, PageContext, changes, context_of, known_versions
 from sweeps.page.sweep import trial_log
 from sweeps.page.sweep.compare_page import beside_best
 from sweeps.page.sweep.control_page import offered
@@ -35,8 +35,12 @@ async def show(request: web.Request) -> web.Response:
     """The page, or the part of it that is fetched again."""
     sweep, page = await shown_sweep(request), context_of(request)
     trial = trial_of(sweep, request.match_info["number"])
-    content = await page.in_thread(_content, sweep, trial)
-    return page.html(request, "trial.html", sweep=sweep, trial=trial, **content)
+    return await page.in_thread(_page, page, request, sweep, trial)
+
+
+def _page(page: PageContext, request: web.Request, sweep: ShownSweep, trial: TrialRow) -> web.Response:
+    """The page of a trial as it is now, in the thread that reads records: the next look changes it."""
+    return page.html(request, "trial.html", sweep=sweep, trial=trial, **_content(sweep, trial))
 
 
 def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -36,6 +37,21 @@ def test_a_sweep_has_its_trials_and_what_the_report_has(page: Served) -> None:
     assert ">Result</h2>" in above.text
     assert ">Failures</h2>" in below.text
     assert ">Trials</h2>" not in above.text + below.text
+
+
+@pytest.mark.parametrize("path", ["/sweep/s", "/sweep/s/trial/4"])
+def test_a_record_is_shown_in_the_thread_that_changes_it(
+    page: Served, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    html, threads = page.page.html, list[str]()
+
+    def shown(*arguments: Any, **content: Any) -> web.Response:
+        threads.append(threading.current_thread().name)
+        return html(*arguments, **content)
+
+    monkeypatch.setattr(page.page, "html", shown)
+    assert page.ask(path).status == 200
+    assert [name.partition("_")[0] for name in threads] == ["records"]
 
 
 def test_a_part_that_is_fetched_again_comes_alone(page: Served) -> None:
