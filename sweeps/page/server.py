@@ -225,8 +225,11 @@ class Usage:
 
     def has_ended(self) -> bool:
         """Whether nobody has used it for some time."""
-        runs = self._page.sweeps.is_any_running()
-        stays = any(each.stays and each.state() is not None for each in ray_folders())
+        try:
+            runs = self._page.sweeps.is_any_running()
+            stays = any(each.stays and each.state() is not None for each in ray_folders())
+        except (OSError, UserError):  # a disk that is full, or a share that is gone: that is not known now
+            return False
         if self._page.listeners.number or runs or stays:
             self._used = self._clock()
         return self._clock() > self._used + UNUSED_S

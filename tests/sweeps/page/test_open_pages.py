@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common.errors import UserError
 from sweeps.execution.output.page_process import PageProcess
 from sweeps.page import server
 from sweeps.page.server import UNUSED_S, OpenPage, Usage, open_pages
+from sweeps.ray_start.ray_folder import RayFolder
 from sweeps.record import lock
 from tests.conftest import ROOT
 from tests.support.dashboards import Served
@@ -63,6 +65,21 @@ def test_a_page_that_a_sweep_began_ends_some_time_after_its_last_use(
     assert not usage.has_ended()
     page.page.listeners.number = 0
     now[0] += UNUSED_S + 1
+    assert usage.has_ended()
+
+
+def test_a_page_of_a_sweep_stays_where_no_disk_of_this_pc_has_room(
+    page: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> list[RayFolder]:
+        raise UserError("/tmp: its disk is full")
+
+    now = [0.0]
+    usage = Usage(page.page, lambda: now[0])
+    monkeypatch.setattr("sweeps.page.server.ray_folders", refuse)
+    now[0] = 2 * UNUSED_S
+    assert not usage.has_ended()
+    monkeypatch.setattr("sweeps.page.server.ray_folders", lambda: [])
     assert usage.has_ended()
 
 
