@@ -6,10 +6,12 @@ and the answer in the file by which it uses that Ray (`ray_start/ray_folder.py`)
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import psutil
 
@@ -63,16 +65,21 @@ def note_of(answer: AnsweredClaim, now_s: float) -> str:
 
 def noted(users: Sequence[User], now_s: float) -> list[AnsweredClaim]:
     """The claims that the users of the Ray of this PC have noted, the oldest first; `now_s` by its monotonic
-    clock."""
+    clock. Of what another version has noted, which lacks a field of this one, nothing is known."""
     found = []
     for user in users:
-        if user.claim:
+        with contextlib.suppress(ValueError, LookupError, TypeError):
             content = json.loads(user.claim)
             passed_s = now_s - content["noted_s"]
-            claim = Claim(**content["claim"])
+            claim = Claim(**_known(Claim, content["claim"]))
             claim = replace(claim, waits_s=claim.waits_s + passed_s)
-            found.append(AnsweredClaim(claim, Allotment(**content["allotment"]), content["age_s"] + passed_s))
+            allotment = Allotment(**_known(Allotment, content["allotment"]))
+            found.append(AnsweredClaim(claim, allotment, content["age_s"] + passed_s))
     return sorted(found, key=lambda answer: -answer.age_s)
+
+
+def _known(kind: type[Claim | Allotment], content: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: content[each.name] for each in fields(kind) if each.name in content}
 
 
 def this_user() -> str:

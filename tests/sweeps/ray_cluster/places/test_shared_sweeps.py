@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -115,6 +116,18 @@ def test_what_sweeps_note_is_read_as_they_claimed_it_as_long_ago_as_it_is() -> N
     before = in_order(known, PCS, 1_000.0)
     assert vars(second) == {**vars(before[0]), "since": 945.0, "waits_since": 965.0}
     assert vars(third) == {**vars(before[1]), "since": 955.0, "waits_since": 955.0}
+
+
+def test_what_another_version_notes_is_read_as_far_as_it_is_known() -> None:
+    def user(**changed: Any) -> User:
+        content = json.loads(note_of(SHARED[0], 0.0))
+        content["claim"] = {**content["claim"], **changed}
+        return User(pid=7, name="first", claim=json.dumps(content))
+
+    older, newer = user(version="0.1.0"), user()
+    newer = dataclasses.replace(newer, claim=newer.claim.replace('"wanted"', '"wished"'))
+    assert in_order(noted([older], 0.0), PCS, 0.0) == in_order(SHARED[:1], PCS, 0.0)
+    assert noted([newer], 0.0) == []
 
 
 def test_the_rows_of_the_table() -> None:
