@@ -109,22 +109,23 @@ def _write(plan: Plan, record: Record, runs: Sequence[TrialRow]) -> bool:
     """Make `best/` from the checkpoints of the best runs, the first one in it and each other one of a front
     in a folder of its own; whether it holds the first one."""
     best = plan.folder / BEST_FOLDER
-    sources = {run.number: _source(plan, record, run) for run in runs}
-    lost = [run.number for run in runs if sources[run.number] is None and plan.has_weights(run.trainable)]
-    for number in lost:
-        then = "not written" if number == runs[0].number else "written without them"
-        say(f"The weights of trial {number} are lost: {BEST_FOLDER}/ is {then}.")
-    if runs[0].number in lost:
+    first, source = runs[0], _source(plan, record, runs[0])
+    if source is None and plan.has_weights(first.trainable):
+        say(f"The weights of trial {first.number} are lost: {BEST_FOLDER}/ is not written.")
         shutil.rmtree(best, ignore_errors=True)  # of a trial that is no longer the best
         return False
-    if len(runs) == 1 and sources[runs[0].number] == best:
+    if len(runs) == 1 and source == best:
         return True
     with atomic_io.atomic_write(best) as part:
         part.mkdir()
-        for place, run in enumerate(runs):
-            if run.number not in lost:
-                within = FRONT_FOLDER.format(_of_search(run)) if place else ""
-                _write_folder(plan, record, run, sources[run.number], part, within)
+        for run in runs:
+            if run is not first:  # one after the other: a download stays until the next one
+                source = _source(plan, record, run)
+            if source is None and plan.has_weights(run.trainable):
+                say(f"The weights of trial {run.number} are lost: {BEST_FOLDER}/ is written without them.")
+                continue
+            within = "" if run is first else FRONT_FOLDER.format(_of_search(run))
+            _write_folder(plan, record, run, source, part, within)
         shutil.rmtree(best, ignore_errors=True)
     return True
 
