@@ -229,6 +229,8 @@ class RunFolder:
             try:
                 with self._room_for(f"the checkpoint of epoch {epoch}"):
                     if is_first():
+                        if self._epochs.exists():  # a resume reads its lines up to the checkpoint's epoch
+                            atomic_io.sync(self._epochs)
                         checkpoint_store.write(self._checkpoints, epoch, training.save)
                     else:
                         training.save(self._checkpoints)  # into the first worker's folder

@@ -178,6 +178,27 @@ def test_the_best_weights_are_on_the_disk_before_the_checkpoints_go(
     assert not (folder / "checkpoints").exists()
 
 
+def test_the_line_of_an_epoch_is_on_the_disk_before_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a resume after a power cut knows neither its score nor that of the best one before."""
+    folder, synced = tmp_path / "it", []
+
+    def sync(descriptor: int, fsync: Callable[[int], None] = os.fsync) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        lines = len(epochs(tmp_path)) if path.name == "epochs.jsonl" else 0
+        synced.append((path.name, lines))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    assert run(tmp_path, "digits_mlp", "--checkpoint-epochs", "1") == 0
+    checkpoints = [name for name, _ in synced if name.startswith(".epoch_")]
+    assert len(checkpoints) == 2
+    for epoch, name in enumerate(checkpoints, 1):
+        assert synced.index(("epochs.jsonl", epoch)) < synced.index((name, 0))
+    assert (folder / "best").exists()
+
+
 def test_a_run_that_is_refused_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sharing = ("--devices", "2", "--strategy", "ddp", "--batch-size")
     assert run(tmp_path, "digits_mlp", *sharing, "33") == 2
