@@ -200,6 +200,11 @@ class Remote:
             return None, "it was removed meanwhile"
         except (tarfile.TarError, EOFError) as error:
             return None, f"it can't be read: {error}"
+        except OSError as error:
+            if not atomic_io.disk_is_full(error, folder.parent):
+                raise
+            self._empty_scratch()
+            raise StorageError(f"{DISK_IS_FULL} where checkpoints are unpacked ($TMPDIR)") from error
         fault = checkpoint_store.fault(folder, params)
         return (folder if fault is None else None), fault
 

@@ -222,6 +222,16 @@ def test_a_full_disk_of_the_host_is_named_and_leaves_the_one_before(
     assert store.epochs(3) == [2, 1]
 
 
+def test_a_pc_without_room_to_unpack_a_checkpoint_is_at_fault_and_not_the_trial(
+    server: SSHServer, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sftp(server).write(3, 1, fill(2 * MB), MINE)
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    with pytest.raises(StorageError, match=r"the disk is full where checkpoints are unpacked \(\$TMPDIR\)"):
+        sftp(server).newest(3, MINE)
+    assert not list(small_disk.rglob("epoch_*")), "what has arrived takes no room"
+
+
 class Short:
     """A file system that says of every file that a part of it arrived."""
 
