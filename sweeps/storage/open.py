@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+import yaml
+
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
@@ -114,7 +116,7 @@ def open_storage(setting: str | None, sweep: Path) -> Storage:
 def open_storage_of(sweep: Path) -> Storage:
     """The storage that an existing sweep has in its settings; its own folder where they can't be read."""
     setting = None
-    with suppress(OSError, AttributeError):
+    with suppress(OSError, ValueError, AttributeError, yaml.YAMLError):
         setting = load_yaml((sweep / SWEEP_FILE).read_text()).get("storage")
     return open_storage(setting, sweep)
 

@@ -11,7 +11,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe
 from sweeps.plan.plan import Plan
-from sweeps.storage.open import Folder, check_setting
+from sweeps.storage.open import Folder, check_setting, open_storage_of
 from sweeps.storage.remote import Remote
 
 
@@ -96,3 +96,14 @@ def test_the_plan_says_where_checkpoints_go_and_all_sweeps_have_a_place_of_their
     far = planned("sftp://head/srv/")
     assert isinstance(far.storage, Remote)
     assert "storage    checkpoints in sftp://head/srv/mine" in describe(far)
+
+
+@pytest.mark.parametrize("content", [b"storage: [s3://bucket\n", b"# M\xfcnchen\n", b"- storage\n", None])
+def test_a_sweep_whose_settings_can_not_be_read_has_its_checkpoints_in_its_folder(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "sweep.yaml").write_bytes(content)
+    assert open_storage_of(tmp_path) == Folder(tmp_path)
+    (tmp_path / "sweep.yaml").write_text("storage: s3://bucket\n")
+    assert isinstance(open_storage_of(tmp_path), Remote)
