@@ -16,6 +16,7 @@ import yaml
 
 from sweeps import fit
 from sweeps.training.checkpoints import checkpoint_store
+from sweeps.training.single_run.run_folder import RunFolder
 from tests.conftest import ROOT, fill_up
 
 # digits_mlp, in whose way others write: when epoch $FILLS_IN begins, the disk is full to the last byte.
@@ -38,6 +39,14 @@ def build_model(params):
 
     model.on_train_epoch_start = fill
     return model
+"""
+# digits_mlp, which ends by itself behind epoch 2.
+EARLY = """
+from lightning.pytorch.callbacks import EarlyStopping
+from trainables.digits_mlp import METRIC, MODE, Params, build_data, build_model
+
+def trainer_options(params):
+    return {"callbacks": [EarlyStopping(METRIC, mode=MODE, patience=1, min_delta=1.0)]}
 """
 KB = 1000
 HIDDEN = 800
@@ -157,6 +166,26 @@ def test_an_epoch_that_can_not_be_written_down_ends_the_run_in_order(
     monkeypatch.setenv("FILLS_IN", "0")
     assert fit.main(["--resume", str(crowded / "it")]) == 0
     assert epochs(crowded) == [1, 2, 3]
+
+
+def test_a_run_that_has_ended_by_itself_trains_no_further_epoch_when_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "early.py").write_text(EARLY)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(RunFolder, "keep_best", stopped)
+        assert run(tmp_path, "early", "--checkpoint-epochs", "1") == 130
+    assert epochs(tmp_path) == [1, 2]
+    assert fit.main(["--resume", str(tmp_path / "it")]) == 0
+    assert epochs(tmp_path) == [1, 2]
+    assert (tmp_path / "it/best/weights.pt").is_file()
+    sys.modules.pop("early", None)
 
 
 def test_the_best_weights_are_on_the_disk_before_the_checkpoints_go(
