@@ -128,7 +128,7 @@ class Remote:
             for folder in map(self._folder, numbers_in(_names(fs, self._root))):
                 for name in _names(fs, folder):
                     if name.startswith("."):
-                        fs.rm_file(f"{folder}/{name}")
+                        _remove_file(fs, f"{folder}/{name}")
 
         self._retry(tidy, ONCE_S)
 
@@ -163,7 +163,7 @@ class Remote:
         there = self._epochs_in(fs, number)
         older = [other for other in there if other <= epoch]
         for other in [*(other for other in there if other > epoch), *older[checkpoint_store.KEPT :]]:
-            fs.rm_file(self._archive(number, other))
+            _remove_file(fs, self._archive(number, other))
 
     def _pack(self, epoch: int, fill: Fill, params: Params) -> Path:
         """The file of a checkpoint, on this PC."""
@@ -244,6 +244,12 @@ def _names(fs: Any, folder: str) -> list[str]:
     with suppress(FileNotFoundError):
         return [str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in fs.ls(folder, detail=True)]
     return []
+
+
+def _remove_file(fs: Any, path: str) -> None:
+    """Remove a file that was listed. A process that has lost its driver may have renamed or removed it."""
+    with suppress(FileNotFoundError):
+        fs.rm_file(path)
 
 
 def copy_to_server(fs: Any, file: Path, target: str) -> None:

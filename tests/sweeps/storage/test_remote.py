@@ -208,6 +208,27 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(
     assert not list(scratch), "the dead process left it on this PC"
 
 
+def test_what_another_process_removes_first_is_removed(
+    server: SSHServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = sftp(server)
+    for epoch in (1, 2):
+        store.write(3, epoch, fill(100), MINE)
+    left = server.root / "NAME" / "trial_0003" / ".epoch_0003.tar.other.part"
+    left.touch()
+    own = store._fs.rm_file
+
+    def remove(path: str) -> None:
+        own(path)  # as the other one
+        own(path)
+
+    monkeypatch.setattr(store._fs, "rm_file", remove)
+    store.tidy()
+    assert left_in(server) == BEFORE
+    store.write(3, 3, fill(100), MINE)
+    assert store.epochs(3) == [3, 2]
+
+
 def test_a_full_disk_of_the_host_is_named_and_leaves_the_one_before(
     server: SSHServer, small_disk: Path
 ) -> None:
