@@ -5,6 +5,7 @@ The first worker writes and prints; all workers write a checkpoint together.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from tqdm import tqdm
 
@@ -62,6 +64,8 @@ class RunFolder:
         """Whether the run was left, to be resumed."""
         self._can_be_saved = True
         self._position = ""  # inside an epoch
+        self._held: BinaryIO | None = None
+        """The file by which other processes know that this one runs it."""
 
     @property
     def best(self) -> Path:
@@ -70,6 +74,7 @@ class RunFolder:
 
     def __enter__(self) -> RunFolder:
         if self._run.resume is not None:
+            self._hold()
             self.checkpoint, faults = checkpoint_store.newest(self._checkpoints)
             for fault in faults:
                 say(f"Notice     {fault}")
@@ -79,6 +84,8 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        if self._held is not None:
+            self._held.close()
         if isinstance(error, CannotTrain | UserError):
             if self._is_mine and not self._epochs.exists():
                 shutil.rmtree(self._run.folder, ignore_errors=True)
@@ -120,8 +127,25 @@ class RunFolder:
                 for name, content in kept_files.items():
                     atomic_io.write(self._run.folder / name, content)
                 atomic_io.write(self._run.folder / FIT_FILE, self._run.to_yaml())
+                self._hold()
             except OSError as error:
                 raise UserError(f"{self._run.folder}: {error}") from None
+
+    def _hold(self) -> None:
+        """Be the one process that runs it, as long as this process lives.
+
+        Raises:
+            UserError: another one does.
+        """
+        if not is_first():
+            return
+        try:  # no `flock`: a fork inherits it, and loaders' workers may outlive a process that is killed
+            self._held = (self._run.folder / FIT_FILE).open("r+b")
+            fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"--resume {self._run.resume}: another process trains this run now") from None
+        except OSError:  # a file system without locks, or a folder that can't be written, which is told later
+            return
 
     def note(self, found: Report | Position, training: RunHere, is_asked_to_leave: bool) -> bool:
         """Record and print an epoch that has ended; save a checkpoint when one is due, and where the run is

@@ -188,6 +188,39 @@ def test_a_run_that_has_ended_by_itself_trains_no_further_epoch_when_it_is_resum
     sys.modules.pop("early", None)
 
 
+HOLDS = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_run_that_another_process_trains_is_not_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    another = [sys.executable, "-c", HOLDS, str(tmp_path / "it/fit.yaml")]
+    ended: list[int] = []
+
+    def stopped(*_: object) -> None:
+        ended.append(subprocess.run(another, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(RunFolder, "keep_best", stopped)
+        assert run(tmp_path) == 130
+    assert ended == [1], "this process holds it"
+    with subprocess.Popen(another, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        assert fit.main(["--resume", str(tmp_path / "it")]) == 2
+        process.communicate()
+    assert ": another process trains this run now" in capsys.readouterr().err
+    assert epochs(tmp_path) == [1, 2, 3]
+    assert fit.main(["--resume", str(tmp_path / "it")]) == 0
+
+
 def test_the_best_weights_are_on_the_disk_before_the_checkpoints_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
