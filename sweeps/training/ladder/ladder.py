@@ -154,7 +154,7 @@ def cells(result: Result) -> tuple[str, ...]:
     return (
         result.rung,
         number(speed.samples_s),
-        number(speed.epoch_rows / speed.samples_s, 3),
+        "-" if speed.epoch_rows is None else number(speed.epoch_rows / speed.samples_s, 3),
         f"{speed.data_wait_pct:.0f} %",
         f"{busy_pct:.0f} %",
         f"{result.times:,.2f}x" if result.is_kept else f"({result.times:,.2f}x)",

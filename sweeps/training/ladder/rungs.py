@@ -6,6 +6,7 @@ first steps, in which memory is allocated and code compiled.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -150,7 +151,8 @@ class Speed:
 
     samples_s: float
     """Rows trained in a second."""
-    epoch_rows: int
+    epoch_rows: int | None
+    """None where the data does not say how long it is."""
     batch_rows: int
     data_wait_pct: float
     """Share of the steps' time in which they waited for a batch."""
@@ -206,7 +208,7 @@ class Timed(pl.Callback):
         """Warm up for a whole epoch, or 50 steps of a long one: its last batch has fewer rows, for which code
         is compiled again."""
         if self._is_compiled:
-            self._looks_at = max(self._looks_at, min(int(trainer.num_training_batches) + 1, 50))
+            self._looks_at = max(self._looks_at, int(min(trainer.num_training_batches + 1, 50)))
 
     def on_train_epoch_start(self, *_: Any) -> None:
         """Leave out the time between epochs, but not the start of the loader."""
@@ -248,10 +250,10 @@ class Timed(pl.Callback):
             self._looks_at += to_go
             self._ended_at = time.perf_counter()
             return
-        batch_rows = self._most_rows * trainer.world_size
+        batch_rows, batches = self._most_rows * trainer.world_size, trainer.num_training_batches
         self.speed = Speed(
             samples_s=sum(self._rows) * trainer.world_size / self._time_s,
-            epoch_rows=batch_rows * int(trainer.num_training_batches),
+            epoch_rows=None if batches == math.inf else batch_rows * int(batches),
             batch_rows=batch_rows,
             data_wait_pct=100 * self._wait_s / self._time_s,
             gpu_util_pct=self._meter.end()[1].get("gpu_util_pct"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 import torch
 
 from sweeps.training.distributed import launch
-from sweeps.training.ladder import rungs
+from sweeps.training.ladder import ladder, rungs
 from sweeps.training.ladder.rungs import Setup
 from tests.conftest import ROOT
 
@@ -36,6 +39,26 @@ def test_the_clock_is_looked_at_seldom_and_the_time_is_filled(first_s: float) ->
         to_go = rungs.steps_to_go(steps, time_s, 4.0)
     assert rungs.TIMED_SHARE * 4.0 <= time_s <= 4.2
     assert looks <= steps.bit_length() + 3
+
+
+@pytest.mark.parametrize(("batches", "epoch_rows"), [(7, 28), (math.inf, None)])
+def test_data_that_does_not_say_how_long_it_is_has_a_speed(batches: float, epoch_rows: int | None) -> None:
+    strategy = SimpleNamespace(broadcast=lambda value: value)
+    trainer: Any = SimpleNamespace(num_training_batches=batches, world_size=1, strategy=strategy)
+    timed = rungs.Timed(0.01, is_compiled=True)
+    timed.on_train_start(trainer)
+    timed.on_train_epoch_start()
+    for number in range(1000):
+        timed.on_train_batch_start()
+        time.sleep(0.001)
+        timed.on_train_batch_end(trainer, None, None, torch.zeros(4, 1), number)
+        if timed.speed is not None:
+            break
+    assert timed.speed is not None
+    assert (timed.speed.batch_rows, timed.speed.epoch_rows) == (4, epoch_rows)
+    assert trainer.should_stop
+    row = ladder.cells(ladder.Result("as given", timed.speed, 1.0, "", is_kept=True))
+    assert (row[2] == "-") is (epoch_rows is None)
 
 
 @pytest.mark.long
