@@ -183,7 +183,7 @@ def _fewer(
     numbers = [choice for choice in choices if is_number(choice)]
     for side, end, outermost in zip(SIDES, ("larg", "small"), (max, min), strict=True):
         # The choices may be those of another space than the trials had, with more beyond the end, or null.
-        if learnt.edge_of(hyperparameter, side) and outermost(numbers, default=None) in values:
+        if numbers and learnt.edge_of(hyperparameter, side) and outermost(numbers) in values:
             whys.append(f"the best have its {end}est: try a {end}er one")
     return kept, ", ".join(whys)
 
