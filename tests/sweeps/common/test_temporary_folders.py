@@ -57,8 +57,9 @@ def test_one_that_another_process_takes_for_a_left_one_is_made_again(
             take(made[0])
         return str(made[-1])
 
-    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose_the_first)
-    folder = local_dirs.new_temporary_folder()
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "mkdtemp", make_and_lose_the_first)
+        folder = local_dirs.new_temporary_folder()
     assert folder == made[1]
     assert folder.is_dir()
 
