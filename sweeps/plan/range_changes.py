@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sweeps.common.errors import UserError, refuse
+from sweeps.common.errors import UserError, reason_of, refuse
 from sweeps.common.formatting import count
 from sweeps.common.param_types import hints_of, shown
 from sweeps.common.yaml_values import nearest
@@ -100,6 +100,8 @@ def with_ranges(plan: Plan, ranges: Mapping[str, Any]) -> Plan:
         plan.searcher.check(changed.space)
     except UserError as error:
         raise UserError(str(error).replace("--ranges ", "set ")) from None
+    except (Exception, SystemExit) as error:  # of the user's code: the sweep that runs goes on
+        raise UserError(f"set {' '.join(ranges)}: {reason_of(error)}") from error
     return changed
 
 

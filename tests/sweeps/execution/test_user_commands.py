@@ -373,6 +373,19 @@ def test_a_range_that_does_not_fit_changes_nothing(sweep: Steered) -> None:
     assert sweep.context.plan is plan
 
 
+def test_a_range_with_which_the_users_code_fails_changes_nothing(
+    sweep: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe_data(params: Any) -> str:
+        raise KeyError("cifar1000")
+
+    plan = sweep.context.plan
+    trainable: Any = plan.models[0].trainable
+    monkeypatch.setitem(trainable._defined, "describe_data", describe_data)
+    assert sweep.refuses("set slope=0.2..0.3") == "set slope: KeyError: 'cifar1000'"
+    assert sweep.context.plan is plan
+
+
 def test_a_range_that_cant_be_written_changes_nothing(sweep: Steered) -> None:
     plan, settings = sweep.context.plan, sweep.folder / "sweep.yaml"
     settings.unlink()
