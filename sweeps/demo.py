@@ -55,8 +55,10 @@ def demo(folder: Path) -> int:
     if Path.cwd() != started_in:
         say(f"\nGo on      cd {shlex.quote(str(folder))}    # the commands above are for this folder")
     if status == 0:
-        report = max(Path("results").glob("*/report.html"), key=lambda path: path.stat().st_mtime)
-        say(f"Look       xdg-open {shlex.quote(str(report.resolve()))}")
+        reports = Path("results").glob("*/report.html")
+        report = max(reports, key=lambda path: path.stat().st_mtime, default=None)
+        if report is not None:  # Ctrl-C, or a full disk, costs a sweep that has ended its report alone
+            say(f"Look       xdg-open {shlex.quote(str(report.resolve()))}")
         say(f"Your own   {command('init', 'my-project')}")
     return status
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import demo as module
 from sweeps.record.record import Record
 from tests.conftest import ROOT
 
@@ -51,3 +52,12 @@ def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
     done = demo(tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: sweeps-demo is not empty: give a new folder, or an empty one\n"
+
+
+def test_a_sweep_whose_report_was_not_written_has_ended_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "run_main", lambda words: 0)
+    assert module.demo(Path("it")) == 0
+    assert capsys.readouterr().out.endswith("sweeps init my-project\n")
