@@ -17,7 +17,7 @@ from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import typed
-from sweeps.common.yaml_values import hyperparameter, is_number, nearest, read_lines
+from sweeps.common.yaml_values import hyperparameter, nearest, read_lines
 from sweeps.config import wandb_sweep
 from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
 from sweeps.config.sweep_folder import (
@@ -95,7 +95,7 @@ def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in values.items()
         if isinstance(value, str)
         and len(parts := re.split(r"\.\.|,", value)) > 1
-        and is_number(hyperparameter(parts[0]))
+        and isinstance(hyperparameter(parts[0]), int | float)  # or true, or false
     ]
     refuse(several)
     return {name: [value] for name, value in values.items()}

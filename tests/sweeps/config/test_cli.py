@@ -154,6 +154,13 @@ def test_params_leave_no_trace_in_the_next_config() -> None:
             "--lr: no such flag. A fixed hyperparameter is given as --params lr=VALUE, a range of one as "
             "--ranges lr=LOW..HIGH",
         ),
+        *(
+            (
+                ["--freeze", f"bias={several}"],
+                f"--freeze bias={several}: give one value; --ranges takes a range or choices",
+            )
+            for several in ("true,false", "0,1", "0.1..0.5")
+        ),
         (["--num-trials", "many"], "--num-trials many: must be a whole number"),
         (["--num-trials", "2.5"], "--num-trials 2.5: must be a whole number"),
         (["--gpus-per-trial", "half"], "--gpus-per-trial half: must be a number"),
