@@ -250,7 +250,8 @@ class HydraProject(ConfiguredProject):
     def check(self, values: Mapping[str, Any]) -> None:
         for path, value in values.items():
             own = self.hyperparameters.get(path)
-            if is_number(own) and not is_number(value):
+            # A bound that is off may be infinite.
+            if is_number(own) and (isinstance(value, bool) or not isinstance(value, int | float)):
                 raise ValueError(f"{path}: {value!r}: must be a number, as {own} in the settings")
 
     def build(self, tree: dict[str, Any]) -> Built:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import yaml
 
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import to_yaml
+from sweeps.kinds.projects.hydra import HydraProject
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training.config import FitConfig
@@ -30,6 +33,13 @@ RUN = ("--hydra", "configs/train")
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     enter(configured.write_hydra(tmp_path), monkeypatch)
     return tmp_path
+
+
+def test_an_infinite_number_is_one_true_is_none() -> None:
+    project: Any = SimpleNamespace(hyperparameters={"model.max_norm": 1.0})
+    HydraProject.check(project, {"model.max_norm": math.inf})
+    with pytest.raises(ValueError, match=r"model.max_norm: True: must be a number, as 1.0"):
+        HydraProject.check(project, {"model.max_norm": True})
 
 
 def test_its_settings_are_hyperparameters_and_the_trainer_keeps_its_own() -> None:
