@@ -23,7 +23,7 @@ import numpy.typing as npt
 from sweeps.common.param_types import are_same, plain, shown
 from sweeps.common.yaml_values import hyperparameter, nearest
 from sweeps.search.known_trials import KnownTrials
-from sweeps.space.numeric_range import Array, are_numbers
+from sweeps.space.numeric_range import Array, are_numbers, in_full
 from sweeps.space.optuna_space import Axis, Encoding
 from sweeps.space.point import InvalidPoint, Point, Space
 
@@ -204,7 +204,7 @@ def _belief(axis: Axis, given: Any) -> Belief:
         return Belief(axis, axis.coordinate(chosen[0]), max(SPREAD, gap / 2))
     value, width = _parts(given)
     if not axis.range.low <= value <= axis.range.high:
-        raise ValueError(f"must be {axis.range}; the nearest is {axis.range.nearest(value):g}")
+        raise ValueError(f"must be {axis.range}; the nearest is {in_full(axis.range.nearest(value))}")
     center, spread = axis.coordinate(value), SPREAD
     if width is not None and axis.range.is_log:
         if width <= 1:

@@ -108,8 +108,8 @@ class Range:
         return _rounded(value, math.ceil if share > 0 else math.floor, width)
 
     def __str__(self) -> str:
-        by = f" in steps of {self.step:g}" if self.step not in (None, 1) else ""
-        return f"{self.low:g} to {self.high:g}{by}{', log scale' if self.is_log else ''}"
+        by = "" if self.step is None or self.step == 1 else f" in steps of {in_full(self.step)}"
+        return f"{in_full(self.low)} to {in_full(self.high)}{by}{', log scale' if self.is_log else ''}"
 
     def _outward(self, low: float, high: float) -> Range:
         """This scale from `low` to `high`, each rounded outward to two digits or to a step."""
@@ -142,6 +142,14 @@ def are_numbers(values: Sequence[Any]) -> bool:
 def are_ordered(values: Sequence[Any]) -> bool:
     """Whether these are at least three numbers in increasing order."""
     return len(values) >= 3 and are_numbers(values) and list(values) == sorted(set(values))
+
+
+def in_full(number: float) -> str:
+    """A number as it can be typed again: 1e-05, but 1048576 and 0.1234567 with all their digits. A rounding
+    error is left out."""
+    text = f"{number:g}"
+    is_all = not isinstance(number, int) and math.isclose(float(text), number, rel_tol=1e-12)
+    return text if is_all else str(number)
 
 
 def clean(value: float, step: float | None) -> Any:

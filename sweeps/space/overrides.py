@@ -20,7 +20,7 @@ from sweeps.common.errors import refuse
 from sweeps.common.param_types import are_same, held, plain_types, shown, shown_range, type_fault, unknown
 from sweeps.common.yaml_values import ParamValue, hyperparameter, is_number, load_yaml, nearest
 from sweeps.space.domain import Domain, Form, of_choices, of_range
-from sweeps.space.numeric_range import Range, range_of_grid
+from sweeps.space.numeric_range import Range, clean, in_full, range_of_grid
 
 BETWEEN = ".."
 LOG, LINEAR = "log", "linear"
@@ -207,6 +207,7 @@ def _refuse_between_steps(asked: Range, step: float, whose: str) -> None:
     at = {end: round(end / step) for end in (asked.low, asked.high)}
     off = [end for end, steps in at.items() if not math.isclose(end / step, steps, abs_tol=1e-9)]
     if off:
-        must = "whole numbers" if step == 1 else f"multiples of {step:g}{whose}"
-        near = "" if step == 1 else f"; the nearest is {', '.join(f'{at[end] * step:g}' for end in off)}"
-        raise ValueError(f"must be {must}; wrong: {', '.join(f'{end:g}' for end in off)}{near}")
+        must = "whole numbers" if step == 1 else f"multiples of {in_full(step)}{whose}"
+        found = ", ".join(in_full(clean(at[end] * step, step)) for end in off)
+        near = "" if step == 1 else f"; the nearest is {found}"
+        raise ValueError(f"must be {must}; wrong: {', '.join(map(in_full, off))}{near}")

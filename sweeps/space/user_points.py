@@ -22,7 +22,7 @@ from sweeps.common.yaml_values import ParamValue, is_number, nearest
 from sweeps.space.composite import OneSpace, SeveralSpaces
 from sweeps.space.domain import Domain
 from sweeps.space.flat import FlatSpace
-from sweeps.space.numeric_range import Range
+from sweeps.space.numeric_range import Range, in_full
 from sweeps.space.point import InvalidPoint, Point, Space, TrialProxy
 
 
@@ -175,7 +175,7 @@ class _GivenValues(TrialProxy):
             return asked.low
         within = asked.nearest(value)
         if within != value:
-            self.faults[name] = f"{name}={value}: must be {asked}; the nearest is {within:g}"
+            self.faults[name] = f"{name}={value}: must be {asked}; the nearest is {in_full(within)}"
         return within
 
     def _is_given(self, name: str, values: str) -> bool:

@@ -34,6 +34,19 @@ def test_a_range_is_widened_in_its_own_steps(old: Range, side: Any, expected: tu
     assert (new.low, new.high) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (Range(1, 1_048_576, step=1, is_whole=True), "1 to 1048576"),
+        (Range(8, 1_000_000, step=8, is_whole=True), "8 to 1000000 in steps of 8"),
+        (Range(1e-5, 0.1234567, is_log=True), "1e-05 to 0.1234567, log scale"),
+        (Range(0.1, 0.1 * 3), "0.1 to 0.3"),
+    ],
+)
+def test_a_range_is_told_as_it_can_be_typed_again(found: Range, text: str) -> None:
+    assert str(found) == text
+
+
 def test_a_range_around_values_holds_them_and_stays_within_the_old_one() -> None:
     old = Range(0.001, 1.0, is_log=True)
     new = old.around([0.02, 0.05, 0.1])

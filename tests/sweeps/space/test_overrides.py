@@ -137,6 +137,11 @@ def test_one_value_fixes_a_hyperparameter(domain: Any, given: Any, value: Any) -
         (tune.uniform(0.0, 1.0), "0..1:log", "log scale: LOW must be above 0"),
         (tune.uniform(0.0, 1.0), "0..1:0", "STEP 0: must be above 0"),
         (tune.randint(1, 10), "3..9:2.5", "must be multiples of 2.5; wrong: 3, 9; the nearest is 2.5, 10"),
+        (
+            tune.randint(1, 10),
+            "8..1048577:8",
+            "must be multiples of 8; wrong: 1048577; the nearest is 1048576",
+        ),
         (tune.randint(1, 10), "2..7:2", "must be multiples of 2; wrong: 7; the nearest is 8"),
         (tune.uniform(0.0, 1.0), "1e-4..", "must be two numbers, LOW..HIGH"),
         (tune.uniform(0.0, 1.0), "high", "must be LOW..HIGH"),
