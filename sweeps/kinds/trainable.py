@@ -277,7 +277,8 @@ class LightningTrainable(Trainable):
         """
 
     def fit_settings(self, params: Any) -> Mapping[str, Any]:
-        return trainer_options.validation_of(self.trainer_options(params))
+        trainer_options.checked(options := self.trainer_options(params))
+        return trainer_options.validation_of(options)
 
     def trainer_options(self, params: Any) -> Mapping[str, Any]:
         """Settings of Lightning's Trainer beside those of this program, as they are given."""

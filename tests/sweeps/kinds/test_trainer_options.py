@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from sweeps.common.errors import CannotTrain, UserError, refuse
 from sweeps.kinds import trainer_options
 from sweeps.kinds.trainer_options import FREE, OWNED, OWNED_CALLBACKS, VALIDATION
-from sweeps.training.config import FitConfig
+from sweeps.training.config import FitConfig, own_settings
 from sweeps.training.report import Report
 from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
@@ -68,6 +68,12 @@ def test_the_callbacks_that_are_refused_are_those_of_lightning() -> None:
     refused = {name for name in callbacks.__all__ if trainer_options.why_owned(getattr(callbacks, name))}
     assert {"ModelCheckpoint", "OnExceptionCheckpoint", "RichProgressBar", "RichModelSummary"} <= refused
     assert not refused & {"EarlyStopping", "EMAWeightAveraging", "LambdaCallback", "Callback"}
+
+
+def test_a_function_that_returns_nothing_is_told_also_where_validations_are_asked_for() -> None:
+    told = "^net: trainer_options must return a dict of settings of Lightning's Trainer, not None$"
+    with pytest.raises(UserError, match=told):
+        own_settings(CONFIG, trainable(lambda params: None), digits_mlp.Params())
 
 
 def test_gradients_are_clipped_and_batches_limited() -> None:
