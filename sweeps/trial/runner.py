@@ -52,11 +52,10 @@ class TrialRunner:
     def __init__(self, job: Job) -> None:
         self._job = job
         threadpool_limits(job.fit.threads or 1, "blas")  # NumPy's: of a fork it has been one
-        self._trainables: dict[str, tuple[Trainable, torch_state.Settings]] = {}
-        """By name those of earlier trials, each with the settings of PyTorch as its import left them."""
-        self._bare = torch_state.Settings()
-        self._folder = os.open(".", os.O_PATH)
-        """In which each trial begins: the code of the one before may have gone to another."""
+        self._trainables: dict[str, tuple[Trainable, torch_state.Settings, int]] = {}
+        """By name those of earlier trials, each with the settings of PyTorch as its import left them, and the
+        folder to which that has gone: each trial begins there, wherever the one before has gone."""
+        self._bare, self._folder = torch_state.Settings(), os.open(".", os.O_PATH)
         if job.is_bound_to_share:
             share = ray.get_runtime_context().get_assigned_resources().get("GPU", 1.0)
             torch_state.keep_to_share(share, int(CONTEXT_GB * GB))
@@ -184,7 +183,6 @@ class TrialRunner:
 
     def _begin_run(self) -> None:
         """Begin the training of the trial, on all its workers, from its newest checkpoint."""
-        os.fchdir(self._folder)
         checkpoint, faults = self._job.storage.newest(self._number, self._params)
         faults, self._unusable = [*self._unusable, *faults], []
         if faults:
@@ -205,11 +203,13 @@ class TrialRunner:
         trainable that can't be imported is a failed trial with a reason, not a lost process."""
         if name not in self._trainables:
             self._bare.restore()
+            os.fchdir(self._folder)
             torch_state.seed_again(0)  # what its import draws must not differ from process to process
             loaded = registry.load(self._job.trainables[name])
-            self._trainables[name] = loaded, torch_state.Settings()
-        trainable, settings = self._trainables[name]
+            self._trainables[name] = loaded, torch_state.Settings(), os.open(".", os.O_PATH)
+        trainable, settings, folder = self._trainables[name]
         settings.restore()
+        os.fchdir(folder)
         return trainable
 
     def _told(self, found: Report | Position | None) -> Message:

@@ -204,11 +204,13 @@ def train(params, trial):
 """
 
 
-def test_each_trial_begins_in_the_folder_of_its_process(
-    package: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("goes_at_import", [False, True])
+def test_each_trial_begins_in_the_folder_that_its_import_left(
+    goes_at_import: bool, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (package / "moves.py").write_text(MOVES)
-    monkeypatch.chdir(package)
+    goes = "os.chdir(os.path.dirname(__file__))\n" if goes_at_import else ""
+    (package / "moves.py").write_text(MOVES + goes)
+    monkeypatch.chdir(package.parent if goes_at_import else package)
     job = Job(
         trainables={"moves": Description("function", "moves", f"{package.name}.moves")},
         storage=Folder(package.parent),
