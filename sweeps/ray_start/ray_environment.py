@@ -181,12 +181,24 @@ def _failure(address: str, mode: str) -> str | None:
 
 
 def _make() -> None:
-    """Write a token that only this user can read; Ray's own would be readable for all users of this PC."""
+    """Write a token that only this user can read; Ray's own would be readable for all users of this PC.
+
+    Raises:
+        UserError: it can't be written.
+    """
     path = Path(OF_HOME).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(secrets.token_hex(32))
-    with contextlib.suppress(FileExistsError):  # another sweep has begun in the same second
-        path.hardlink_to(made)
-    made.unlink()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+        with contextlib.suppress(FileExistsError):  # another sweep has begun in the same second
+            path.hardlink_to(made)
+    except OSError as error:
+        raise UserError(
+            f"{path}: the token that Ray requires can't be written ({error.strerror}). Set HOME to a folder "
+            f"of your own with some space, or {TOKEN_PATH} to a file that holds a token"
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):  # it was not made
+            made.unlink()

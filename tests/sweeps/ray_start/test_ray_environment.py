@@ -207,6 +207,17 @@ def test_a_look_without_a_token_ends_in_a_line(guarded: Head, stranger: Path, mo
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_who_has_no_home_folder_is_told_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs with `--user`, whose HOME is `/`."""
+    (tmp_path / "home").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(ray_environment.AUTH_MODE, ray_environment.TOKEN_MODE)
+    for name in (ray_environment.TOKEN, ray_environment.TOKEN_PATH):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match=r"home/.ray/auth_token: .* can't be written .* Set HOME to"):
+        ray_environment.settle_token(None)
+
+
 def test_who_turns_it_off_here_keeps_it_off(stranger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ray_environment.AUTH_MODE, "disabled")
     ray_environment.settle_token(None)
