@@ -225,14 +225,24 @@ class Usage:
 
     def has_ended(self) -> bool:
         """Whether nobody has used it for some time."""
-        try:
-            runs = self._page.sweeps.is_any_running()
-            stays = any(each.stays and each.state() is not None for each in ray_folders())
-        except (OSError, UserError):  # a disk that is full, or a share that is gone: that is not known now
-            return False
-        if self._page.listeners.number or runs or stays:
+        if self._page.listeners.number or self._may_run() or _ray_stays():
             self._used = self._clock()
         return self._clock() > self._used + UNUSED_S
+
+    def _may_run(self) -> bool:
+        """Whether one of its sweeps runs, as far as is known."""
+        try:
+            return self._page.sweeps.is_any_running()
+        except OSError:  # a share that does not answer
+            return True
+
+
+def _ray_stays() -> bool:
+    """Whether `sweeps up` keeps this PC ready."""
+    try:
+        return any(each.stays and each.state() is not None for each in ray_folders())
+    except UserError:  # no folder is of use for a Ray, as where the disk is full
+        return False
 
 
 def _folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -68,8 +69,8 @@ def test_a_page_that_a_sweep_began_ends_some_time_after_its_last_use(
     assert usage.has_ended()
 
 
-def test_a_page_of_a_sweep_stays_where_no_disk_of_this_pc_has_room(
-    page: Served, monkeypatch: pytest.MonkeyPatch
+def test_a_page_of_a_sweep_stays_where_no_folder_is_of_use_for_a_ray(
+    results: Path, page: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> list[RayFolder]:
         raise UserError("/tmp: its disk is full")
@@ -77,10 +78,25 @@ def test_a_page_of_a_sweep_stays_where_no_disk_of_this_pc_has_room(
     now = [0.0]
     usage = Usage(page.page, lambda: now[0])
     monkeypatch.setattr("sweeps.page.server.ray_folders", refuse)
+    with lock.held(results / "s"):
+        now[0] = 2 * UNUSED_S
+        assert not usage.has_ended()
+    now[0] += UNUSED_S + 1
+    assert usage.has_ended()
+
+
+def test_a_page_stays_where_the_share_of_its_sweeps_does_not_answer(
+    page: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_any_running() -> bool:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr("sweeps.page.server.ray_folders", lambda: [])
+    monkeypatch.setattr(page.page.sweeps, "is_any_running", is_any_running)
+    now = [0.0]
+    usage = Usage(page.page, lambda: now[0])
     now[0] = 2 * UNUSED_S
     assert not usage.has_ended()
-    monkeypatch.setattr("sweeps.page.server.ray_folders", lambda: [])
-    assert usage.has_ended()
 
 
 @pytest.mark.slow
