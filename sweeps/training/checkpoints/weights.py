@@ -105,7 +105,7 @@ class BestWeights(pl.Callback):
             return
         self._hook.remove()
         used, self._hook, self._used = self._used, None, None
-        if used is not None and not torch.equal(*used):
+        if used is not None and not _are_equal(*used):
             raise CannotTrain(
                 "validation_step scores other weights than the model has behind it, so that others would be "
                 "kept than those that were scored. Swap averaged weights in on_validation_start, and out in "
@@ -191,12 +191,19 @@ def _refuse_others(hook: str, kept: Mapping[str, Any], scored: Mapping[str, Any]
         other = kept.get(name, weight)
         if not isinstance(weight, torch.Tensor):
             continue
-        is_same = isinstance(other, torch.Tensor) and torch.equal(other.cpu(), weight.cpu().to(other.dtype))
+        is_same = isinstance(other, torch.Tensor) and _are_equal(other.cpu(), weight.cpu().to(other.dtype))
         if not is_same:
             raise CannotTrain(
                 f"{hook} replaces weights ({name}), so that others would be kept than those that were "
                 "validated. Swap them in for the validation, as Lightning's EMAWeightAveraging does"
             )
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same; those of a training that has diverged hold nan."""
+    if torch.equal(one, other):
+        return True
+    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def _on_cpu(value: Any) -> Any:

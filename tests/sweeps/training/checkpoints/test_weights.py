@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from sweeps.training.report import Position, Report
 from sweeps.training.runs.fit_loop import Fit
 from tests.support.trainables import as_trainable, run_through
 from trainables import digits_mlp
+from trainables._shared.classifier import SgdClassifier
 
 
 def test_what_is_kept_reads_back_beside_what_trains_it_again(tmp_path: Path) -> None:
@@ -53,3 +56,32 @@ def test_what_a_checkpoint_takes_is_known_before_one_is_written(strategy: str, t
     run_through(fit, on_epoch)
     written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
     assert said == [pytest.approx(written, rel=0.1)]
+
+
+class WithOwnState(SgdClassifier):
+    """Names its weights by itself, as many projects do."""
+
+    def state_dict(self, *arguments: Any, **named: Any) -> Any:
+        return super().state_dict(*arguments, **named)
+
+
+@pytest.mark.parametrize("kind", [SgdClassifier, WithOwnState])
+def test_a_training_whose_weights_are_nan_has_diverged_and_is_not_refused(kind: Any) -> None:
+    def build_model(params: Any) -> Any:
+        return kind(torch.nn.Linear(64, 10), lr=math.inf, momentum=0.9, weight_decay=0.0)
+
+    trainable = SimpleNamespace(
+        Params=digits_mlp.Params, build_model=build_model, build_data=digits_mlp.build_data
+    )
+    config = FitConfig(max_epochs=2, metric="val_loss", mode="min", precision="32")
+    fit, scores = Fit(as_trainable(trainable), digits_mlp.Params(), config), list[float]()
+
+    def on_epoch(found: Report | Position) -> bool:
+        assert isinstance(found, Report)
+        scores.append(found.score)
+        return True
+
+    run_through(fit, on_epoch)
+    assert all(map(math.isnan, scores))
+    assert len(scores) == 2
+    assert not fit.best.weights
