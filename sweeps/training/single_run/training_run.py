@@ -104,7 +104,8 @@ def _train(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
         cluster_environment.end_groups()  # all workers together: the first one goes on alone
         folder.keep_best(training)
         test: dict[str, float] | str = {}
-        if run.test and launch.is_first() and not (test := training.why_no_test):
+        is_tested = run.test and launch.is_first() and folder.best.is_dir()  # not where no score was finite
+        if is_tested and not (test := training.why_no_test):
             params, own = build_params(trainable.params_class, run.params), as_lightning(trainable)
             test = trained_model.score_test_rows(own, params, config, folder.best, prepared=prepared)
         return folder.say_end(test, is_prepared=prepared is not None)

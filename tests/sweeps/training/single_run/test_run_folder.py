@@ -261,6 +261,15 @@ def test_the_line_of_an_epoch_is_on_the_disk_before_its_checkpoint(
     assert (folder / "best").exists()
 
 
+def test_a_run_without_a_finite_score_says_so_and_has_nothing_to_test(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, "digits_mlp", "--lr", "1e30", "--metric", "val_loss", "--mode", "min", "--test") == 1
+    said = capsys.readouterr()
+    assert "\nNo epoch had a finite val_loss.\n" in said.out
+    assert "Traceback" not in said.err
+
+
 def test_a_run_that_is_refused_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sharing = ("--devices", "2", "--strategy", "ddp", "--batch-size")
     assert run(tmp_path, "digits_mlp", *sharing, "33") == 2
