@@ -95,7 +95,9 @@ class BestWeights(pl.Callback):
     ) -> None:
         if batch_idx or _is_sharded(trainer) or self._config.compile:
             return
-        own = ((layer, next(layer.parameters(recurse=False), None)) for layer in pl_module.modules())
+        # An embedding with a largest norm scales its rows itself, whenever it is called.
+        steady = (layer for layer in pl_module.modules() if getattr(layer, "max_norm", None) is None)
+        own = ((layer, next(layer.parameters(recurse=False), None)) for layer in steady)
         layer, weight = next((each for each in own if each[1] is not None), (None, None))
         if layer is not None and weight is not None and not isinstance(weight, UninitializedParameter):
             self._hook = layer.register_forward_pre_hook(partial(self._note, weight))

@@ -85,3 +85,25 @@ def test_a_training_whose_weights_are_nan_has_diverged_and_is_not_refused(kind: 
     assert all(map(math.isnan, scores))
     assert len(scores) == 2
     assert not fit.best.weights
+
+
+class Bins(torch.nn.Module):
+    """Pixels as whole numbers."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return inputs.abs().mul(16).long().clamp(0, 16)
+
+
+def test_an_embedding_that_scales_its_rows_in_a_validation_is_not_refused() -> None:
+    def build_model(params: Any) -> Any:
+        embedding = torch.nn.Embedding(17, 4, max_norm=0.01)
+        net = torch.nn.Sequential(Bins(), embedding, torch.nn.Flatten(), torch.nn.Linear(256, 10))
+        return SgdClassifier(net, lr=1.0, momentum=0.9, weight_decay=0.0)
+
+    trainable = SimpleNamespace(
+        Params=digits_mlp.Params, build_model=build_model, build_data=digits_mlp.build_data
+    )
+    config = FitConfig(max_epochs=1, metric="val_acc", mode="max", precision="32")
+    fit = Fit(as_trainable(trainable), digits_mlp.Params(), config)
+    run_through(fit, lambda found: True)
+    assert fit.progress.epochs == 1
