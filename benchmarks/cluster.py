@@ -5,9 +5,9 @@ network: root, and the programs of the tests of several PCs, are needed. Two kin
 pruned:
 
   fashion_cnn  1, 2 and 3 PCs with one CPU each, 2,000 rows; no more can be shown than this machine has cores
-  sleeping     1, 2 and 4 PCs with 16 slots each, 64 in all; a trial does nothing but sleep, 3 times 15 s, so
-               that what is lost is the sweep's own: to propose, start, hear, judge, record and replace trials
-               (a slot takes 0.47 GB of memory, 64 of them 30 GB; swap will do, for they sleep)
+  sleeping     1, 2 and 4 PCs with up to 16 slots each, 64 in all; a trial does nothing but sleep, 3 times
+               15 s, so that what is lost is the sweep's own: to propose, start, hear, judge, record and
+               replace trials (a slot takes 0.47 GB of memory, 64 of them 30 GB; swap will do, for they sleep)
 
 Trials per hour are those of each process, from one end of a trial to another, added up; they count from the
 moment that each of them has ended a trial (all are warm). Efficiency is that rate per slot, as a share of the
@@ -34,6 +34,7 @@ from tests.support.cluster_of_pcs import PYTHON, RAY, give_token, nodes
 EPOCHS = 3
 GB_PER_SLOT = 0.47
 """A process that trains takes 0.43 GB, from its first trial on; the rest is Ray's own on each PC."""
+MOST_SLOTS = 16
 GOAL_PERCENT = 90.0
 ARMS: dict[str, dict[str, Any]] = {
     "fashion_cnn": {"trainable": "fashion_cnn", "search-space": "benchmarks.cluster_space"},
@@ -147,14 +148,17 @@ def goals(medians: Sequence[Run]) -> list[Goal]:
 
 
 def _check(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> None:
-    """Exit with status 2 where it would count nothing, or fill the memory of this machine."""
+    """Choose as many slots as have room, where none are given. Exit with status 2 where it would count
+    nothing, or fill the memory of this machine."""
     if asked.waves < 3:
         parser.error(f"--waves {asked.waves}: at least 3, the first and the last are not counted")
-    most = max(asked.sleeping_pcs, default=0)
-    needed_gb = most * asked.slots * GB_PER_SLOT
+    most = max(asked.sleeping_pcs, default=1)
     free_gb = (psutil.virtual_memory().available + psutil.swap_memory().free) / 1e9
+    fit = int(free_gb / GB_PER_SLOT / most)
+    if asked.slots is None:
+        asked.slots = max(1, min(MOST_SLOTS, fit))
+    needed_gb = most * asked.slots * GB_PER_SLOT
     if needed_gb > free_gb:
-        fit = int(free_gb / GB_PER_SLOT / most)
         parser.error(
             f"--slots {asked.slots} on {most} PCs take {needed_gb:.0f} GB of memory, {free_gb:.0f} GB "
             f"are free, with swap: at most --slots {fit}"
@@ -195,7 +199,8 @@ def _parser() -> argparse.ArgumentParser:
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--pcs", type=int, nargs="*", default=[1, 2, 3], help=f"cores here: {cores}")
     parser.add_argument("--sleeping-pcs", type=int, nargs="*", default=[1, 2, 4])
-    parser.add_argument("--slots", type=int, default=16, help="of each PC, for trials that sleep")
+    slots = f"of each PC, for trials that sleep (default: as the memory has room, up to {MOST_SLOTS})"
+    parser.add_argument("--slots", type=int, help=slots)
     parser.add_argument("--epoch-s", type=float, default=15.0, help="that a trial sleeps in each epoch")
     parser.add_argument("--waves", type=int, default=5, help="trials of each slot, 3 at least")
     parser.add_argument("--repeats", type=int, default=3)
