@@ -81,13 +81,13 @@ def fixed_defaults(params_class: Any) -> dict[str, ParamValue]:
     return found
 
 
-def unfit_defaults(params_class: Any, names: Collection[str]) -> list[str]:
-    """What is wrong with the defaults of hyperparameters that are numbers or text, and do not fit."""
-    hints, found = hints_of(params_class), []
+def unfit_defaults(params_class: Any, names: Collection[str]) -> dict[str, str]:
+    """Of the hyperparameters whose default is a number or text, and does not fit, what is wrong with it."""
+    hints, found = hints_of(params_class), {}
     for name, default in defaults_of(params_class).items():
         is_held = name in names and isinstance(default, bool | int | float | str)
         if is_held and (fault := type_fault(default, hints[name])):
-            found.append(f"the default {default!r} of {name} {fault}")
+            found[name] = f"the default {default!r} of {name} {fault}"
     return found
 
 

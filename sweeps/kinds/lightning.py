@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, get_args
 
 from sweeps.common.errors import CannotTrain, UserError
 from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode
 from sweeps.common.param_types import defaults_of, hints_of
-from sweeps.common.yaml_values import closest, is_number, nearest
+from sweeps.common.yaml_values import is_number, nearest
 from sweeps.kinds.trainable import FileTrainable, LightningTrainable, Preparation
 
 if TYPE_CHECKING:
@@ -85,12 +87,18 @@ class LightningFile(FileTrainable, LightningTrainable):
 
 
 def _misspelt(module: Any, lacking: Sequence[str]) -> str:
-    """A function or a class of the file's own whose name is near to one that it lacks."""
-    own = [name for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__]
-    for name in own:
-        if name not in DEFINES and (wanted := closest(name, [*lacking, "train"])):
-            return f". It defines {name}: did you mean '{wanted}'?"
+    """A function or a class of the file's own whose name is that of one that it lacks, but for a letter."""
+    wanted = [*lacking, "train"] if "build_model" in lacking else lacking
+    for name, each in vars(module).items():
+        is_own = isinstance(each, type | FunctionType) and each.__module__ == module.__name__
+        near = difflib.get_close_matches(name, wanted, n=1, cutoff=_NEAR) if is_own else []
+        if near and name not in DEFINES:
+            return f". It defines {name}: did you mean '{near[0]}'?"
     return ""
+
+
+_NEAR = 0.8
+"""Of two names that differ by a letter; `train_epoch` and `train` are less alike."""
 
 
 def faults_of_params(params: Any) -> list[str]:

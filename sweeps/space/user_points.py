@@ -89,8 +89,9 @@ def baseline(
             return Baseline(own.trainable, why_not=str(error))
     if missing := [name for name in swept if name not in values]:
         unfit = unfit_defaults(own.params_class, missing)
-        why = ", ".join(unfit) or f"{called} has no default for {', '.join(missing)}"
-        return Baseline(own.trainable, why_not=why)
+        lacking = ", ".join(name for name in missing if name not in unfit)
+        whys = [*unfit.values(), *([f"{called} has no default for {lacking}"] if lacking else [])]
+        return Baseline(own.trainable, why_not=", and ".join(whys))
     outside = [name for name in swept if name in asked.faults]
     if needed := [name for name in outside if name in prepared]:
         given = ", ".join(f"{name}={shown(values[name])}" for name in needed)

@@ -29,6 +29,8 @@ _NAMED = rf"""(?<![\w./@-])(?:(['"])({_NAME})\1|(?<!['"])({_NAME}))"""
 _PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})(?: ?/ ?(\d+)\b(?![.,/]\d))?""", re.I)
 _ONLY_NUMBER = re.compile(_NUMBER, re.I)
 _EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b", re.I)
+_PLACES = {EPOCH, "epochs", "step", "batch", "iter", "iteration", "fold"}
+"""Names of what `3/10` is the third of ten, and no share."""
 _ENDS = re.compile(rb"[\r\n\x08]+")
 """Ends of lines, and of states of a progress bar."""
 _COLORS = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -219,8 +221,8 @@ def metrics_in(line: str) -> dict[str, float]:
     found = {}
     for match in _PAIR.finditer(line):
         name, number, whole = match[2] or match[3], float(match[4]), float(match[5] or 0)
-        is_share = number.is_integer() and 0 <= number <= whole and name.lower() != EPOCH
-        found[name] = number / whole if is_share and whole else number
+        is_share = whole > 0 and number.is_integer() and name.lower() not in _PLACES
+        found[name] = number / whole if is_share else number
     if (epoch := _EPOCH.search(line)) and EPOCH not in map(str.lower, found):
         found[EPOCH] = float(epoch[1])
     return found

@@ -80,6 +80,10 @@ def test_a_trainable_that_breaks_its_contract_is_told_how(
             ". It defines build_modle: did you mean 'build_model'?",
         ),
         (TRAINABLE.replace("def build_model", "def other"), "(params, trial))"),
+        (
+            TRAINABLE.replace("MODE", "OTHER") + "def train_epoch(): ...\ndef trains(): ...\n",
+            "(params, trial))",
+        ),
     ],
 )
 def test_a_misspelt_name_is_told_with_the_right_one(text: str, hint: str, module: Write) -> None:

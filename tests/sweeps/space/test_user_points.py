@@ -43,7 +43,8 @@ class Refusing:
             raise ValueError("lr: must be below 1")
 
 
-UNFIT = make_dataclass("Unfit", [("lr", float, "0.1")], frozen=True, kw_only=True)
+UNFIT = make_dataclass("Unfit", [("lr", float, "0.1"), ("wd", float, 0.05)], frozen=True, kw_only=True)
+UNFIT_SPACE = flat.check({name: tune.uniform(0, 1) for name in ("lr", "wd")}, UNFIT, {}, ALL, "random", "net")
 SPACE = {
     "lr": tune.loguniform(1e-3, 0.1),
     "batch_size": tune.choice([32, 64]),
@@ -187,8 +188,12 @@ def test_the_defaults_are_on_one_branch_of_a_space_that_is_a_function() -> None:
             "Params refuses its defaults: lr: must be below 1",
         ),
         (
-            {"space": flat.check({"lr": SPACE["lr"]}, UNFIT, {}, ALL, "random", "net")},
+            {"space": UNFIT_SPACE},
             "the default '0.1' of lr must be a number",
+        ),
+        (
+            {"space": UNFIT_SPACE, "lacking": ("wd",)},
+            "the default '0.1' of lr must be a number, and net has no default for wd",
         ),
     ],
 )
