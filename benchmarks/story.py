@@ -119,16 +119,16 @@ def with_needed(rungs: Sequence[str]) -> list[str]:
 def measure(story: Story, steps: Sequence[str], kept: Kept, until: float, is_rehearsal: bool) -> None:
     """Take the steps that are not finished, up to a moment."""
     todo = [step for step in steps if step not in kept.steps]
-    minutes = story.workload.minutes
-    whole = _about(sum(minutes.get(step, 0.0) for step in todo))
+    minutes_of = story.workload.minutes_of
+    whole = _about(sum(map(minutes_of, todo)))
     print(f"{story.workload.name}: {count(len(todo), 'part')} to measure{whole}", flush=True)
     for number, name in enumerate(todo, 1):
-        usual_s = 60 * minutes.get(name, 0.0)
+        usual_s = 60 * minutes_of(name)
         if time.monotonic() + usual_s > until:
             print(f"--minutes are over before {TITLES[name]}; the same command goes on.", flush=True)
             return
         busy = _measure.busy_cores()
-        print(f"{number}/{len(todo)} {TITLES[name]}{_about(minutes.get(name, 0.0))}", flush=True)
+        print(f"{number}/{len(todo)} {TITLES[name]}{_about(minutes_of(name))}", flush=True)
         if busy > BUSY_CORES:
             print(
                 f"  {busy:.1f} cores are busy with other work: the figures count on an idle machine",
