@@ -52,7 +52,7 @@ def _own_folder_of_rays() -> Path:
     """Of this process of pytest: sweeps of two that run at a time share no Ray. Its path must be short."""
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         folder = Path(os.environ[RAYS_FOLDER])
-        if folder.name == worker:  # a program that a test started has imported this file: its test's folder
+        if worker in folder.parts:  # a program that a test started has imported this file: its test's folder
             return folder
         (folder := folder / worker).mkdir()
         return folder
