@@ -91,12 +91,12 @@ def dashboard(asked: Asked) -> int:
     Raises:
         UserError: the port can't be had, or the token not be read.
     """
-    from sweeps.page import access, server
+    from sweeps.page import access, pc_reporter, server
     from sweeps.page.page_context import PageContext
 
-    token = access.token_of_user(is_read_only=asked.is_read_only)
+    token, ray = access.token_of_user(is_read_only=asked.is_read_only), pc_reporter.named()
     for each in server.open_pages():
-        if each.shows(asked.folders, asked.host, is_read_only=asked.is_read_only):
+        if each.shows(asked.folders, asked.host, is_read_only=asked.is_read_only, ray=ray):
             _tell(asked, each.url, token, [*map(Path, each.folders)])
             print(f"is open already, in process {each.pid}", flush=True)
             return 0
@@ -109,6 +109,7 @@ def dashboard(asked: Asked) -> int:
             folders=[str(folder) for folder in asked.folders],
             host=asked.host,
             is_read_only=asked.is_read_only,
+            ray=ray,
         )
         with server.noted(note):
             _tell(asked, url, token, asked.folders)

@@ -69,10 +69,14 @@ def addresses() -> list[str]:
     return list(dict.fromkeys([*_named(), *_own(), *found]))
 
 
+def named() -> str:
+    """That of the user's environment, which is then the only one to be shown; "" without one."""
+    address = os.environ.get(OF_RAY, "")
+    return "" if address == "auto" or "://" in address else address
+
+
 def _named() -> list[str]:
-    """That of the user's environment, which is then the only one to be shown."""
-    named = os.environ.get(OF_RAY, "")
-    return [] if named in ("", "auto") or "://" in named else [named]
+    return [address] if (address := named()) else []
 
 
 def _others(address: str | None = None) -> list[str]:

@@ -179,10 +179,12 @@ class OpenPage:
     folders: Sequence[str]
     host: str
     is_read_only: bool
+    ray: str = ""
+    """Address of the Ray whose PCs it was told to show; "" where it chooses one."""
 
-    def shows(self, folders: Sequence[Path], host: str, *, is_read_only: bool) -> bool:
-        """Whether another one would be the same."""
-        is_alike = (self.host, self.is_read_only) == (host, is_read_only)
+    def shows(self, folders: Sequence[Path], host: str, *, is_read_only: bool, ray: str = "") -> bool:
+        """Whether another one would be the same, or does as well: one that is told no Ray."""
+        is_alike = (self.host, self.is_read_only) == (host, is_read_only) and ray in ("", self.ray)
         return is_alike and set(map(str, folders)) <= set(self.folders)
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import dashboard
 from sweeps.common.errors import UserError
 from sweeps.execution.output.page_process import PageProcess
-from sweeps.page import server
+from sweeps.page import access, server
 from sweeps.page.server import UNUSED_S, OpenPage, Usage, open_pages
 from sweeps.ray_start.ray_folder import RayFolder
 from sweeps.record import lock
@@ -46,6 +47,32 @@ def test_only_a_page_of_the_same_kind_is_taken_for_another(tmp_path: Path) -> No
     assert not page.shows([tmp_path], "h", is_read_only=True)
     assert not page.shows([tmp_path], "0.0.0.0", is_read_only=False)
     assert not page.shows([tmp_path, tmp_path / "more"], "h", is_read_only=False)
+
+
+def test_a_page_of_one_ray_is_none_of_another(tmp_path: Path) -> None:
+    """Where none is named, any does."""
+    first, second = noted(tmp_path), noted(tmp_path, ray="h:2")
+    assert not first.shows([tmp_path], "h", is_read_only=False, ray="h:2")
+    assert second.shows([tmp_path], "h", is_read_only=False, ray="h:2")
+    assert second.shows([tmp_path], "h", is_read_only=False)
+
+
+def test_a_second_page_begins_for_the_ray_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def end_at_once(*_: object) -> None: ...
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(access, "token_of_user", lambda is_read_only: "t" * 20)
+    monkeypatch.setattr(server, "serve", end_at_once)
+    monkeypatch.setenv("RAY_ADDRESS", "h:2")
+    asked = dashboard.parse(["--no-browser", "--port", "0"])
+    with server.noted(noted(tmp_path / "results", host="127.0.0.1")):
+        assert dashboard.dashboard(asked) == 0
+        assert "press Ctrl-C to end it" in capsys.readouterr().out
+        monkeypatch.delenv("RAY_ADDRESS")
+        assert dashboard.dashboard(asked) == 0
+        assert "is open already" in capsys.readouterr().out
 
 
 def test_a_page_that_a_sweep_began_ends_some_time_after_its_last_use(
