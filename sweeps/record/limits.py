@@ -36,6 +36,22 @@ def gpu_hours(record: Record, gpus: float) -> float:
     return gpus * math.fsum(trial.spent_seconds for trial in record.trials) / 3600
 
 
+def held_s(record: Record) -> float:
+    """Seconds in which GPUs trained, the sum of all: one that trials share counts once."""
+    spans = list[tuple[float, float, tuple[str, str]]]()
+    for trial in record.trials:
+        attempts = [*trial.attempts, trial]
+        for nth, epoch, row in trial.every_report():
+            place = attempts[nth].place_of(epoch)
+            gpu = str(place.get("pc", "")), str(place.get("gpu", ""))
+            spans.append((row.time - row.seconds, row.time, gpu))
+    found_s, ends = 0.0, dict[tuple[str, str], float]()
+    for begin, end, gpu in sorted(spans):
+        found_s += max(0.0, end - max(begin, ends.get(gpu, 0.0)))
+        ends[gpu] = max(end, ends.get(gpu, 0.0))
+    return found_s
+
+
 def described(config: SweepConfig) -> str:
     """What may end the search before its last trial; "" where nothing is asked for."""
     metric, hours = config.objective.metric, config.time_budget_hours
@@ -101,7 +117,10 @@ def _last_reached(record: Record) -> float:
 
 
 def _gpu_hours(config: SweepConfig, record: Record, gpus: float) -> Reached | None:
-    if config.max_gpu_hours is None or gpu_hours(record, gpus) < config.max_gpu_hours:
+    if config.max_gpu_hours is None or (hours := gpu_hours(record, gpus)) < config.max_gpu_hours:
+        return None
+    # Each trial was to have whole GPUs, and many share one.
+    if config.trials_per_gpu == "auto" and (hours := held_s(record) / 3600) < config.max_gpu_hours:
         return None
     limit = f"--max-gpu-hours {config.max_gpu_hours:g}"
-    return Reached(limit, f"the trials have trained {gpu_hours(record, gpus):.2g} GPU hours")
+    return Reached(limit, f"the trials have trained {hours:.2g} GPU hours")

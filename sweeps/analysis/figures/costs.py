@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import duration
+from sweeps.record.limits import held_s
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.training.time_breakdown import PARTS
@@ -53,7 +54,7 @@ def spent(record: Record) -> Spent:
     on_gpu = any(trial.place.get("gpu") for trial in trials)
     share = float(settings.cpus_per_trial)
     if on_gpu:
-        share = _held_s(record) / (seconds or 1) * max(1.0, settings.gpus_per_trial or 1.0)
+        share = held_s(record) / (seconds or 1) * max(1.0, settings.gpus_per_trial or 1.0)
     share *= settings.workers_per_trial
     end = record.info.max_epochs or 0
     saved_epochs, saved_s = 0, 0.0
@@ -181,16 +182,6 @@ def _parts(trials: Sequence[TrialRow], seconds: float) -> dict[str, float]:
                 found[part.replace("_", " ")] += row.costs.get(f"{part}_pct", 0.0) / 100 * row.seconds
     known = {name: value for name, value in found.items() if value > 0}
     return {**known, "rest": max(0.0, seconds - sum(known.values()))}
-
-
-def _held_s(record: Record) -> float:
-    """Seconds in which GPUs trained, the sum of all: one that trials share counts once."""
-    held_s, ends = 0.0, dict[tuple[str, str], float]()
-    for span in sorted(_spans(record), key=lambda span: span.begin):
-        gpu = span.pc, span.gpu
-        held_s += max(0.0, span.end - max(span.begin, ends.get(gpu, 0.0)))
-        ends[gpu] = max(span.end, ends.get(gpu, 0.0))
-    return held_s
 
 
 def _start_up(record: Record, trial: TrialRow) -> float:

@@ -300,6 +300,18 @@ def test_gpu_hours_are_of_all_trials_and_their_gpus(sweep: Steered) -> None:
     assert found == ("--max-gpu-hours 0.001", "the trials have trained 0.0017 GPU hours")
 
 
+def test_a_gpu_that_is_found_to_have_room_for_several_trials_counts_once(sweep: Steered) -> None:
+    limit = sweep.context.config.changed(max_gpu_hours=0.001, trials_per_gpu="auto")
+    for gpu in ("G #0", "G #0", "G #1"):
+        number = sweep.begin()
+        assert limits.reached(limit, sweep.record, gpus=1) is None, "3 s of 3.6 s"
+        sweep.record.place(number, {"pc": "a", "pid": number, "gpu": gpu})
+        sweep.record.report(number, 1, 0.1, {}, 3.0)
+        sweep.record.end(number, "finished")
+    found = limits.reached(limit, sweep.record, gpus=1)
+    assert found == ("--max-gpu-hours 0.001", "the trials have trained 0.0017 GPU hours")
+
+
 def test_limits_that_can_mean_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--max-gpu-hours 1: a trial has no GPU here"):
         make_plan(config(tmp_path, max_gpu_hours=1.0))
