@@ -38,7 +38,8 @@ class Outcome(StrEnum):
     ERROR = "error"
     """A mistake of the user's that showed only in training."""
     LOST = "lost"
-    """The record, weights or `best/` can't be written, or no PC is left on which a trial can continue."""
+    """The record, weights or `best/` can't be written, no PC is left on which a trial can continue, Ray on
+    this PC has ended, or the first trials have all failed alike."""
     CRASHED = "crashed"
     """By an exception. It is told to --notify-command alone."""
 
