@@ -112,7 +112,7 @@ class CommandTrainable(FunctionTrainable):
             raise UserError(f"{flag}: {str(error).lower()}") from None
         faults = words.faults() or _faults_of_program(words.words, project.folder())
         refuse([f"{flag}: {fault}" for fault in faults])
-        named = [*words.words, *(path.read_text(errors="replace") for path in _files(words.words))]
+        named = _texts(words.words)
         saves, knows_epochs = (
             placeholder in words.placeholders or any(VARIABLES[placeholder] in text for text in named)
             for placeholder in (CHECKPOINT_DIR, "max_epochs")
@@ -165,7 +165,16 @@ class CommandTrainable(FunctionTrainable):
             found[WANDB_FILE] = wandb_config(vars(params))
             words = ["env", f"{WANDB_CONFIG}={folder}/{WANDB_FILE}", *words]
         line = shlex.join([word.replace(str(file), f"{folder}/{ARGS_FILE}") for word in words])
-        return {**found, BEST_FILE: f"# Train it again, in the folder of the project:\n{line}\n"}
+        before = [f"mkdir -p {of_trial[CHECKPOINT_DIR]}"] if self.saves else []
+        lines = ["# Train it again, in the folder of the project:", *before, *self._exports(of_trial), line]
+        return {**found, BEST_FILE: "\n".join([*lines, ""])}
+
+    def _exports(self, of_trial: Mapping[str, str]) -> list[str]:
+        """A line of a shell with those variables of a trial that the command or its files name."""
+        variables = {VARIABLES[name]: text for name, text in of_trial.items()} | {METRICS: "metrics.jsonl"}
+        named = _texts(self._words.words)
+        found = [f"{each}={text}" for each, text in variables.items() if any(each in code for code in named)]
+        return [f"export {' '.join(found)}"] if found else []
 
     def train(self, params: Any, trial: Trial) -> None:
         """Run the program, and report what it reports.
@@ -259,6 +268,11 @@ def _files(words: Sequence[str]) -> list[Path]:
         for file in dict.fromkeys(found)
         if file.is_relative_to(here) and file.is_file() and file.stat().st_size <= MOST_BYTES_OF_A_FILE
     ]
+
+
+def _texts(words: Sequence[str]) -> list[str]:
+    """The words of a command, and the text of the files that it names."""
+    return [*words, *(path.read_text(errors="replace") for path in _files(words))]
 
 
 def _faults_of_program(words: Sequence[str], here: Path) -> list[str]:

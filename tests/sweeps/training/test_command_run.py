@@ -33,6 +33,11 @@ while epoch < epochs:
     state.write_text(json.dumps(epoch))
     print(f"epoch={epoch} acc={lr * epoch}")
 """
+BY_VARIABLES = f"""
+import os, sys
+sys.argv += ["0.5", os.environ["SWEEPS_MAX_EPOCHS"], os.environ["SWEEPS_CHECKPOINT_DIR"]]
+open(os.environ["SWEEPS_METRICS"], "a").close()
+{COUNTING}"""
 RAN_OUT = (
     "[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.00 GiB. GPU 0 has a total "
     "capacity of 23.00 GiB of which 4.00 GiB is free. Process 4711 has 9.00 GiB memory in use. Including "
@@ -486,6 +491,21 @@ def test_it_saves_where_its_command_or_its_script_names_the_folder(run: MakeRun)
     ((title, note),) = found[2].notes()
     assert title == "checkpoint"
     assert note.startswith("the command has no {checkpoint_dir}")
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [(COUNTING, SAVES), (BY_VARIABLES, python())],
+    ids=["placeholders", "variables"],
+)
+def test_the_command_of_the_best_trial_trains_it_again_as_it_is(
+    run: MakeRun, source: str, command: str
+) -> None:
+    run(source, command)
+    trainable = CommandTrainable.find(f"command:{command}")
+    files = trainable.export({"lr": 0.5}, {"max_epochs": 3, "seed": 3}, "results/NAME/best")
+    done = subprocess.run(["sh", "-c", files["command.sh"]], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["epoch=1 acc=0.5", "epoch=2 acc=1.0", "epoch=3 acc=1.5"], done.stderr
 
 
 def test_one_whose_supervisor_is_killed_ends(run: MakeRun) -> None:
