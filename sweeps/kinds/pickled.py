@@ -228,7 +228,7 @@ class PickledModule(_OfPickle, LightningTrainable):
         if "data" in self.pickled.arguments:
             found = self._called("data", params)
         else:
-            found = copy.deepcopy(self._objects["data"])  # trials share nothing
+            found = copy.deepcopy(self._objects.get("data"))  # trials share nothing
         if isinstance(found, list | tuple):
             return _of_loaders(found)
         data: LightningDataModule = found  # None: the model has its own

@@ -221,6 +221,12 @@ def test_data_that_is_no_function_is_a_copy_for_each_trial() -> None:
     assert first is not found.build_data(params, None)
 
 
+def test_a_model_with_loaders_of_its_own_needs_no_data() -> None:
+    found = pickled.made(made_of(Net))
+    assert isinstance(found, pickled.PickledModule)
+    assert found.build_data(build_params(found.params_class, {"lr": 1}), None) is None
+
+
 def test_loaders_are_data() -> None:
     found = pickled.made(made_of(Net, ([1], [2], [3])))
     assert isinstance(found, pickled.PickledModule)
