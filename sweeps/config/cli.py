@@ -19,7 +19,15 @@ from sweeps.common.formatting import command, shown_path
 from sweeps.common.settings import typed
 from sweeps.common.yaml_values import hyperparameter, nearest, read_lines
 from sweeps.config import wandb_sweep
-from sweeps.config.sweep_config import COMMAND_ONLY, YAML_KEYS, SweepConfig, flag, one_or_several, to_yaml
+from sweeps.config.sweep_config import (
+    COMMAND_ONLY,
+    YAML_KEYS,
+    SweepConfig,
+    flag,
+    listed,
+    one_or_several,
+    to_yaml,
+)
 from sweeps.config.sweep_folder import (
     JOURNAL,
     SWEEP_FILE,
@@ -124,9 +132,9 @@ def checked(
     if "resume" in flags and flags["resume"] is None and not flags.get("submit"):
         flags |= {"resume": str(newest_sweep())}
     if "refine" in flags:
-        if "" in flags["refine"]:
+        if "" in (asked := listed(flags["refine"])):
             raise UserError("--refine: give the name of a sweep, as in --refine NAME")
-        named = [each if is_foreign(each) else str(_sweep_of(each)) for each in flags["refine"]]
+        named = [each if is_foreign(each) else str(_sweep_of(each)) for each in asked]
         flags |= {"refine": named or [str(newest_sweep())]}
     contents = _contents(flags, files)
     if of_wandb is not None:

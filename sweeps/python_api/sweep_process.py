@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import pickle
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,9 +34,10 @@ from sweeps.common.errors import CannotContinue, CannotTrain, UserError
 from sweeps.common.imports import module_command
 from sweeps.common.param_types import shown_range
 from sweeps.config import cli
-from sweeps.config.sweep_config import SweepConfig, flag
-from sweeps.config.sweep_folder import resume_command, sweep_named
+from sweeps.config.sweep_config import SweepConfig, flag, listed
+from sweeps.config.sweep_folder import is_foreign, resume_command, sweep_named
 from sweeps.kinds import pickled, registry
+from sweeps.kinds.pickled import Pickled
 from sweeps.python_api.sweep_request import FOLDERS, OF_THE_MACHINE, Request, as_keywords, request_of
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
@@ -237,9 +239,8 @@ def _config(request: Request) -> SweepConfig:
     made, resumed = request.pickled, given.get("resume")
     there = None if resumed is None else sweep_named(str(resumed))
     if made is not None:
-        if there is not None and (there / pickled.FILE).is_file():  # its space need not be given again
-            made = replace(made, names=tuple(dict.fromkeys([*pickled.read(there).names, *made.names])))
-        pickled.hold(made)
+        refined = (sweep_named(each) for each in listed(given.get("refine")) if not is_foreign(each))
+        pickled.hold(with_names_of(made, refined if there is None else [there]))
     sys.argv[1:] = [word for name, value in given.items() for word in _words(name, value)]  # for the record
     local_dirs.use_typed(*(request.settings.get(name) for name in FOLDERS))
     if there is not None and "ranges" in given:
@@ -247,6 +248,17 @@ def _config(request: Request) -> SweepConfig:
     config = cli.checked(given)
     cli.use_gpus(request.settings.get("gpus"), config)
     return config.changed(name=config.name or registry.new_name(config.trainables))
+
+
+def with_names_of(made: Pickled, earlier: Iterable[Path]) -> Pickled:
+    """What is trained, with the hyperparameters that it had in earlier sweeps: their space need not be given
+    again.
+
+    Args:
+        earlier: folders of these sweeps.
+    """
+    theirs = (pickled.read(folder).names for folder in earlier if (folder / pickled.FILE).is_file())
+    return replace(made, names=tuple(dict.fromkeys([*itertools.chain(*theirs), *made.names])))
 
 
 def changed_ranges(folder: Path, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from sweeps.config import cli
 from sweeps.config.sweep_config import to_yaml
 from sweeps.kinds import pickled, registry
 from sweeps.plan.build import make_plan
+from sweeps.python_api.sweep_process import with_names_of
 from sweeps.python_api.sweep_request import as_keywords, request_of
 from sweeps.space import flat
 from sweeps.space.domain import converted
@@ -236,6 +237,20 @@ def test_loaders_are_data() -> None:
     assert isinstance(alone, pickled.PickledModule)
     with pytest.raises(CannotTrain, match=r"data: 1 loaders; give those of the training and the validation"):
         alone.build_data(build_params(found.params_class, {"lr": 1}), None)
+
+
+def test_a_sweep_is_refined_by_its_name_in_the_space_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project, "_results", None)
+    for name, content in pickled.made(made_of(train)).kept_files().items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "sweep.yaml").write_text("metric: val_acc\nmode: max\n")
+    (tmp_path / "record.journal").touch()
+    request = request_of(train, {}, None, {"refine": str(tmp_path)})
+    assert cli.checked(request.settings).parents == [str(tmp_path)]
+    assert request.pickled is not None
+    assert with_names_of(request.pickled, [tmp_path, tmp_path / "another"]).names == ("lr",)
 
 
 def test_it_is_found_in_the_folder_of_its_sweep_alone(
