@@ -220,7 +220,7 @@ def main(number: int, parent: int) -> int:
 
 def _run(request: Request, tell: Callable[..., None]) -> int:
     try:
-        config = _config(request)
+        config = config_of(request)
         tell(folder=str(Path(config.results_dir, str(config.name))))
         cell = None
         if request.in_cell:
@@ -233,7 +233,7 @@ def _run(request: Request, tell: Callable[..., None]) -> int:
         return 1 if isinstance(error, CannotContinue) else 2
 
 
-def _config(request: Request) -> SweepConfig:
+def config_of(request: Request) -> SweepConfig:
     """The checked settings, with a name. What is trained is found by its own."""
     given = {name: value for name, value in request.settings.items() if name not in OF_THE_MACHINE}
     made, resumed = request.pickled, given.get("resume")
@@ -245,7 +245,8 @@ def _config(request: Request) -> SweepConfig:
     local_dirs.use_typed(*(request.settings.get(name) for name in FOLDERS))
     if there is not None and "ranges" in given:
         given["ranges"] = changed_ranges(there, given["ranges"])
-    config = cli.checked(given)
+    words = [given["trainable"]] if made is None and "trainable" in given else []  # maybe of a LightningCLI
+    config = cli.checked(given, words=words)
     cli.use_gpus(request.settings.get("gpus"), config)
     return config.changed(name=config.name or registry.new_name(config.trainables))
 

@@ -20,7 +20,7 @@ from sweeps.config import cli
 from sweeps.config.sweep_config import to_yaml
 from sweeps.kinds import pickled, registry
 from sweeps.plan.build import make_plan
-from sweeps.python_api.sweep_process import with_names_of
+from sweeps.python_api.sweep_process import config_of, with_names_of
 from sweeps.python_api.sweep_request import as_keywords, request_of
 from sweeps.space import flat
 from sweeps.space.domain import converted
@@ -151,6 +151,17 @@ def test_sweeps_run_can_be_called_behind_an_import_of_its_module() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("space: give a dict")
+
+
+def test_the_program_of_a_lightning_cli_is_a_trainable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "program.py").write_text("from lightning.pytorch.cli import LightningCLI\nLightningCLI()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["script.py"])
+    config = config_of(request_of("program.py", SPACE, None, {"cli_config": "config.yaml"}))
+    assert (config.trainable, config.lightning_cli, config.cli_config) == (None, "program", "config.yaml")
+    assert config_of(request_of("tests.faulty.toy", SPACE, None, {})).trainable == "tests.faulty.toy"
 
 
 def test_a_function_has_the_hyperparameters_that_were_given() -> None:
