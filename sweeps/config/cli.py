@@ -142,6 +142,9 @@ def checked(
     given: dict[str, Any] = {}
     for content in [*contents, flags]:
         merged = {name: {**given.get(name, {}), **content.get(name, {})} for name in PAIRS}
+        if "resume" not in flags:  # of a resume, `with_ranges` does it
+            _replace_other(merged["params"], content.get("ranges", {}), content.get("params", {}))
+            _replace_other(merged["ranges"], content.get("params", {}), content.get("ranges", {}))
         given |= {**content, **merged}
     given = dict(_with_recognized(given, words))
     config = SweepConfig.from_settings(
@@ -158,6 +161,14 @@ def checked(
         config = config.with_ranges(flags.get("ranges", {}))
     refuse(check(config, flags))
     return config
+
+
+def _replace_other(before: dict[str, Any], now: Mapping[str, Any], both: Mapping[str, Any]) -> None:
+    """Drop fixed values of hyperparameters that later settings give a range, or ranges of those that these
+    fix; not where they give both, which is refused."""
+    for name in now:
+        if name not in both:
+            before.pop(name, None)
 
 
 def _sweep_of(given: str) -> Path:

@@ -84,6 +84,16 @@ def test_params_may_be_given_in_one_go_or_one_by_one(arguments: list[str]) -> No
     assert parse(arguments) == SweepConfig.from_settings(seed=1, params={"rows": 0, "width": 16})
 
 
+def test_a_range_of_a_flag_wins_over_a_value_of_the_file_and_a_value_over_a_range(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "params: {hidden: 16, rows: 0}\nspace: {lr: 1e-4..1e-1, width: [4, 8]}\n")
+    config = parse(["--config", path, "--ranges", "hidden=16,32", "--params", "lr=0.1"])
+    assert config.ranges == {"width": [4, 8], "hidden": "16,32"}
+    assert config.params == {"rows": 0, "lr": 0.1}
+    assert parse(["--config", path, "--freeze", "hidden=32"]).params == {"rows": 0}
+    both = parse(["--config", path, "--ranges", "lr=1,2", "--params", "lr=1"])  # the plan refuses it
+    assert ("lr" in both.params, "lr" in both.ranges) == (True, True)
+
+
 def test_params_of_flags_are_merged_into_those_of_the_file(tmp_path: Path) -> None:
     path = yaml_file(tmp_path, "params:\n  width: 4\n  lr: 0.1\n")
     assert parse(["--config", path, "--params", "width=8", "rows=0"]).params == {
