@@ -50,11 +50,10 @@ RAYS_FOLDER = "RAY_TMPDIR"
 
 def _own_folder_of_rays() -> Path:
     """Of this process of pytest: sweeps of two that run at a time share no Ray. Its path must be short."""
+    if "PYTEST_CURRENT_TEST" in os.environ:  # a program that a test has started has imported this file
+        return Path(os.environ[RAYS_FOLDER])
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-        folder = Path(os.environ[RAYS_FOLDER])
-        if worker in folder.parts:  # a program that a test started has imported this file: its test's folder
-            return folder
-        (folder := folder / worker).mkdir()
+        (folder := Path(os.environ[RAYS_FOLDER], worker)).mkdir()
         return folder
     given = os.environ.get(RAYS_FOLDER) or tempfile.gettempdir()
     folder = Path(tempfile.mkdtemp(prefix="t-", dir=given if len(given) < 16 else "/tmp"))

@@ -123,7 +123,7 @@ def test_no_part_begins_that_would_end_after_the_minutes(
 ) -> None:
     assert story.main(["--folder", str(tmp_path), "--minutes", "0.1", "--rungs", "naive"]) == 0
     out = capsys.readouterr().out
-    assert "3 parts to measure, about 16 min" in out
+    assert "3 parts to measure, about 23 min" in out
     assert "--minutes are over before preparation of the rows; the same command goes on." in out
 
 

@@ -37,7 +37,17 @@ CHECKED = {
     *("podman", "docker", "ray", ".venv/bin/ray"),
 }
 FLAGS_OF_OTHERS = {
-    *("--autoscaling-config", "--build-arg", "--device", "--gpus", "--init", "--ipc", "--network", "--rm"),
+    *(
+        "--autoscaling-config",
+        "--build-arg",
+        "--device",
+        "--gpus",
+        "--init",
+        "--ipc",
+        "--network",
+        "--no-deps",
+        "--rm",
+    ),
     *(
         "--dashboard-host",
         "--disable-usage-stats",
