@@ -7,6 +7,7 @@ read from the record, so they survive the driver (Ray's do not, ray#30838).
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ class Scheduler(PruningMethod):
     @classmethod
     def cohorts(cls, config: SweepConfig, planned_trials: Sequence[int]) -> list[Cohort]:
         """All trials, and how many may be expected to continue at each rung."""
-        reach = tuple(_expected_to_reach(config, planned_trials[-1]))
+        reach = _expected_to_reach(len(rungs(config)), config.reduction_factor, planned_trials[-1])
         return [Cohort(0, rungs_and_end(config), reach)]
 
     def decide(self, number: int, epoch: int, losses: Losses | None = None) -> Decision:
@@ -77,21 +78,22 @@ def continues(losses: Losses, before: Sequence[Losses], reduction_factor: int) -
     return bool(own >= np.percentile(came, 100 * (1 - 1 / reduction_factor)))
 
 
-def _expected_to_reach(config: SweepConfig, trials: int) -> list[float]:
-    """Trials that train to each rung and to the end, by simulation with scores in random order."""
-    generator, judged = random.Random(0), rungs(config)
+@functools.cache  # a sweep that runs asks for it each second, and 1,000 trials take half of one
+def _expected_to_reach(judged: int, reduction_factor: int, trials: int) -> tuple[float, ...]:
+    """Trials that train to each of the rungs and to the end, by simulation with scores in random order."""
+    generator = random.Random(0)
     simulated = min(trials, 1_000)
     repeats = max(1, min(20, 2_000 // max(1, simulated)))
-    reach = [0] * (len(judged) + 1)
+    reach = [0] * (judged + 1)
     for _ in range(repeats):
-        came: list[list[Losses]] = [[] for _ in judged]
+        came: list[list[Losses]] = [[] for _ in range(judged)]
         for _ in range(simulated):
             losses = 0.0, generator.random()
             reach[0] += 1
             for rung, before in enumerate(came, start=1):
-                goes_on = continues(losses, before, config.reduction_factor)
+                goes_on = continues(losses, before, reduction_factor)
                 before.append(losses)
                 if not goes_on:
                     break
                 reach[rung] += 1
-    return [count / repeats / max(1, simulated) * trials for count in reach]
+    return tuple(count / repeats / max(1, simulated) * trials for count in reach)
