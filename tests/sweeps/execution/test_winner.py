@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 from sweeps.analysis.sweep import Sweep
@@ -19,11 +18,11 @@ from sweeps.plan.models import Model
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import TrialRow
-from sweeps.storage.remote import Remote, copy_to_server
 from sweeps.training.checkpoints import checkpoint_store
 from tests.faulty import toy
 from tests.support.confirmed import searched
 from tests.support.contexts import context_of
+from tests.support.servers import sshd
 from tests.support.trainables import as_trainable
 from tests.support.weighed import FRONT, OBJECTIVES, begin, new, report, weighed
 
@@ -124,37 +123,21 @@ def test_a_trial_of_the_front_whose_weights_are_lost_is_named_and_the_others_are
     assert in_best(tmp_path) == {".": "1", "trial_0000": "0"}
 
 
-class Server:
-    """A server that keeps what it is given in a folder of this PC."""
-
-    url = "sftp://host/folder"
-
-    def __init__(self, folder: Path) -> None:
-        self.root = str(folder)
-
-    def open(self) -> Any:
-        return fsspec.filesystem("file", auto_mkdir=True)
-
-    def upload(self, fs: Any, file: Path, target: str) -> None:
-        copy_to_server(fs, file, target)
-
-    def diagnose(self, error: Exception, fs: Any) -> tuple[str, bool]:
-        return str(error), True
-
-    def make(self, fs: Any) -> None:
-        fs.makedirs(self.root, exist_ok=True)
-
-
 def test_each_trial_of_a_front_on_a_server_has_its_own_weights_in_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process keeps one download at a time."""
-    record, store = weighed(tmp_path, FRONT), Remote(Server(tmp_path / "server"), "s")
-    for trial in record.trials:
-        of = {**trial.fixed, **trial.params}
-        store.write(trial.number, 2, lambda into, n=trial.number: write(into / "weights.pt", n), of)
-    monkeypatch.setattr("sweeps.plan.plan.open_storage", lambda *_: store)
-    winner.keep(driver_with_net(tmp_path, record, metric=OBJECTIVES))
+    record = weighed(tmp_path, FRONT)
+    with sshd(tmp_path / "sshd") as server:
+        monkeypatch.setenv("HOME", str(server.home))
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        context = driver_with_net(tmp_path, record, metric=OBJECTIVES, storage=server.url)
+        store = context.plan.storage
+        store.make()
+        for trial in record.trials:
+            of = {**trial.fixed, **trial.params}
+            store.write(trial.number, 2, lambda into, n=trial.number: write(into / "weights.pt", n), of)
+        winner.keep(context)
     assert in_best(tmp_path) == {".": "1", "trial_0000": "0", "trial_0002": "2"}
 
 

@@ -15,7 +15,7 @@ import pytest
 from sweeps import dashboard
 from sweeps.common.errors import UserError
 from sweeps.execution.output.page_process import PageProcess
-from sweeps.page import access, server
+from sweeps.page import server
 from sweeps.page.server import UNUSED_S, OpenPage, Usage, open_pages
 from sweeps.ray_start.ray_folder import RayFolder
 from sweeps.record import lock
@@ -63,7 +63,7 @@ def test_a_second_page_begins_for_the_ray_that_is_named(
     async def end_at_once(*_: object) -> None: ...
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(access, "token_of_user", lambda is_read_only: "t" * 20)
+    monkeypatch.setenv("HOME", str(tmp_path))  # a token is made there
     monkeypatch.setattr(server, "serve", end_at_once)
     monkeypatch.setenv("RAY_ADDRESS", "h:2")
     asked = dashboard.parse(["--no-browser", "--port", "0"])
