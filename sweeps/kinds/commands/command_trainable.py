@@ -185,7 +185,7 @@ class CommandTrainable(FunctionTrainable):
             PCUnfit: the project, or the program, is not on this PC.
         """
         folder = TrialFolder(Path(self._settings.folder))
-        epochs, source = folder.fill(trial.checkpoint, trial.metrics[0])
+        epochs, source, ahead = folder.fill(trial.checkpoint, trial.metrics[0])
         texts = {
             "trial": str(trial.number),
             "seed": str(trial.seed),
@@ -198,7 +198,7 @@ class CommandTrainable(FunctionTrainable):
         variables = {VARIABLES[name]: text for name, text in texts.items()}
         variables |= {METRICS: str(folder.metrics), "OMP_NUM_THREADS": str(trial.threads)}
         variables |= {WANDB_CONFIG: str(folder.wandb_config(values))}
-        reports = ProgramReports(source, trial.metrics, (*values, *VARIABLES))
+        reports = ProgramReports(source, trial.metrics, (*values, *VARIABLES), ahead)
         last_lines: deque[str] = deque(maxlen=LAST_LINES)
         has_reported = False
         with Program(words, folder.work, _environment(variables), trial.stop_grace_s) as program:
@@ -210,7 +210,8 @@ class CommandTrainable(FunctionTrainable):
                     trial.report(found.metrics)
                     continue
                 program.hold()
-                trial.report(found.metrics, folder.saving(program, epochs, reports.source))
+                save = folder.saving(program, epochs, reports.source, reports.read_ahead)
+                trial.report(found.metrics, save)
                 program.go_on()
         if failure := program.failure:
             why = f"{failure}{_error_in(last_lines)}".replace(str(folder.work.parent), "")

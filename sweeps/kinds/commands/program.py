@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,7 +24,7 @@ from sweeps.common.errors import PCUnfit, oom_kills
 from sweeps.common.param_types import nested
 from sweeps.kinds.commands import program_supervisor
 from sweeps.kinds.commands.command_words import INSIDE
-from sweeps.kinds.commands.printed_metrics import ProgramEpochs
+from sweeps.kinds.commands.printed_metrics import Found, ProgramEpochs
 from sweeps.kinds.function import Save
 
 LOOK_EVERY_S = 0.05
@@ -43,7 +43,8 @@ NOT_LINKED = (
 )
 """Entries of the project's folder that programs write to: each trial makes its own."""
 _KNOWN_EPOCH = ".sweeps-epoch"
-"""In a checkpoint: the last epoch that was reported, as the program counts, and in which output."""
+"""In a checkpoint: the last epoch that was reported, as the program counts, in which output, and what it has
+reported behind it."""
 _PREFIX = "sweeps-command-"
 """Of the folder of a trial."""
 
@@ -242,23 +243,28 @@ class TrialFolder:
         file.write_text(wandb_config(values))
         return file
 
-    def fill(self, checkpoint: Path | None, metric: str) -> tuple[ProgramEpochs, str]:
-        """Copy a checkpoint to where the program looks for it; what it had reported, and where."""
+    def fill(self, checkpoint: Path | None, metric: str) -> tuple[ProgramEpochs, str, list[Found]]:
+        """Copy a checkpoint to where the program looks for it; what it had reported, where, and which reports
+        of its were not yet given."""
         if checkpoint is None:
-            return ProgramEpochs(metric), ""
+            return ProgramEpochs(metric), "", []
         shutil.copytree(checkpoint, self.checkpoint, symlinks=True, dirs_exist_ok=True)
         known = self.checkpoint / _KNOWN_EPOCH
-        last, are_named, source = json.loads(known.read_text())
+        last, are_named, source, *ahead = json.loads(known.read_text())
         known.unlink()
-        return ProgramEpochs(metric, last, are_named=are_named), source
+        return ProgramEpochs(metric, last, are_named=are_named), source, [Found(*each) for each in ahead]
 
-    def saving(self, program: Program, epochs: ProgramEpochs, source: str) -> Save:
+    def saving(
+        self, program: Program, epochs: ProgramEpochs, source: str, read_ahead: Callable[[], Sequence[Found]]
+    ) -> Save:
         """What writes a checkpoint of a report, as long as its program is stopped, or has ended."""
 
         def save(folder: Path) -> None:
             program.hold_between_writes(self.checkpoint)
             _copy(self.checkpoint, folder)
-            (folder / _KNOWN_EPOCH).write_text(json.dumps([epochs.last, epochs.are_named, source]))
+            ahead = [[each.metrics, each.epoch, each.names_epoch] for each in read_ahead()]
+            known = [epochs.last, epochs.are_named, source, *ahead]
+            (folder / _KNOWN_EPOCH).write_text(json.dumps(known))
 
         return save
 

@@ -47,11 +47,16 @@ class ProgramReports:
         source: that is known from a checkpoint; "" where it is not.
         wanted: metrics of a report.
         ignored: names that are none.
+        ahead: reports that are known from the checkpoint, and were not yet given.
     """
 
-    def __init__(self, source: str, wanted: Sequence[str], ignored: Collection[str]) -> None:
+    def __init__(
+        self, source: str, wanted: Sequence[str], ignored: Collection[str], ahead: Sequence[Found] = ()
+    ) -> None:
         self.source = source
         self._reports = {each: Reports(wanted, ignored) for each in SOURCES}
+        self._found: Iterator[Found | None] = iter(())
+        self._ahead = deque(ahead)
 
     @property
     def names(self) -> dict[str, None]:
@@ -69,6 +74,28 @@ class ProgramReports:
             folder: in which it writes event files.
             last_lines: gets the lines of its output.
         """
+        self._found = self._looked(program, metrics_file, folder, last_lines)
+        while True:
+            while self._ahead:
+                yield self._ahead.popleft()
+            for found in self._found:
+                if found is not None:
+                    yield found
+                    break
+            else:
+                return
+
+    def read_ahead(self) -> Sequence[Found]:
+        """The reports that a program which is stopped has written, and that `read` will give next: a fast one
+        has gone on before it was stopped."""
+        while (found := next(self._found, None)) is not None:
+            self._ahead.append(found)
+        return tuple(self._ahead)
+
+    def _looked(
+        self, program: Program, metrics_file: Path, folder: Path, last_lines: deque[str]
+    ) -> Iterator[Found | None]:
+        """The reports, and None behind a look at which the program has written nothing."""
         output, file, events = Lines(), GrowingFile(metrics_file), EventFiles(folder)
         waiting: list[Found] = []
         waits_until = 0.0
@@ -84,6 +111,8 @@ class ProgramReports:
             }
             if self.source:
                 yield from self._add(self.source, numbers[self.source])
+                if chunk == b"":
+                    yield None
                 continue
             for source in (METRICS, EVENTS):
                 found = self._add(source, numbers[source])

@@ -117,13 +117,28 @@ def test_a_paused_one_goes_on_where_it_was_left(run: MakeRun, tmp_path: Path) ->
     training = run(epochs=500)
     assert [each.score for each in reports(training, 40)][-1] == 20
     checkpoint = saved(training, tmp_path / "saved")
-    # Its program was stopped by its report: it has gone on by no whole report more than it may have printed
-    # in the same moment.
     resumed = run(epochs=500, checkpoint=checkpoint)
     (first,) = reports(resumed, 1)
     resumed.close()
-    assert first.epoch == 41
-    assert first.score >= 20.5
+    assert (first.epoch, first.score) == (41, 20.5)
+
+
+@pytest.mark.parametrize("epochs", [4, 6])
+def test_what_a_program_had_reported_before_it_was_stopped_is_not_lost(
+    run: MakeRun, tmp_path: Path, epochs: int
+) -> None:
+    """It has gone on to its fourth epoch, or ended with it, when its first report is read."""
+    fast = (
+        COUNTING.replace("    print", "    lines.append").replace("while", "lines = []\nwhile")
+        + '    if epoch > 3: print(*lines, sep="\\n", flush=True); lines = []; time.sleep(0.2)\n'
+    )
+    training = run(fast, epochs=epochs)
+    assert [each.epoch for each in reports(training, 2)] == [1, 2]
+    resumed = run(fast, epochs=epochs, checkpoint=saved(training, tmp_path / "second"))
+    assert [(each.epoch, each.score) for each in reports(resumed, 1)] == [(3, 1.5)]
+    again = run(fast, epochs=epochs, checkpoint=saved(resumed, tmp_path / "third"))
+    found = [(each.epoch, each.score) for each in reports(again)]
+    assert found == [(epoch, epoch / 2) for epoch in range(4, epochs + 1)]
 
 
 def test_an_epoch_that_is_known_is_not_reported_again(run: MakeRun, tmp_path: Path) -> None:

@@ -60,7 +60,11 @@ def of_call(trainable: Any, space: Mapping[str, Any], data: Any, metric: str) ->
 
 
 def write_script(folder: Path) -> None:
-    (folder / "train.py").write_text(examples.block_with("commands", "argparse"))
+    """A program whose epochs take so long that it is stopped in the one behind its report."""
+    program = examples.block_with("commands", "argparse").replace("import pickle", "import pickle, time")
+    (folder / "train.py").write_text(
+        program.replace("    model.partial_fit", "    time.sleep(0.2)\n    model.partial_fit")
+    )
 
 
 @dataclass(frozen=True)
