@@ -119,19 +119,21 @@ def imports_of(source: bytes, home: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def makes_cli(file: Path, marks: Collection[str], seen: Collection[Path] = ()) -> bool:
+def makes_cli(file: Path, marks: Collection[str], seen: set[Path] | None = None) -> bool:
     """Whether a program names LightningCLI, or calls what it imports from a file of the project that does.
 
     Args:
         file: of the program.
         marks: of a trainable, as in PlugInKind. A file that defines one is that, whatever else it does.
-        seen: files that are looked at already.
+        seen: files that are looked at already, each once: many may import the same one.
 
     Raises:
         UserError: the program, or a file of the project that it calls, is no Python.
     """
+    seen = set() if seen is None else seen
     if file in seen or plugins.defines(file, marks):
         return False
+    seen.add(file)
     source, here = file.read_bytes(), project.folder()
     try:
         nodes = list(ast.walk(ast.parse(source, str(file))))
@@ -148,7 +150,7 @@ def makes_cli(file: Path, marks: Collection[str], seen: Collection[Path] = ()) -
     called = {ast.unparse(each.func).partition(".")[0] for each in nodes if isinstance(each, ast.Call)}
     imported = [name for name, own_name in imports_of(source, home) if own_name in called]
     others = [project.module_file(name, (root, here, file.parent)) for name in imported]
-    return any(makes_cli(other, marks, (*seen, file)) for other in others if other is not None)
+    return any(makes_cli(other, marks, seen) for other in others if other is not None)
 
 
 def _is_installed(root: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 import yaml
 
-from sweeps.common import project
+from sweeps.common import plugins, project
 from sweeps.common.errors import UserError, reason_of
 from sweeps.config import cli
 from sweeps.config.sweep_config import to_yaml
@@ -128,6 +129,23 @@ def test_what_makes_a_lightning_cli_is_seen_in_its_source(here: Path) -> None:
     (here / "scripts" / "beside.py").touch()
     assert registry.cli_module("scripts/main.py") == "main"
     assert project.folder() == here / "scripts", "from where it imports the file beside it"
+
+
+def test_each_file_of_a_program_is_looked_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are 512 ways through the imports of these ten."""
+    for number in range(10):
+        names = [f"part_{other}" for other in range(number + 1, 10)]
+        calls = [f"from {name} import go\ngo()\n" for name in names]
+        (here / f"part_{number}.py").write_text("".join(calls))
+    looked_at, defines = list[str](), plugins.defines
+
+    def noted(file: Path, marks: Collection[str]) -> bool:
+        looked_at.append(file.stem)
+        return defines(file, marks)
+
+    monkeypatch.setattr(plugins, "defines", noted)
+    assert registry.cli_module("part_0.py") == ""
+    assert sorted(looked_at) == [f"part_{number}" for number in range(10)]
 
 
 def test_files_of_settings_without_a_program_are_refused() -> None:
