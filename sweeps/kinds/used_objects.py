@@ -213,10 +213,12 @@ def _code_in(name: str, each: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
 def _file_of(module: str) -> str | None:
     """The file of a module, also of one that is not imported yet."""
     if module in sys.modules:
-        return vars(sys.modules[module]).get("__file__")
+        found: ModuleType | None = sys.modules[module]  # None: its import is forbidden
+        return None if found is None else vars(found).get("__file__")
     places, file = None, None
     for name in accumulate(module.split("."), "{}.{}".format):
-        if (spec := PathFinder.find_spec(name, places)) is None:
+        # In a module that is no package PathFinder would find another file of the last name.
+        if ("." in name and places is None) or (spec := PathFinder.find_spec(name, places)) is None:
             return None
         places, file = spec.submodule_search_locations, spec.origin
     return file

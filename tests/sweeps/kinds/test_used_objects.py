@@ -182,11 +182,11 @@ def test_a_module_of_another_folder_is_found_also_where_the_function_imports_it(
     (tmp_path / "their_package").mkdir()
     (tmp_path / "their_package" / "part.py").write_text("raise ValueError('it is not imported')")
     (tmp_path / "their_scores.py").touch()
+    (tmp_path / "score.py").touch()  # it has nothing to do with their_scores.score
     monkeypatch.syspath_prepend(str(tmp_path))
-    imports = (
-        "    import json, numpy\n    from their_scores import score\n    from their_package import part\n"
-    )
-    used = UsedObjects.by(train=program(f"def train(params, trial):\n{imports}")["train"])
+    monkeypatch.setitem(sys.modules, "forbidden", None)
+    imports = "import forbidden, json, numpy; from their_scores import score; from their_package import part"
+    used = UsedObjects.by(train=program(f"def train(params, trial):\n    {imports}\n")["train"])
     assert [name for name, _ in used.modules] == ["their_scores", "their_package.part"]
 
 
