@@ -67,11 +67,7 @@ class Lines:
 
 
 class GrowingFile:
-    """The lines of a file to which a program appends.
-
-    Args:
-        file: that exists.
-    """
+    """The lines of a file to which a program appends. It may make the file anew before its first line."""
 
     def __init__(self, file: Path) -> None:
         self._path, self._lines = file, Lines()
@@ -84,11 +80,16 @@ class GrowingFile:
         Raises:
             OverwrittenError: what was read is no longer there.
         """
-        with self._path.open("rb") as file:
-            file.seek(self._position - len(self._tail))
-            if file.read(len(self._tail)) != self._tail:
-                raise OverwrittenError
-            part = file.read()
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._position - len(self._tail))
+                if file.read(len(self._tail)) != self._tail:
+                    raise OverwrittenError
+                part = file.read()
+        except FileNotFoundError:
+            if self._position:
+                raise OverwrittenError from None
+            return
         self._position += len(part)
         self._tail = (self._tail + part)[-TAIL_BYTES:]
         yield from self._lines.end(part) if at_the_end else self._lines.add(part)

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from sweeps.kinds.commands.printed_metrics import MOST_BYTES, Found, Lines, Reports, metrics_in
+from sweeps.kinds.commands.printed_metrics import (
+    MOST_BYTES,
+    Found,
+    GrowingFile,
+    Lines,
+    OverwrittenError,
+    Reports,
+    metrics_in,
+)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +78,19 @@ def test_all_numbers_of_a_file_of_metrics_are_metrics() -> None:
     assert reports(["loss=2", "lr=0.1", "acc=0.5"], "acc", are_metrics=True) == [
         Found({"loss": 2, "acc": 0.5}, None)
     ]
+
+
+def test_a_file_may_be_made_anew_before_its_first_line(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.jsonl"
+    file.touch()
+    found = GrowingFile(file)
+    file.unlink()
+    assert [*found.new(), *found.new(at_the_end=True)] == []
+    file.write_text("acc=0.5\n")
+    assert [*found.new()] == ["acc=0.5"]
+    file.unlink()
+    with pytest.raises(OverwrittenError):
+        next(found.new())
 
 
 def test_lines_come_in_parts() -> None:
