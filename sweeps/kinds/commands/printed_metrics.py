@@ -28,7 +28,7 @@ _NAME = r"[A-Za-z_][\w./@-]*"
 _NAMED = rf"""(?<![\w./@-])(?:(['"])({_NAME})\1|(?<!['"])({_NAME}))"""
 _PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})(?: ?/ ?(\d+)\b(?![.,/]\d))?""", re.I)
 _ONLY_NUMBER = re.compile(_NUMBER, re.I)
-_EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b", re.I)
+_EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b(?!\.\d)", re.I)
 _PLACES = {EPOCH, "epochs", "step", "batch", "iter", "iteration", "fold"}
 """Names of what `3/10` is the third of ten, and no share."""
 _ENDS = re.compile(rb"[\r\n\x08]+")

@@ -24,6 +24,8 @@ from sweeps.kinds.commands.printed_metrics import (
     [
         ("val_acc=0.91 epoch=3", {"val_acc": 0.91, "epoch": 3}),
         ("epoch 3/10: loss: .5 - val/acc: 9e-1", {"loss": 0.5, "val/acc": 0.9, "epoch": 3}),
+        ("epoch 1.50: val_acc=0.91 (epoch 2. of 3)", {"val_acc": 0.91, "epoch": 2}),
+        ("epoch 0.5 val_acc=0.91", {"val_acc": 0.91}),
         ("Epoch [2/30], Step [100/600], Loss: 0.25", {"Loss": 0.25, "epoch": 2}),
         ('{"val_acc": "0.9", "version": "1.2.3", "epoch": "2"}', {"val_acc": 0.9, "epoch": 2}),
         ('{"val": {"acc": 0.9}, "epoch": 2, "done": true, "note": "x=3"}', {"val.acc": 0.9, "epoch": 2}),
