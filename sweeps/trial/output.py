@@ -164,8 +164,8 @@ def give_up(why: str) -> NoReturn:
     """End this process. The trial is requeued, and Ray ends the rest of its worker group."""
     added = "".join(_added)
     line = "" if added.endswith("\n") or not added else "\n"
+    _flush()
     with contextlib.suppress(OSError):  # no space
-        _flush()
         os.write(2, f"{added}{line}{GIVEN_UP}{why}\n".encode())
     os._exit(LOST)
 
@@ -187,7 +187,8 @@ def _content(file: int) -> bytes:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        with contextlib.suppress(Exception):  # no space; or the user's code has closed or replaced it
+            stream.flush()
 
 
 def _note_exits() -> None:

@@ -42,6 +42,23 @@ def test_all_that_a_process_prints_is_taken_once_and_the_rest_is_left(tmp_path: 
     assert output.examine(path)[0] == ""
 
 
+REPLACES = """
+import os, sys
+from sweeps.trial import output
+before = os.dup(1)
+output.start()
+print("of python")
+sys.stderr = object()
+sys.stdout.close()
+os.write(before, repr(output.take()).encode())
+"""
+
+
+def test_a_stream_that_the_users_code_closes_or_replaces_is_no_failure_of_later_trials() -> None:
+    done = subprocess.run([sys.executable, "-c", REPLACES], capture_output=True, text=True)
+    assert ast.literal_eval(done.stdout) == "of python\n"
+
+
 FORKS = """
 import multiprocessing, os, sys
 from sweeps.trial import output
