@@ -286,7 +286,9 @@ def _faults_of_program(words: Sequence[str], here: Path) -> list[str]:
     if re.fullmatch(r"\w+=.*", program):
         return [f"{program} is no program: variables are set by env, as in env {program} ..."]
     faults = []
-    if "/" in program and not (here / program).is_file():
+    if "{" in program:
+        pass  # a hyperparameter chooses it
+    elif "/" in program and not (here / program).is_file():
         faults.append(f"{program}: no such file in {here}")
     elif "/" in program and not os.access(here / program, os.X_OK):
         faults.append(f"{program} can't be executed: chmod +x {program}, or name its interpreter first")

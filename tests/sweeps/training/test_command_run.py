@@ -533,6 +533,12 @@ def test_one_whose_supervisor_is_killed_ends(run: MakeRun) -> None:
     wait_until(lambda: is_gone(int(report.metrics["pid"])))
 
 
+@pytest.mark.parametrize("command", ["./{algorithm}.sh {lr}", "{algorithm} train.py"])
+def test_a_hyperparameter_may_choose_the_program(run: MakeRun, command: str) -> None:
+    run()
+    assert "algorithm" in CommandTrainable.find(f"command:{command}").without_default
+
+
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
