@@ -126,8 +126,10 @@ class CommandWords:
             named = nested({each: values[each] for each in (names or "").split(",")}, INSIDE)
             found += OF_ALL[name](named)
             if name == "args_json_file":
-                (folder / ARGS_FILE).write_text(json.dumps(named))
-                found.append(str(folder / ARGS_FILE))
+                file = folder / ARGS_FILE
+                file.unlink(missing_ok=True)  # in a working folder, a link to one of the project
+                file.write_text(json.dumps(named))
+                found.append(str(file))
         return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweeps.kinds import registry
-from sweeps.kinds.commands.command_words import CommandWords, with_names
+from sweeps.kinds.commands.command_words import ARGS_FILE, CommandWords, with_names
 
 VALUES: dict[str, Any] = {"lr": 1e-05, "amp": True, "aug": False, "note": "a b; $(rm x)", "opt.beta": 0.9}
 OF_TRIAL = {"max_epochs": "9", "seed": "3", "trial": "1", "checkpoint_dir": "/tmp/c", "work_dir": "/tmp/w"}
@@ -37,8 +37,12 @@ def test_values_take_the_places_of_placeholders_within_a_word(command: str, expe
 
 
 def test_a_file_has_all_hyperparameters(tmp_path: Path) -> None:
+    of_project = tmp_path / "of the project"
+    of_project.write_text("{}")
+    (tmp_path / ARGS_FILE).symlink_to(of_project)
     _, word = filled("t {args_json_file:lr,note}", tmp_path)
     assert json.loads(Path(word).read_text()) == {name: VALUES[name] for name in ("lr", "note")}
+    assert of_project.read_text() == "{}"
 
 
 def test_its_hyperparameters_are_its_placeholders_but_those_of_the_trial() -> None:
