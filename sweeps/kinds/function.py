@@ -19,13 +19,12 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 from sweeps.common.errors import collecting
-from sweeps.common.objective import Mode
 from sweeps.common.settings import flag
 from sweeps.kinds import source_files
-from sweeps.kinds.lightning import faults_of_params, takes
+from sweeps.kinds.lightning import faults_of_objective, faults_of_params, takes
 from sweeps.kinds.trainable import FileTrainable, Trainable, params_of_names
 
 TRAIN = "train"
@@ -124,8 +123,8 @@ class FunctionFile(FileTrainable, FunctionTrainable):
         if ("METRIC" in own) != ("MODE" in own):
             both = "METRIC and MODE are defined together, or none of them"
             faults.append(f"{both} (then give --metric and --mode)")
-        elif "MODE" in own and module.MODE not in get_args(Mode):
-            faults.append(f"MODE {module.MODE!r} must be min or max")
+        elif "METRIC" in own:
+            faults += faults_of_objective(module)
         if "Params" in own:
             faults += faults_of_params(module.Params)
         elif not isinstance(own.get("SPACE"), Mapping):

@@ -49,8 +49,8 @@ class LightningFile(FileTrainable, LightningTrainable):
             ]
         if faults := faults_of_params(module.Params):
             return faults
-        if module.MODE not in get_args(Mode):
-            return [f"MODE {module.MODE!r} must be min or max"]
+        if faults := faults_of_objective(module):
+            return faults
         if STATIC_METRICS in vars(module) and not takes(module.static_metrics, 1):
             return [f"{STATIC_METRICS} must be a function of the hyperparameters, {STATIC_METRICS}(params)"]
         return _faults_of_preparation(module)
@@ -99,6 +99,13 @@ def _misspelt(module: Any, lacking: Sequence[str]) -> str:
 
 _NEAR = 0.8
 """Of two names that differ by a letter; `train_epoch` and `train` are less alike."""
+
+
+def faults_of_objective(module: Any) -> list[str]:
+    """What is wrong with METRIC and MODE of a file."""
+    if not isinstance(module.METRIC, str):
+        return [f"METRIC {module.METRIC!r} must be a text, the name of a metric; --metric takes several"]
+    return [] if module.MODE in get_args(Mode) else [f"MODE {module.MODE!r} must be min or max"]
 
 
 def faults_of_params(params: Any) -> list[str]:

@@ -78,6 +78,7 @@ def test_it_can_be_paused_where_its_code_saves(here: Path) -> None:
         (OBJECTIVE + TRAIN, "without Params it needs SPACE, a dict with a range for each hyperparameter"),
         (SPACE + "METRIC = 'val_acc'\n" + TRAIN, "METRIC and MODE are defined together, or none of them"),
         (SPACE + OBJECTIVE.replace("max", "up") + TRAIN, "MODE 'up' must be min or max"),
+        (SPACE + OBJECTIVE.replace("'val_acc'", "['a', 'b']") + TRAIN, r"METRIC \['a', 'b'\] must be a text"),
         (SPACE + "Params = dict\n" + TRAIN, "Params must be a dataclass"),
         (SPACE + "def train(params):\n    pass\n", r"train must take two arguments, train\(params, trial\)"),
         (SPACE + "async " + TRAIN, "train must be a plain function, without async: a trial calls it"),

@@ -62,6 +62,11 @@ def with_metrics(found: Any) -> Any:
             "Params must be a dataclass, one field per hyperparameter",
         ),
         ('"max"', '"maximum"', "MODE 'maximum' must be min or max"),
+        (
+            '"val_acc"',
+            "None",
+            "METRIC None must be a text, the name of a metric; --metric takes several",
+        ),
     ],
 )
 def test_a_trainable_that_breaks_its_contract_is_told_how(
