@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import math
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
@@ -106,7 +105,7 @@ class ConfiguredProject(LightningTrainable):
     def __init__(self, name: str, settings: ProjectSettings, files: Sequence[str] = ()) -> None:
         self.settings, self.tree, self.files = settings, settings.tree, tuple(files)
         params_class = settings_tree.params_class(self.hyperparameters, self.check, self.may_lack)
-        description = Description(self.kind, name, json.dumps(asdict(settings)))
+        description = Description(self.kind, name, settings_tree.to_json(asdict(settings)))
         super().__init__(description, params_class, self._monitored())
         self.rest = f"the rest as {self._has_it}"
         self._last: tuple[Any, Any, dict[str, Any]] = (None, None, {})
@@ -116,7 +115,7 @@ class ConfiguredProject(LightningTrainable):
     def load(cls, description: Description) -> Self:
         """The same in another process, whose PC may not have the files and the environment; the driver has
         checked its values."""
-        return cls(description.name, ProjectSettings(**json.loads(description.content)))
+        return cls(description.name, ProjectSettings(**settings_tree.of_json(description.content)))
 
     @abstractmethod
     def check(self, values: Mapping[str, Any]) -> None:
@@ -182,7 +181,9 @@ class ConfiguredProject(LightningTrainable):
         return {
             path: value
             for path, value in (*settings_tree.leaves(kept), *places)
-            if not settings_tree.is_reference(value) and path not in self.settings.computed
+            if not settings_tree.is_reference(value)
+            and path not in self.settings.computed
+            and settings_tree.has(self.tree, path)
         }
 
     def _monitored(self) -> Objective | None:

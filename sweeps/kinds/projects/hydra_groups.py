@@ -7,7 +7,6 @@ An option may have settings that others lack: these are hyperparameters of its t
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from sweeps.common.imports import missing
 from sweeps.common.objective import Objective
 from sweeps.common.param_types import shown
 from sweeps.common.yaml_values import nearest
-from sweeps.kinds.projects import hydra
+from sweeps.kinds.projects import hydra, settings_tree
 from sweeps.kinds.projects.configured_project import ProjectSettings
 from sweeps.kinds.projects.hydra import HydraProject
 from sweeps.kinds.projects.project_program import Built
@@ -49,7 +48,7 @@ class HydraGroups(HydraProject):
         self._projects = dict(zip(itertools.product(*groups.values()), projects, strict=True))
         super().__init__(name, projects[0].settings, projects[0].files)
         settings = [asdict(each.settings) for each in projects]
-        content = json.dumps({"groups": groups, "projects": settings})
+        content = settings_tree.to_json({"groups": groups, "projects": settings})
         self.description = Description(self.kind, name, content)
 
     @classmethod
@@ -84,7 +83,7 @@ class HydraGroups(HydraProject):
 
     @classmethod
     def load(cls, description: Description) -> Self:
-        content = json.loads(description.content)
+        content = settings_tree.of_json(description.content)
         projects = [HydraProject(description.name, ProjectSettings(**each)) for each in content["projects"]]
         return cls(description.name, content["groups"], projects)
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 CLASS = "class_path"
 ARGUMENTS = "init_args"
+_PAIRS = "(pairs)"
+"""The only key, in JSON, of a mapping with a key that is no text."""
 
 
 def leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -135,12 +138,39 @@ def value_at(tree: Any, path: str) -> Any:
     return tree
 
 
+def has(tree: Any, path: str) -> bool:
+    """Whether a path leads to a value; not to one below a key that is no text, or has a dot."""
+    try:
+        value_at(tree, path)
+    except KeyError:
+        return False
+    return True
+
+
 def value_or_none(tree: Any, path: str) -> Any:
     """The value at a path; None where there is none."""
     try:
         return value_at(tree, path)
     except KeyError:
         return None
+
+
+def to_json(content: Any) -> str:
+    """Settings as a text, in which the keys of a mapping stay numbers."""
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            pairs = {key: plain(value) for key, value in part.items()}
+            is_plain = all(isinstance(key, str) for key in pairs)
+            return pairs if is_plain else {_PAIRS: [*pairs.items()]}
+        return [*map(plain, part)] if isinstance(part, list | tuple) else part
+
+    return json.dumps(plain(content))
+
+
+def of_json(text: str) -> Any:
+    """The settings of such a text."""
+    return json.loads(text, object_hook=lambda pairs: dict(pairs.get(_PAIRS, pairs)))
 
 
 def params_class(

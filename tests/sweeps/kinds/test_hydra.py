@@ -15,6 +15,7 @@ import yaml
 
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import to_yaml
+from sweeps.kinds import registry
 from sweeps.kinds.projects.hydra import HydraProject
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
@@ -73,6 +74,21 @@ def test_another_process_builds_what_hydra_would_and_computed_settings_follow(
     assert "EarlyStopping" in names
     assert "ModelCheckpoint" not in names
     assert fit.progress.score > 0.5
+
+
+def test_a_key_that_is_a_number_or_has_a_dot_stays_and_is_in_no_hyperparameter(here: Path) -> None:
+    with (here / "configs" / "model" / "net.yaml").open("a") as file:
+        file.write("weights: {0: 0.5, layer.1: 2.0}\n")
+    weights = {0: 0.5, "layer.1": 2.0}
+    (model,) = planned(*RUN, "--ranges", "model.lr=1e-3..1:log").models
+    of_it: Any = model.trainable
+    assert [name for name in of_it.hyperparameters if "weights" in name] == []
+    there: Any = registry.load(of_it.description)
+    assert there.tree["model"]["weights"] == weights
+    values = {**model.space.fixed, "model.lr": 0.5}
+    assert there.tree_with(values)["model"]["weights"] == weights
+    (text,) = of_it.export(values, {"max_epochs": 1, "seed": 0}, "best").values()
+    assert yaml.safe_load(text)["model"]["weights"] == weights
 
 
 def test_its_precision_is_that_of_the_trials_and_its_own_trainer_is_named(here: Path) -> None:
