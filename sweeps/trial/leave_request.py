@@ -22,7 +22,7 @@ from sweeps.common.cli import stop_signals
 
 SIGNAL = signal.SIGUSR2
 _SIGNALS = (SIGNAL, signal.SIGTERM)
-_is_asked = False
+_is_asked = _is_terminated = False
 
 
 class Mailbox:
@@ -58,10 +58,16 @@ def is_asked() -> bool:
     return _is_asked
 
 
+def is_terminated() -> bool:
+    """Whether that was by SIGTERM. The processes that the training has started got it, too: that they have
+    ended is no failure of it."""
+    return _is_terminated
+
+
 def forget() -> None:
     """Begin another trial."""
-    global _is_asked
-    _is_asked = False
+    global _is_asked, _is_terminated
+    _is_asked = _is_terminated = False
 
 
 def send(pid: int) -> None:
@@ -72,8 +78,8 @@ def send(pid: int) -> None:
 
 @stop_signals.of_this_process
 def _note(number: int = 0, frame: Any = None) -> None:
-    global _is_asked
-    _is_asked = True
+    global _is_asked, _is_terminated
+    _is_asked, _is_terminated = True, _is_terminated or number == signal.SIGTERM
 
 
 def _read(mailbox: Any, process: str) -> None:

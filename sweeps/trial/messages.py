@@ -242,8 +242,8 @@ class WorkerFailed(Exception):
 
 
 class LeftEarly(Exception):
-    """A worker of several was sent SIGTERM while its training began. (Lightning's own error is a SystemExit,
-    with which Ray would end the worker.)"""
+    """A worker of several was sent SIGTERM while its training began, or together with what it had started.
+    (Lightning's own error is a SystemExit, with which Ray would end the worker.)"""
 
 
 def failure_of(error: BaseException, run: RunHere | None = None, worker: str = "") -> Failure:

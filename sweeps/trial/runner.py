@@ -113,6 +113,8 @@ class TrialRunner:
                 failure = Left("")
             except BaseException as error:  # sys.exit and worse: the user's code must not end a warm process
                 failure = with_shortage(failure_of(error, self._here), error)
+                if leave_request.is_terminated() and isinstance(failure, Failed):
+                    failure = Left("")
                 self._failures += isinstance(failure, Failed) and not failure.is_user_error
             # Behind the except: until there the traceback holds the model, and its memory.
             self._abandon_run()
@@ -216,6 +218,8 @@ class TrialRunner:
         """The message of an epoch, of a position where the run was left, or of a training that has ended."""
         if isinstance(found, Position):
             return self._message(end=Left(str(found)), is_to_save=True)
+        if found is None and leave_request.is_terminated():
+            return self._message(end=Left(""))
         if found is None:  # by EarlyStopping, for example
             if not (epochs := self._epochs or self._before.epochs):
                 raise RuntimeError("training ended before its first epoch: check that the data has a batch")

@@ -24,7 +24,7 @@ from sweeps.training.distributed.cluster_environment import WorkerGroupEnvironme
 from sweeps.training.report import CheckpointUnusable, Position, Report, RunHere
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
-from sweeps.trial.messages import LeftEarly, WorkerFailed, failure_of
+from sweeps.trial.messages import Failed, LeftEarly, WorkerFailed, failure_of
 from sweeps.trial.run import Host, build_run, with_shortage
 
 
@@ -42,6 +42,8 @@ def _failing_as_worker(method: Callable[..., Any]) -> Callable[..., Any]:
         except BaseException as error:  # sys.exit and worse
             place = in_another_worker(platform.node()) if worker.rank else ""
             failure = with_shortage(failure_of(error, worker.fit, place), error)
+            if leave_request.is_terminated() and isinstance(failure, Failed):
+                raise LeftEarly from None
             raise WorkerFailed(failure) from None
 
     return call

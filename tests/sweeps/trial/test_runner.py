@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from sweeps.kinds.commands.command_trainable import CommandTrainable
 from sweeps.kinds.trainable import Description, LightningTrainable
 from sweeps.storage.open import Folder
 from sweeps.training import torch_state
@@ -27,6 +29,7 @@ from tests.faulty import stepwise
 from tests.support.prepared import prepare_small
 from tests.support.trainables import described
 from tests.sweeps.common.plug_in_files import TRAINABLE
+from tests.sweeps.kinds.swept import enter
 
 pytestmark = pytest.mark.usefixtures("ray_session", "handlers_as_before")
 
@@ -80,6 +83,33 @@ def test_it_leaves_in_an_epoch_that_a_retry_trains_again(
     runner.save()
     (checkpoint,) = checkpoint_store.all_of(checkpoint_store.folder_of(tmp_path, 0))
     assert checkpoint_store.epoch_of(checkpoint) == 0
+    runner.end()
+
+
+@pytest.mark.parametrize("ends", ["os.kill(os.getpid(), 15)", "sys.exit()"])
+def test_a_program_that_sigterm_ends_together_with_its_trial_has_not_failed_or_finished(
+    ends: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a PC is shut down."""
+    enter(tmp_path, monkeypatch)
+    (tmp_path / "train.py").write_text(
+        f"import os, sys\nprint('acc=1', flush=True)\nos.kill({os.getpid()}, 15)\n{ends}\n"
+    )
+    trainable = CommandTrainable.find(f"command:{sys.executable} train.py --lr {{lr}}")
+    job = Job(
+        trainables={"it": trainable.description},
+        storage=Folder(tmp_path),
+        fit=FitConfig(max_epochs=4, metric="acc", mode="max"),
+        max_failures=0,
+        checkpoint_epochs=None,
+    )
+    runner = TrialRunner(job)
+    runner.begin({"number": 0, "trainable": "it", "params": {"lr": 1}, "fixed": {}, "seed": 0})
+    leave_request.listen()
+    first, *_ = messages = [runner.step(), runner.step()]
+    assert epoch_of(first) == 1
+    assert [message.failures for message in messages] == [0, 0]
+    assert messages[-1].end == Left("")
     runner.end()
 
 
