@@ -43,10 +43,13 @@ class ReportEvaluations(TrainerCallback):
         """Of the evaluations of this step that are not reported: there is one for each set of rows."""
         self._reported_step = 0
 
-    def on_train_begin(self, args: TrainingArguments, *_: Any, model: Any, **__: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, *_: Any, model: Any, **__: Any
+    ) -> None:
         if args.save_strategy == "best":  # the Trainer asks no callback then
             raise ValueError("save_strategy='best' saves no trial: give save_strategy='no'")
         self._trains, self._model = True, model
+        self._reported_step = state.global_step  # `eval_on_start` evaluates that of the checkpoint again
         checkpoint = checkpoint_of(self._trial)
         if checkpoint is not None and isinstance(model, PreTrainedModel):
             # The Trainer saves some models by other names of weights than it loads, and no more than warns of

@@ -65,15 +65,16 @@ def test_a_resumed_one_trains_as_one_that_was_never_interrupted(
     check_resumed(example(name), tmp_path)
 
 
+@pytest.mark.parametrize("on_start", [False, True])
 def test_a_trainer_that_evaluates_inside_of_an_epoch_goes_on_there(
-    example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    on_start: bool, example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     module = example("fine_tune")
     arguments = module.TrainingArguments
 
     def by_steps(**settings: Any) -> Any:
         """Of 24 steps of an epoch."""
-        steps = {"eval_strategy": "steps", "eval_steps": 10, "max_steps": 40}
+        steps = {"eval_strategy": "steps", "eval_steps": 10, "max_steps": 40, "eval_on_start": on_start}
         return arguments(**{**settings, **steps})
 
     monkeypatch.setattr(module, "TrainingArguments", by_steps)
