@@ -124,7 +124,8 @@ def claim(path: Path) -> int:
     Raises:
         OSError: another process holds it.
     """
-    descriptor = os.open(path, os.O_RDONLY)
+    # NFS locks only a file that may be written: https://man7.org/linux/man-pages/man2/flock.2.html
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
