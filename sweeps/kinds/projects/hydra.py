@@ -113,7 +113,8 @@ def find_programs(folder: Path, name: str) -> list[Path]:
         file
         for place, pattern in ((folder.parent, "*.py"), (here, "*.py"), (here, "*/*.py"), (here, "*/*/*.py"))
         for file in place.glob(pattern)
-        if file.is_relative_to(here)
+        if file.is_file()  # and no link to nothing
+        and file.is_relative_to(here)
         and all(part.isidentifier() for part in file.relative_to(here).with_suffix("").parts)
     }
     found = {

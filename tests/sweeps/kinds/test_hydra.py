@@ -16,7 +16,7 @@ import yaml
 from sweeps.common.errors import UserError
 from sweeps.config.sweep_config import to_yaml
 from sweeps.kinds import registry
-from sweeps.kinds.projects.hydra import HydraProject
+from sweeps.kinds.projects.hydra import HydraProject, find_programs
 from sweeps.plan.describe import describe
 from sweeps.plan.fingerprint import changes, identity
 from sweeps.training.config import FitConfig
@@ -89,6 +89,13 @@ def test_a_key_that_is_a_number_or_has_a_dot_stays_and_is_in_no_hyperparameter(h
     assert there.tree_with(values)["model"]["weights"] == weights
     (text,) = of_it.export(values, {"max_epochs": 1, "seed": 0}, "best").values()
     assert yaml.safe_load(text)["model"]["weights"] == weights
+
+
+def test_a_link_to_nothing_is_no_program(here: Path) -> None:
+    """As git leaves one into a submodule that is not there."""
+    before = find_programs(here / "configs", "train")
+    (here / "gone.py").symlink_to(here / "submodule" / "gone.py")
+    assert find_programs(here / "configs", "train") == before
 
 
 def test_its_precision_is_that_of_the_trials_and_its_own_trainer_is_named(here: Path) -> None:
