@@ -15,6 +15,7 @@ from collections import abc
 from collections.abc import Collection, Mapping
 from enum import Enum
 from functools import cache
+from itertools import accumulate
 from pathlib import PurePath
 from types import NoneType
 from typing import Any, Literal
@@ -380,10 +381,13 @@ def names_of(hint: Any) -> str:
 
 def nested(values: Mapping[str, Any], separator: str) -> dict[str, Any]:
     """Hyperparameters, with those that are parts of another one inside it: `model.lr` as `{"model": {"lr":
-    0.1}}`, where the separator is a dot."""
+    0.1}}`, where the separator is a dot. Where there is a `model`, too, which holds nothing, it stays beside
+    that one."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         *outer, last = name.split(separator)
+        if any(each in values for each in accumulate(outer, f"{{}}{separator}{{}}".format)):
+            outer, last = [], name
         inner = found
         for each in outer:
             inner = inner.setdefault(each, {})

@@ -20,6 +20,7 @@ from sweeps.common.param_types import (
     given,
     held,
     hints_of,
+    nested,
     type_fault,
     typed,
 )
@@ -254,3 +255,20 @@ def test_what_fits_is_kept_and_every_fault_is_told() -> None:
 def test_params_itself_has_the_last_word() -> None:
     assert checked(Params, {"width": 65}) == ({"width": 65}, ["--params: width: at most 64"])
     assert checked(Params, {"width": 64}) == ({"width": 64}, [])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"a.b": 1, "a.c.d": 2, "e": 3}, {"a": {"b": 1, "c": {"d": 2}}, "e": 3}),
+        ({"model": "cnn", "model.lr": 0.1}, {"model": "cnn", "model.lr": 0.1}),
+        (
+            {"model.net.lr": 0.1, "model": "cnn", "data.n": 3},
+            {"model.net.lr": 0.1, "model": "cnn", "data": {"n": 3}},
+        ),
+    ],
+)
+def test_one_inside_of_another_that_is_a_value_itself_stands_beside_it(
+    values: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert nested(values, ".") == expected

@@ -12,6 +12,7 @@ from sweeps.kinds import registry
 from sweeps.kinds.commands.command_words import ARGS_FILE, CommandWords, with_names
 
 VALUES: dict[str, Any] = {"lr": 1e-05, "amp": True, "aug": False, "note": "a b; $(rm x)", "opt.beta": 0.9}
+VALUES |= {"note/a": 7}
 OF_TRIAL = {"max_epochs": "9", "seed": "3", "trial": "1", "checkpoint_dir": "/tmp/c", "work_dir": "/tmp/w"}
 
 
@@ -29,6 +30,7 @@ def filled(command: str, folder: Path = Path()) -> list[str]:
         ("t {args:lr,amp,aug}", ["t", "--lr=1e-05", "--amp=True", "--aug=False"]),
         ("t {args_no_hyphens:lr,opt.beta}", ["t", "lr=1e-05", "opt.beta=0.9"]),
         ("t {args_no_boolean_flags:lr,amp,aug}", ["t", "--lr=1e-05", "--amp"]),
+        ("t {args_no_hyphens:note,note/a}", ["t", "note=a b; $(rm x)", "note/a=7"]),
         ("t {args_json:lr,amp}", ["t", '{"lr": 1e-05, "amp": true}']),
     ],
 )
