@@ -75,6 +75,8 @@ class Leaving(KeptHere, Stopper):
     ) -> None:
         self._context, self._processes, self._clock = context, processes, clock
         self._because, self._ends_at = Outcome.RUNNING, 0.0
+        self._epochs = context.config.max_epochs
+        """To which the processes of this loop train."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -84,6 +86,8 @@ class Leaving(KeptHere, Stopper):
         end = self._context.end
         if end.is_running and self._context.is_due:
             end.outcome = Outcome.OUT_OF_TIME
+        elif end.is_running and self._context.config.max_epochs != self._epochs:
+            end.stop(Outcome.PAUSED)  # a `go` came before all had left; `wait_for_go` goes on at once
         return not self._some_have_to_leave() if end.can_save else not end.is_running
 
     def _some_have_to_leave(self) -> bool:

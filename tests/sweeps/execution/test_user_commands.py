@@ -543,6 +543,23 @@ def test_a_pause_holds_trials_until_go(sweep: Steered) -> None:
     assert sweep.searcher.suggest("")["number"] == number
 
 
+def test_more_epochs_in_a_pause_end_the_processes_of_fewer_though_go_comes_before_they_have(
+    sweep: Steered,
+) -> None:
+    sweep.begin(0.5)
+    at_work = ["a process"]
+    processes: Any = SimpleNamespace(training=lambda: at_work, ask_to_leave=lambda processes: None)
+    leaving = Leaving(sweep.context, processes)
+    for command in ("pause", "set max-epochs=27", "go"):
+        sweep.does(command)
+        assert not leaving.stop_all()
+    at_work.clear()
+    assert leaving.stop_all()
+    assert sweep.commands.wait_for_go()
+    assert sweep.context.end.is_running
+    assert not Leaving(sweep.context, processes).stop_all(), "its processes train 27 epochs"
+
+
 def test_the_time_of_a_pause_does_not_count(sweep: Steered) -> None:
     sweep.begin(0.5)
     sweep.does("pause")
