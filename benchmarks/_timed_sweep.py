@@ -19,10 +19,11 @@ def main(file: str, *flags: str) -> int:
     spent: list[float] = []
     write = folder_files.write_tables
 
-    def timed(record: Any, folder: Path) -> None:
+    def timed(record: Any, folder: Path) -> str:
         began = time.perf_counter()
-        write(record, folder)
+        why = write(record, folder)
         spent.append(time.perf_counter() - began)
+        return why
 
     folder_files.write_tables = timed  # the driver, which imports it by name, is imported later
     status = run_main(flags)

@@ -11,7 +11,7 @@ from sweeps.common.formatting import command
 from sweeps.execution import storage_and_data
 from sweeps.execution.driver import tuner
 from sweeps.execution.output import event_lines, notify, summary, winner
-from sweeps.execution.output.folder_files import write_last
+from sweeps.execution.output.folder_files import write_tables
 from sweeps.execution.output.page_process import PageProcess
 from sweeps.execution.run_context import RunContext, RunEnd
 from sweeps.kinds import source_files
@@ -76,7 +76,7 @@ def _tell_queue(plan: Plan) -> None:
 
 def _complete(plan: Plan, record: Record) -> None:
     """Write again what a kill at the end of a finished sweep may have left out or as it was before."""
-    if why := write_last(record, plan.folder):
+    if why := write_tables(record, plan.folder):
         say(why)
     summary.write_report(record)
     catch_up(plan.config.logger_names, plan.folder)
@@ -125,7 +125,7 @@ def _tell_end(context: RunContext, test_scores: dict[str, float]) -> int:
     record, end = context.record, context.end
     record.end_run(end.outcome)
     summary.print_result(context, test_scores)
-    if context.cluster.watch.lost and (why := write_last(record, record.folder)):
+    if context.cluster.watch.lost and (why := write_tables(record, record.folder)):
         say(why)
     if end.outcome is not Outcome.LOST or context.cluster.watch.lost:
         summary.write_report(record)

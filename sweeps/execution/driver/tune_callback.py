@@ -70,6 +70,7 @@ class TuneCallback(DriverCallback):
         self._logs = TrialLogs(context.plan.folder, context.say)
         self._save_faults: dict[int, NotSaved] = {}
         self._writing_tables = TimeShare(TABLES_SHARE, TABLES_EVERY_S, TABLES_EVERY_S, clock)
+        self._tables_fault = ""
         self._turn = ExitStack()
 
     def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
@@ -170,7 +171,10 @@ class TuneCallback(DriverCallback):
         self._context.tell_unmet()
         if self._writing_tables.is_due():
             with self._writing_tables.taken():
-                write_tables(self._record, self._context.plan.folder)
+                fault = write_tables(self._record, self._context.plan.folder)
+            if fault and fault != self._tables_fault:  # a program on another PC has one open, say
+                self._context.say(fault)
+            self._tables_fault = fault
 
     def close(self) -> None:
         """Sync the record where a turn was interrupted."""

@@ -32,7 +32,7 @@ from sweeps.execution.faults.hung_trials import HungTrials
 from sweeps.execution.faults.requeue import Requeue
 from sweeps.execution.output import notify, status_lines
 from sweeps.execution.output.console import SweepReporter
-from sweeps.execution.output.folder_files import write_last
+from sweeps.execution.output.folder_files import write_tables
 from sweeps.execution.preflight import Preflight
 from sweeps.execution.run_context import RunContext, job_of
 from sweeps.execution.trial_actors import TrialActors
@@ -149,7 +149,7 @@ def fit(context: RunContext) -> None:
     if context.end.outcome is Outcome.FINISHED:
         with contextlib.suppress(OSError):  # what is left takes room, and does no harm
             context.plan.storage.tidy()
-    if why := write_last(context.record, context.plan.folder):
+    if why := write_tables(context.record, context.plan.folder):
         context.say(why)
 
 

@@ -25,18 +25,13 @@ MOST_BYTES = 2**20
 HEAD_BYTES = MOST_BYTES // 4
 
 
-def write_tables(record: Record, folder: Path) -> None:
-    """Write both tables as Parquet."""
+def write_tables(record: Record, folder: Path) -> str:
+    """Write both tables as Parquet; why that failed, or "". The record has all of them."""
     of_file = {TRIALS_FILE: tables.trials_table(record), EPOCHS_FILE: tables.epochs_table(record)}
-    for name, table in of_file.items():
-        with atomic_io.atomic_write(folder / name) as part:
-            pq.write_table(table, part)
-
-
-def write_last(record: Record, folder: Path) -> str:
-    """Write both tables of a sweep that has ended; why that failed, or "". The record has all of them."""
     try:
-        write_tables(record, folder)
+        for name, table in of_file.items():
+            with atomic_io.atomic_write(folder / name) as part:
+                pq.write_table(table, part)
     except OSError as error:
         return f"The tables can't be written: {error}"
     return ""

@@ -212,9 +212,9 @@ def test_tables_go_into_pandas_and_back_without_loss_of_rows(tmp_path: Path) -> 
 
 def test_tables_that_cannot_be_written_are_told_and_end_nothing(tmp_path: Path) -> None:
     record = sample(tmp_path)
-    assert folder_files.write_last(record, tmp_path) == ""
+    assert folder_files.write_tables(record, tmp_path) == ""
     (tmp_path / folder_files.EPOCHS_FILE).unlink()
     (tmp_path / folder_files.EPOCHS_FILE / "in the way").mkdir(parents=True)
     assert re.match(
-        r"The tables can't be written: .*epochs\.parquet", folder_files.write_last(record, tmp_path)
+        r"The tables can't be written: .*epochs\.parquet", folder_files.write_tables(record, tmp_path)
     )

@@ -314,6 +314,18 @@ def test_tables_are_written_as_rarely_as_their_size_asks_for(tmp_path: Path) -> 
     ]
 
 
+def test_tables_that_cannot_be_written_meanwhile_are_told_once_and_end_nothing(tmp_path: Path) -> None:
+    now = [0.0]
+    keeping = Keeping(tmp_path, clock=lambda: now[0])
+    (tmp_path / "epochs.parquet" / "in the way").mkdir(parents=True)
+    for _ in range(3):
+        now[0] += 60
+        keeping.tune_callback.on_step_end(0, [])
+    (line,) = said(keeping.context)
+    assert line.startswith("The tables can't be written: ")
+    assert (tmp_path / "trials.parquet").is_file()
+
+
 def test_a_turn_of_tunes_loop_is_one_sync(keeping: Keeping, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
