@@ -46,7 +46,11 @@ def demo(folder: Path) -> int:
     """
     from sweeps.common.cli.terminal import say  # rich and tqdm, which `--help` does without
 
-    if not (folder / "digits_data.py").exists():
+    try:
+        is_there = (folder / "digits_data.py").exists()
+    except OSError:  # this user may not look there, say: `write` tells why
+        is_there = False
+    if not is_there:
         init.write(folder)
     started_in = Path.cwd()
     os.chdir(folder)

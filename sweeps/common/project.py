@@ -161,10 +161,17 @@ def noted_in(results: Path) -> str | None:
 
 def in_results(given: str, file: str) -> Path:
     """The folder of this path that has the file, else the one of this name in results/ that has it, else the
-    one of the two that is there. A folder beside results/ that has another purpose hides none."""
+    one of the two that is there. A folder beside results/ that has another purpose hides none.
+
+    Raises:
+        UserError: this user may not look there, or the name is too long.
+    """
     folder, named = Path(given).expanduser(), Path(RESULTS, given)
-    is_missing = not (folder / file).is_file()
-    is_named = (named / file).is_file() or (named.is_dir() and not folder.exists())
+    try:
+        is_missing = not (folder / file).is_file()
+        is_named = (named / file).is_file() or (named.is_dir() and not folder.exists())
+    except OSError as error:  # a folder of another user, say
+        raise UserError(f"{given}: {error.strerror}") from None
     return named if given and is_missing and is_named else folder
 
 

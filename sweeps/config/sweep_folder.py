@@ -40,8 +40,11 @@ FOREIGN_FILES = (".csv", ".tsv", ".db", ".sqlite", ".sqlite3", ".journal", ".log
 def is_foreign(given: str) -> bool:
     """Whether a file of another program was given, in place of a sweep to refine."""
     path = Path(given.partition(STUDY)[0]).expanduser()
-    is_file = path.suffix in FOREIGN_FILES or path.is_file()
-    return given.startswith(SQLITE) or (is_file and not path.is_dir() and path.name != JOURNAL)
+    try:
+        is_file = (path.suffix in FOREIGN_FILES or path.is_file()) and not path.is_dir()
+    except OSError:  # this user may not look there, say: `sweep_named` tells why
+        is_file = False
+    return given.startswith(SQLITE) or (is_file and path.name != JOURNAL)
 
 
 def newest_sweep() -> Path:

@@ -77,7 +77,12 @@ def named(word: str) -> str:
     """The file that a word names: of the best trial of a sweep or a run, by its name in results/ or by its
     folder, or a YAML file by its path; "" where it names none."""
     best = f"{BEST}/{FILE}"
-    folder = project.in_results(word, best)
+    try:
+        folder = project.in_results(word, best)
+    except UserError:
+        if "=" in word:  # a pair, of more characters than the name of a file has
+            return ""
+        raise
     if (folder / best).is_file():
         return str(folder / best)
     is_file = "=" not in word and word.endswith((".yaml", ".yml"))

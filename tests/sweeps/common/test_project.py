@@ -94,3 +94,9 @@ def test_the_file_of_a_command_is_the_first_one_of_the_project_that_it_names(tmp
     command = f"command:{sys.executable} -m {'x' * 300} train.py {{lr}} net.yaml"
     assert project.file_in(tmp_path, command) == tmp_path / "train.py"
     assert project.file_in(tmp_path, "command:torchrun lost.py") is None
+
+
+@pytest.mark.parametrize("name", ["s" * 300, f"{'s' * 300}/best"])
+def test_a_folder_at_which_nobody_can_look_is_a_users_mistake(name: str) -> None:
+    with pytest.raises(UserError, match=f"^{name}: File name too long$"):
+        project.in_results(name, project.JOURNAL)

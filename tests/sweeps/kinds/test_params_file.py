@@ -110,3 +110,9 @@ def test_a_bad_file_is_answered_in_a_line_with_status_2(
     assert message in said
     assert said.startswith("error: --")
     assert len(said.splitlines()) == 1
+
+
+def test_a_pair_of_more_characters_than_a_file_name_has_names_no_file() -> None:
+    assert params_file.named(f"prompt={'very ' * 100}") == ""
+    with pytest.raises(UserError, match="File name too long"):
+        params_file.named("s" * 300)
