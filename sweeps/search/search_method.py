@@ -237,6 +237,10 @@ class RecordSearcher(KeptHere, Searcher):
         """Restart a trial that Tune has ended."""
         self._to_begin.append(number)
 
+    def is_requeued(self, number: int) -> bool:
+        """Whether a trial is still to be proposed again."""
+        return number in self._to_begin
+
     def withdraw(self, number: int) -> bool:
         """Propose a requeued trial no more; whether it was still to be proposed."""
         if number not in self._to_begin:

@@ -127,12 +127,11 @@ class SharedPlaces(DriverCallback):
         self._processes.ask_to_leave(asked)
 
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Requeue a trial that has given up its place, unless it was ended."""
+        """Requeue a trial that has given up its place."""
         number = trial.config["number"]
         if number in self._given_up:
             self._given_up.remove(number)
-            if self._context.record.trials[number].status == "unfinished":
-                self._searcher.requeue(number)
+            self._searcher.requeue(number)
 
     def to_give_up(self, pending: Sequence[Trial]) -> Sequence[Trial]:
         """Of the trials that have no process yet, those that came last and have no place any more."""

@@ -183,6 +183,8 @@ class TuneCallback(DriverCallback):
     def _write_end(self, trial: Trial) -> None:
         """Write how a trial ended, or requeue it."""
         number, result = trial.config["number"], trial.last_result
+        if self._searcher.is_requeued(number):  # it has given up its place before it trained
+            return None
         end, is_stopped = message_of(result).end, self._record.is_to_stop(number)
         if isinstance(end, Unfit):
             why = f"trial {number} can't continue on {end.pc}: {end.reason}"

@@ -314,6 +314,20 @@ def test_tables_are_written_as_rarely_as_their_size_asks_for(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_trial_that_gives_up_its_place_has_not_ended(is_stopped: bool, tmp_path: Path) -> None:
+    """Else it would be trained once more behind its end: it is proposed again."""
+    keeping = Keeping(tmp_path, ends_at=lambda *_: True)  # as it left at a rung, and others were better
+    number = propose(keeping.record, {"lr": 0.1}).number
+    keeping.record.report(number, 1, 0.1, {}, 1.0)
+    if is_stopped:
+        keeping.record.note_steered(Steered(["stop", str(number)]))
+    keeping.searcher.requeue(number)
+    keeping.tune_callback.on_trial_complete(1, [], trial_of(number))
+    assert keeping.record.trials[number].status == "unfinished"
+    assert keeping.searcher.withdraw(number)
+
+
 def test_tables_that_cannot_be_written_meanwhile_are_told_once_and_end_nothing(tmp_path: Path) -> None:
     now = [0.0]
     keeping = Keeping(tmp_path, clock=lambda: now[0])
