@@ -127,11 +127,11 @@ class Prior:
         encoding = self._known.encoding
         row = encoding.coordinates(point)
         row[self._places] = drawn
-        moved = encoding.point(row, generator)
-        if self._space.is_conditional:
-            return moved  # which may be on another branch
-        believed = {name: moved.params[name] for name in self._beliefs}
-        return dataclasses.replace(point, params={**point.params, **believed})
+        moved = encoding.point(row, generator)  # of a conditional space maybe on another branch
+        if not self._space.is_conditional:
+            believed = {name: moved.params[name] for name in self._beliefs}
+            moved = dataclasses.replace(point, params={**point.params, **believed})
+        return self._space.completed(moved, (int(generator.integers(2**32)),))
 
     def _are_near(self) -> npt.NDArray[np.bool_]:
         """[trials], whether each is near the prior."""

@@ -58,6 +58,9 @@ class SeveralSpaces(Space):
         name = trial.suggest_categorical("trainable", list(self.spaces))
         return self.spaces[name].suggest(_Prefixed(trial, f"{name}."))
 
+    def completed(self, point: Point, seeds: tuple[int, ...]) -> Point:
+        return self.spaces[point.trainable].completed(point, seeds)
+
     def with_values_of(self, point: Point) -> Point:
         return self.spaces[point.trainable].with_values_of(point)
 

@@ -59,11 +59,23 @@ class FlatSpace(Space):
         return any(domain.form == "sample_from" for domain in self.domains.values())
 
     def draw(self, seeds: tuple[int, ...]) -> Point:
+        return self._drawn(seeds, {})
+
+    def completed(self, point: Point, seeds: tuple[int, ...]) -> Point:
+        if len(self._suggested()) == len(self.domains):
+            return point
+        return self._drawn(seeds, point.params)
+
+    def _drawn(self, seeds: tuple[int, ...], known: Mapping[str, Any]) -> Point:
+        """A random point with these values, but for those of a `sample_from`, which may read others."""
         generator = np.random.default_rng(np.random.SeedSequence(seeds))
         with seeded_globals(int(generator.integers(2**32))):
             # A sample_from may read the other hyperparameters, so it is drawn after them.
             ordered = sorted(self.domains.items(), key=lambda item: item[1].form == "sample_from")
-            domains = {name: domain.tune for name, domain in ordered}
+            domains = {
+                name: known[name] if name in known and domain.form != "sample_from" else domain.tune
+                for name, domain in ordered
+            }
             _, point = next(generate_variants(domains, random_state=generator))
         return self.point({name: point[name] for name in self.domains})
 

@@ -107,6 +107,14 @@ class Space(ABC):
             InvalidPoint: the values are not a point of the space.
         """
 
+    def completed(self, point: Point, seeds: tuple[int, ...]) -> Point:
+        """A point of suggested values, with random ones of the domains of which `suggest` knows none.
+
+        Raises:
+            InvalidPoint: as `draw`.
+        """
+        return point
+
     def grid(self) -> Iterator[Point]:
         """Every point of a finite space; none where points can't be listed."""
         return iter(())

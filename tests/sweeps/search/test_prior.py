@@ -63,6 +63,19 @@ def test_a_prior_of_some_hyperparameters_leaves_the_others_to_the_searcher(tmp_p
     assert rates(own) != rates(believed)
 
 
+def test_a_function_of_what_a_prior_moves_gets_the_moved_value(
+    module: Callable[..., str], tmp_path: Path
+) -> None:
+    space = (
+        "from ray import tune\nSPACE = {'lr': tune.loguniform(1e-3, 1.0), "
+        "'momentum': tune.sample_from(lambda config: config['lr'] / 2)}\n"
+    )
+    asked: dict[str, Any] = {"num_trials": 8, "prior": {"lr": 0.1}, "search_space": module(space, "halved")}
+    params = [trial.params for trial in searched(tmp_path, "s", peak(0.1), **asked).record.searched]
+    assert len(params) == 8
+    assert all(each["momentum"] == each["lr"] / 2 for each in params)  # type: ignore[operator]
+
+
 @pytest.mark.parametrize(
     ("prior", "fault"),
     [
