@@ -58,12 +58,13 @@ def write(folder: Path) -> list[str]:
         UserError: the folder is not empty, or can't be written to.
     """
     try:
+        folder = folder.resolve()  # "new/.." is there, though "new" is not
         if folder.is_file():
             raise UserError(f"{shown_path(folder)} is a file: give a new folder, or an empty one")
         if folder.is_dir() and any(path.name != ".git" for path in folder.iterdir()):
             raise UserError(f"{shown_path(folder)} is not empty: give a new folder, or an empty one")
         folder.mkdir(parents=True, exist_ok=True)
-        name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
+        name = re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-") or "project"
         with resources.as_file(resources.files("sweeps") / "template") as template:
             files = {file.name: file.read_text() for file in template.iterdir() if file.is_file()}
             files[".gitignore"] = IGNORED

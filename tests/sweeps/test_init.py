@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import init
 from sweeps.record.record import Record
 from tests.conftest import ROOT
 
@@ -74,6 +75,15 @@ def test_a_file_in_the_place_of_the_folder_is_refused(program: Path, tmp_path: P
     done = typed(program, tmp_path, "sweeps", "init", "taken")
     assert done.returncode == 2
     assert done.stderr == "error: taken is a file: give a new folder, or an empty one\n"
+
+
+def test_a_way_back_from_a_missing_folder_leads_to_what_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "README.md").write_text("mine")
+    assert init.main([f"{tmp_path}/new/.."]) == 2
+    assert capsys.readouterr().err == f"error: {tmp_path} is not empty: give a new folder, or an empty one\n"
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("README.md", "mine")]
 
 
 @pytest.mark.slow
