@@ -108,7 +108,7 @@ class Scheduler(PruningMethod):
             return "CONTINUE"
         self._read(rung)
         if losses is not None and number not in self.record.losses_at(epoch):
-            self._add(rung, number, self.record.trials[number].attempt, losses)
+            self._add(rung, number, self.record.trials[number].attempt, losses, math.inf)
         if number not in rung.reached or number in rung.promoted:
             return "CONTINUE"
         needs_one = not self.record.arrivals_at(rung.next_epoch)  # none got further
@@ -141,11 +141,11 @@ class Scheduler(PruningMethod):
         rung.read += len(new)
         for arrival in new:
             self._note_those_ahead(rung, arrival.time)
-            self._add(rung, arrival.number, arrival.attempt, arrival.losses)
+            self._add(rung, arrival.number, arrival.attempt, arrival.losses, arrival.time)
         if new:
             self._note_those_ahead(rung, math.inf)
 
-    def _add(self, rung: Rung, number: int, attempt: int, losses: Losses) -> None:
+    def _add(self, rung: Rung, number: int, attempt: int, losses: Losses, now: float) -> None:
         if rung.reached.get(number, -1) >= attempt:
             return
         rung.reached[number] = attempt
@@ -155,7 +155,7 @@ class Scheduler(PruningMethod):
         rung.waiting[number] = losses
         rung.ranked.add(number, losses)
         due = len(rung.reached) // self.config.reduction_factor
-        while len(rung.promoted) < due and self._promote(rung, due):
+        while len(rung.promoted) < due and self._promote(rung, due, now):
             continue
 
     def _note_those_ahead(self, rung: Rung, now: float) -> None:
@@ -163,16 +163,16 @@ class Scheduler(PruningMethod):
         which does not follow from the arrivals."""
         for number in [*rung.waiting]:
             went_on_at = _went_on_at(self.record.trials[number], rung.epoch)
-            if went_on_at < now and not self._was_stopped(rung, number):
+            if went_on_at < now and not self._was_stopped(rung, number, went_on_at):
                 del rung.waiting[number]
                 rung.promoted.add(number)
 
-    def _promote(self, rung: Rung, best: int | None = None) -> bool:
+    def _promote(self, rung: Rung, best: int | None = None, now: float = math.inf) -> bool:
         """Promote the first that waits, if it is one of so many best of the rung; whether it was.
 
         One that was stopped waits no more, though more trials are planned now.
         """
-        for stopped in [number for number in rung.waiting if self._was_stopped(rung, number)]:
+        for stopped in [number for number in rung.waiting if self._was_stopped(rung, number, now)]:
             del rung.waiting[stopped]
         place, first = next(rung.in_turn(), (0, None))
         if first is None or (best is not None and place >= best):
@@ -181,13 +181,14 @@ class Scheduler(PruningMethod):
         rung.promoted.add(first)
         return True
 
-    def _was_stopped(self, rung: Rung, number: int) -> bool:
-        """Whether it is out of turn here. One that ended otherwise may have been promoted before."""
+    def _was_stopped(self, rung: Rung, number: int, now: float = math.inf) -> bool:
+        """Whether it was out of turn here by then. One that ended otherwise may have been promoted before."""
         trial = self.record.trials[number]
         rows = [*trial.attempts, trial][rung.reached[number] :] if trial.attempts else [trial]
         # One that a limit had stopped is in turn again once it is opened for more epochs.
         return any(
             max(row.epochs, default=0) == rung.epoch
+            and (row.end is None or row.end <= now)
             and (
                 row.status == "pruned"
                 or (row is trial and row.status == "stopped")

@@ -182,9 +182,8 @@ def test_by_several_objectives_each_promotion_follows_from_the_order_of_all_that
             record.end(number, "stopped")
             gone.add(number)
     assert len(promoted) > 10
-    if not gone:
-        again = decisions(config, Record.read(tmp_path), 3)
-        assert {other for other, decision in enumerate(again) if decision == "CONTINUE"} == promoted
+    again = decisions(config, Record.read(tmp_path), 3)
+    assert {other for other, decision in enumerate(again) if decision == "CONTINUE"} == promoted
 
 
 def test_a_trial_that_was_stopped_takes_no_turn_because_it_misses_a_constraint(tmp_path: Path) -> None:
@@ -216,6 +215,18 @@ def test_a_promotion_stays_with_a_trial_that_runs_out_of_memory_behind_it(tmp_pa
     assert before.count("CONTINUE") == 1
     record.end(before.index("CONTINUE"), "infeasible", "out of memory")
     assert decisions(config, Record.read(tmp_path), 3) == before, "as in the sweep that was killed"
+
+
+def test_a_promotion_stays_with_a_trial_that_the_user_stops_behind_it(tmp_path: Path) -> None:
+    config = SweepConfig.from_settings(num_trials=30)
+    record = new_record(tmp_path, config)
+    arrive(config, record, 3, 0.5, 0.9, 0.1, 0.8, 0.7)
+    before = decisions(config, record, 3)
+    stopped = before.index("CONTINUE")
+    record.end(stopped, "stopped")
+    arrive(config, record, 3, 0.2)
+    assert decisions(config, record, 3).count("CONTINUE") == 2
+    assert decisions(config, Record.read(tmp_path), 3) == decisions(config, record, 3)
 
 
 def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:
