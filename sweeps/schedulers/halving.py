@@ -103,6 +103,10 @@ class Scheduler(PruningMethod):
         return sum(min(MOST_WAITING, count) for count in promotions)
 
     def decide(self, number: int, epoch: int, losses: Losses | None = None) -> Decision:
+        return self._decide(number, epoch, losses)
+
+    def _decide(self, number: int, epoch: int, losses: Losses | None = None, came_to: int = 0) -> Decision:
+        """The same where another trial has come to an epoch, which the record may not have yet."""
         rung = next((rung for rung in self._known_rungs() if rung.epoch == epoch), None)
         if rung is None:
             return "CONTINUE"
@@ -111,12 +115,13 @@ class Scheduler(PruningMethod):
             self._add(rung, number, self.record.trials[number].attempt, losses, math.inf)
         if number not in rung.reached or number in rung.promoted:
             return "CONTINUE"
-        needs_one = not self.record.arrivals_at(rung.next_epoch)  # none got further
+        # None got further.
+        needs_one = came_to < rung.next_epoch and not self.record.arrivals_at(rung.next_epoch)
         to_come = rung.promotions - len(rung.promoted)
-        if self._is_closed(rung, number):
+        if self._is_closed(rung, number, max(came_to, epoch)):
             is_open = to_come > 0 or (needs_one and not self._is_on_its_way(rung))
             if is_open and self._promote(rung):
-                return self.decide(number, epoch)
+                return self._decide(number, epoch, came_to=came_to)
             to_come = 0
         turns = min(MOST_WAITING, max(to_come, int(needs_one)))
         return "PAUSE" if self._has_turn(rung, number, turns) else "STOP"
@@ -211,13 +216,13 @@ class Scheduler(PruningMethod):
             trial.number in rung.promoted or max(trial.epochs, default=0) > rung.epoch for trial in live
         )
 
-    def _is_closed(self, rung: Rung, but: int) -> bool:
-        """Whether no trial but this one can come to a rung any more."""
+    def _is_closed(self, rung: Rung, but: int, came_to: int) -> bool:
+        """Whether no trial but this one, which has come to an epoch, can come to a rung any more."""
         if len(self.record.searched) < self._planned_now():
             return False
         others = (t for t in self.record.live if t.number != but and t.confirms is None)
         below = (t for t in others if max(t.epochs, default=0) < rung.epoch)
-        return all(self.decide(t.number, max(t.epochs, default=0)) == "STOP" for t in below)
+        return all(self._decide(t.number, max(t.epochs, default=0), None, came_to) == "STOP" for t in below)
 
 
 def _went_on_at(trial: TrialRow, epoch: int) -> float:

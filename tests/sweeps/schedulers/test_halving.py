@@ -229,6 +229,19 @@ def test_a_promotion_stays_with_a_trial_that_the_user_stops_behind_it(tmp_path: 
     assert decisions(config, Record.read(tmp_path), 3) == decisions(config, record, 3)
 
 
+def test_the_last_one_that_trains_does_not_pause_for_those_that_waited_in_case_it_fails(
+    tmp_path: Path,
+) -> None:
+    config = SweepConfig.from_settings(num_trials=3)
+    record = new_record(tmp_path, config)
+    arrive(config, record, 3, 0.9, 0.5, 0.1)
+    assert decisions(config, record, 3)[:2] == ["CONTINUE", "PAUSE"]
+    for epoch in range(4, 9):
+        record.report(0, epoch, 0.9, {}, 1.0)
+    losses = record.objectives.losses(0.9, {})
+    assert Halving.for_record(config, record).decide(0, 9, losses) == "CONTINUE"
+
+
 def test_none_goes_on_because_it_came_first(tmp_path: Path) -> None:
     config = SweepConfig.from_settings(num_trials=30)
     record = new_record(tmp_path, config)
