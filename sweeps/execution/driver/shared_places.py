@@ -60,8 +60,6 @@ class SharedPlaces(DriverCallback):
         self._placed: list[PlacedTrial] = []
         self._surplus = 0
         """Of the trials that have no process yet, those that have no place any more."""
-        self._given_up: set[int] = set()
-        """Numbers of such trials, until they are requeued."""
         self.has_placed = False
         """Whether Tune had a trial."""
 
@@ -126,18 +124,12 @@ class SharedPlaces(DriverCallback):
                 self._placed.remove(placed)
         self._processes.ask_to_leave(asked)
 
-    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Requeue a trial that has given up its place."""
-        number = trial.config["number"]
-        if number in self._given_up:
-            self._given_up.remove(number)
-            self._searcher.requeue(number)
-
     def to_give_up(self, pending: Sequence[Trial]) -> Sequence[Trial]:
-        """Of the trials that have no process yet, those that came last and have no place any more."""
+        """Requeue those trials without a process that came last and have no place any more."""
         surplus, self._surplus = self._surplus, 0
         given_up = pending[len(pending) - min(surplus, len(pending)) :]
-        self._given_up |= {trial.config["number"] for trial in given_up}
+        for trial in given_up:
+            self._searcher.requeue(trial.config["number"])
         return given_up
 
     def slots(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,3 +78,12 @@ def test_each_trial_is_placed_where_there_is_most_room_and_none_beyond_it(tmp_pa
 def test_the_workers_of_a_trial_are_placed_one_by_one(tmp_path: Path) -> None:
     places = places_of(tmp_path, pc0=1, pc1=2)
     assert sorted(places.choose(3) or ()) == ["pc0", "pc1", "pc1"]
+
+
+def test_trials_that_give_up_their_places_are_proposed_again(tmp_path: Path) -> None:
+    places = places_of(tmp_path, pc0=1)
+    pending: Any = [SimpleNamespace(config={"number": number}) for number in range(3)]
+    places._surplus = 2
+    assert places.to_give_up(pending) == pending[1:]
+    assert [places._searcher.is_requeued(number) for number in range(3)] == [False, True, True]
+    assert places.to_give_up(pending[:1]) == []
