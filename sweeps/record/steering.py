@@ -41,7 +41,7 @@ def steer(folder: Path, words: Sequence[str]) -> Answer:
 
     Raises:
         NoProcess: no process runs it, and how it goes on.
-        UserError: there is no sweep, or it can't be steered now.
+        UserError: there is no sweep, its record can't be read, or it can't be steered now.
         KeyboardInterrupt: its text says what has become of the command.
     """
     while True:
@@ -63,8 +63,14 @@ def how_to_go_on(folder: Path, words: Sequence[str] = ()) -> NoProcess | None:
 
     Args:
         words: of a command that is to be done; (): to go on as it was.
+
+    Raises:
+        UserError: the record can't be read.
     """
-    record = Record.read(folder)
+    try:
+        record = Record.read(folder)
+    except (OSError, RecordUnreadable) as error:
+        raise UserError(str(error)) from None
     if status.is_running(record):
         return None
     shown, how, can_go_on = shown_path(folder), status.status(record), status.can_go_on(record)

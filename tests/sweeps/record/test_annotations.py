@@ -192,6 +192,17 @@ def test_an_ended_sweep_of_another_version_is_left_as_it_is(
     assert journal.read_bytes() == before
 
 
+@pytest.mark.parametrize("words", [("stop", "1"), ("note", "x")])
+@pytest.mark.parametrize(("content", "fault"), [("", "is empty"), ("torn\n{}", "line 1 is damaged")])
+def test_a_command_to_a_record_that_cant_be_read_names_the_fault(
+    content: str, fault: str, words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = ended(tmp_path / "ended") / JOURNAL
+    journal.write_text(content.format(journal.read_text()) if content else "")
+    assert control.main([str(tmp_path / "ended"), *words]) == 2
+    assert fault in capsys.readouterr().err
+
+
 def test_a_note_for_which_the_disk_has_no_room_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
