@@ -123,4 +123,5 @@ def _gpu_hours(config: SweepConfig, record: Record, gpus: float) -> Reached | No
     if config.trials_per_gpu == "auto" and (hours := held_s(record) / 3600) < config.max_gpu_hours:
         return None
     limit = f"--max-gpu-hours {config.max_gpu_hours:g}"
-    return Reached(limit, f"the trials have trained {hours:.2g} GPU hours")
+    shown = f"{hours:.2g}" if hours < 10 else f"{hours:,.0f}"  # from 100 on, the first is 1e+02
+    return Reached(limit, f"the trials have trained {shown} GPU hours")
