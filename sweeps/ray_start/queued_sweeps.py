@@ -46,6 +46,8 @@ class QueuedSweep:
     folder: str
     since: float
     """When it came, in seconds since 1970."""
+    python: str = ""
+    """Python of its environment: that of `sweeps up` may be another project's. "": not noted."""
     words: Sequence[str]
     """Of the command, behind that of Python."""
     current_folder: str
@@ -85,6 +87,7 @@ def noted(
     note = QueuedSweep(
         folder=str(folder),
         since=_since(folder),
+        python=sys.executable,
         words=list(words),
         current_folder=str(Path.cwd()),
         variables={name: value for name, value in os.environ.items() if _is_noted(name, value)},
@@ -150,9 +153,10 @@ def forget_killed() -> None:
 
 def start_again(note: QueuedSweep) -> subprocess.Popen[bytes] | None:
     """Start a sweep again, detached, and wait until it is in the queue; None where it has ended."""
+    python = note.python if Path(note.python).is_file() else sys.executable
     with (Path(note.folder) / LOG).open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, *note.words],
+            [python, *note.words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,21 @@ def test_a_reboot_starts_them_again_in_their_order(folder: Path, tmp_path: Path)
     assert started.wait(20) == 0
     assert (other / "queue.log").read_text() == "joined\n"
     assert [each.folder for each in queued_sweeps.interrupted()] == [str(folder)]
+
+
+def test_one_is_started_again_by_the_python_of_its_own_environment(folder: Path, tmp_path: Path) -> None:
+    killed_in_the_queue(folder)
+    reboot()
+    (note,) = queued_sweeps.interrupted()
+    assert note.python == sys.executable
+    mine = tmp_path / "other env" / "python"
+    mine.parent.mkdir()
+    mine.write_text("#!/bin/sh\necho by its own; exit 1\n")
+    mine.chmod(0o755)
+    for python, said in ((str(mine), "by its own\n"), (str(tmp_path / "gone"), "by another\n")):
+        words = ["-c", "raise SystemExit('by another')"]
+        assert queued_sweeps.start_again(replace(note, python=python, words=words)) is None
+        assert (folder / "queue.log").read_text().endswith(said)
 
 
 def test_one_from_before_sweeps_up_counts_as_soon_as_its_ray_stays(folder: Path, tmp_path: Path) -> None:
