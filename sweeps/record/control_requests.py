@@ -125,7 +125,8 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
     A request that Ctrl-C interrupts is withdrawn, unless it was taken up before.
 
     Raises:
-        UserError: the folder belongs to another user, or the sweep takes no request now.
+        UserError: the folder belongs to another user, the sweep takes no request now, or the request can't
+            be written.
         NotRunning: no process runs the sweep.
         KeyboardInterrupt: its text says what has become of the request.
     """
@@ -147,6 +148,8 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
             f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its "
             "screen says why it can't be steered"
         ) from None
+    except OSError as error:  # a full disk
+        raise UserError(f"{shown_path(folder)}: can't be asked ({error.strerror or error})") from None
     except KeyboardInterrupt:
         if _withdraw(sent):
             raise KeyboardInterrupt(WITHDRAWN) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
 import os
 import signal
 import threading
@@ -125,6 +127,18 @@ def test_it_is_refused_where_the_sweep_takes_none(inbox: Inbox, tmp_path: Path) 
     (tmp_path / "control").touch()  # by which it can't be steered
     with pytest.raises(UserError, match="takes no command now"):
         ask(tmp_path, ["pause"], wait_s=0)
+
+
+def test_a_request_for_which_the_disk_has_no_room_is_refused(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(content: object, file: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(json, "dump", no_room)
+    with pytest.raises(UserError, match="No space left on device"):
+        ask(tmp_path, ["pause"], wait_s=0)
+    assert waiting(tmp_path) == []
 
 
 def test_a_folder_is_closed_only_when_it_is_empty(inbox: Inbox, tmp_path: Path) -> None:
