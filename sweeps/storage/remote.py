@@ -169,8 +169,8 @@ class Remote:
         """The file of a checkpoint, on this PC."""
         folder = self._empty_scratch() / f"epoch_{epoch:04d}"
         archive = folder.with_suffix(ARCHIVE)
-        folder.mkdir()
         try:
+            folder.mkdir()
             fill(folder)
             checkpoint_store.seal(folder, params)
             with tarfile.open(archive, "w") as packed:
@@ -232,10 +232,14 @@ class Remote:
 
     def _empty_scratch(self) -> Path:
         """The temporary folder of this process, empty."""
-        if self._scratch is None or not self._scratch.is_dir():
-            self._scratch = local_dirs.new_temporary_folder()
-        for left in self._scratch.iterdir():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        try:
+            if self._scratch is None or not self._scratch.is_dir():
+                self._scratch = local_dirs.new_temporary_folder()
+            for left in self._scratch.iterdir():
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+        except OSError as error:  # the trial is not at fault
+            why = error.strerror or error
+            raise StorageError(f"no folder for checkpoints on their way ($TMPDIR): {why}") from error
         return self._scratch
 
 

@@ -3,6 +3,7 @@ PC, and a server that refuses, fills up or goes away."""
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import signal
@@ -251,6 +252,19 @@ def test_a_pc_without_room_to_unpack_a_checkpoint_is_at_fault_and_not_the_trial(
     with pytest.raises(StorageError, match=r"the disk is full where checkpoints are unpacked \(\$TMPDIR\)"):
         sftp(server).newest(3, MINE)
     assert not list(small_disk.rglob("epoch_*")), "what has arrived takes no room"
+
+
+@pytest.mark.parametrize("made_by", [(tempfile, "mkdtemp"), (Path, "mkdir")])
+def test_a_pc_without_room_for_a_folder_is_at_fault_and_not_the_trial(
+    made_by: tuple[object, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(*made_by, no_room)
+    with pytest.raises(StorageError, match=r"(No space left on device|the disk is full)"):
+        Remote(backend_of("sftp://host/folder"), "NAME", ()).write(3, 1, fill(100), MINE)
 
 
 class Short:
