@@ -7,6 +7,7 @@ and rebuilt from those of all.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -137,7 +138,7 @@ def started(*, is_on_this_pc: bool) -> Any:
             command that ends with it.
     """
     head = next(node for node in nodes.living() if node.is_head)
-    apart = {"py_executable": sys.executable} if is_on_this_pc else {}
+    apart = {"py_executable": shlex.quote(sys.executable)} if is_on_this_pc else {}  # for a shell
     return (
         ray.remote(PlaceDivider)
         .options(

@@ -16,6 +16,8 @@ import pytest
 import ray
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.ray_cluster import nodes
+from sweeps.ray_cluster.nodes import Node
 from sweeps.ray_cluster.places import place_claims, place_divider
 from sweeps.ray_cluster.places.place_claims import NO_OTHER, PlaceClaims
 from sweeps.ray_cluster.places.place_divider import CLAIM_EVERY_S, SILENT_AFTER_S, PlaceDivider
@@ -37,6 +39,28 @@ CLAIMS = """
         print(ray.get(divider.claim.remote(claim)).others, flush=True)
         time.sleep(0.2)
 """
+
+
+class OptionsKept:
+    """In place of an actor's class: keeps the options with which it is started."""
+
+    def __init__(self, _: object) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def options(self, **given: Any) -> OptionsKept:
+        self.kept = given
+        return self
+
+    def remote(self) -> OptionsKept:
+        return self
+
+
+def test_the_path_of_its_python_may_have_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "living", lambda: [Node("ab" * 28, "pc", "10.0.0.1", {nodes.HEAD: 1.0})])
+    monkeypatch.setattr(ray, "remote", OptionsKept)
+    monkeypatch.setattr(sys, "executable", "/my env/bin/python")
+    starts = place_divider.started(is_on_this_pc=True).kept["runtime_env"]
+    assert starts == {"py_executable": "'/my env/bin/python'"}, "Ray hands it to a shell"
 
 
 class Answers:
