@@ -20,7 +20,8 @@ from rich.text import Text
 
 from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import GB, count
+from sweeps.common.formatting import GB, command, count
+from sweeps.common.imports import missing
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node, joined
 from sweeps.ray_start.ray_folder import ray_folders
@@ -63,18 +64,22 @@ def run(address: str | None, folder: Path | None) -> int:
         folder: of a sweep.
 
     Raises:
-        UserError: no cluster answers, or the sweep can't be read.
+        UserError: no cluster answers, one here has no dashboard, or the sweep can't be read.
     """
     trials = {} if folder is None else _trials(folder)
-    if address is None:
-        states = [each.state() for each in ray_folders()]
-        here = [state.address for state in states if state is not None and state.address]
-        for each in here or ["auto"]:
-            if len(here) > 1:
-                print(f"Ray at {each}:")
-            _show(each, trials)
-    else:
-        _show(address, trials)
+    states = [each.state() for each in ray_folders()] if address is None else []
+    here = [state for state in states if state is not None and state.address]
+    shown = [state.address for state in here if state.dashboard_url] if here else [address or "auto"]
+    for each in shown:
+        if len(here) > 1:
+            print(f"Ray at {each}:")
+        _show(each, trials)
+    if mute := [state.address for state in here if not state.dashboard_url]:
+        raise UserError(
+            f"Ray at {' and '.join(mute)}, of your sweeps here, runs without its dashboard, which lists its "
+            f"processes: {missing('aiohttp_cors', 'dashboard') or 'it was started with --no-ray-dashboard'}. "
+            f"{command('queue')} shows the sweeps"
+        )
     return 0
 
 

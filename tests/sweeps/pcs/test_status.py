@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +17,7 @@ from sweeps.pcs import status as status_command
 from sweeps.pcs.__main__ import main
 from sweeps.pcs.status import Use, why_waiting
 from sweeps.ray_cluster.nodes import Node
+from sweeps.ray_start.ray_folder import State
 from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support.cluster_of_pcs import PYTHON, RAY, give_token, start_head
@@ -68,6 +73,29 @@ def test_a_process_is_shown_by_the_trial_that_it_trains_now(
     said = capsys.readouterr().out
     assert "trial 0 (epoch 1)" in said
     assert "trial 1" not in said
+
+
+def test_a_ray_of_this_pc_without_a_dashboard_is_told_as_such_and_the_others_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = [
+        State(address=f"127.0.0.1:{port}", boot="", processes={}, versions={}, dashboard_url=url)
+        for port, url in ((1, ""), (2, "127.0.0.1:8265"))
+    ]
+    looked = list[str]()
+
+    def look(address: str) -> tuple[list[Use], list[str], list[Any]]:
+        looked.append(address)
+        return [], [], []
+
+    folders = [SimpleNamespace(state=functools.partial(replace, each)) for each in states]
+    monkeypatch.setattr(status_command, "ray_folders", lambda: folders)
+    monkeypatch.setattr(status_command, "look", look)
+    assert main(["status"]) == 2
+    assert looked == ["127.0.0.1:2"]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "error: Ray at 127.0.0.1:1, of your sweeps here, runs without its dashboard" in said
+    assert "sweeps queue shows the sweeps" in said
 
 
 @pytest.fixture(scope="module")
