@@ -12,6 +12,8 @@ MARK = Path("/dev/shm/sweeps-away")
 """While it exists, the head starts no Ray here (`worker_start_ray_commands` of ray_cluster.yaml). It is in
 memory, so a reboot removes it."""
 UNIT = "sweeps-pc"
+STOPS_S = 200.0
+"""In which systemd ends the unit: after 90 s, its `TimeoutStopSec`, by force, for which it has as long."""
 
 
 def run() -> int:
@@ -54,4 +56,8 @@ def _systemctl(*words: str) -> bool:
     """Whether a command for the user's systemd succeeded; False where there is no systemd."""
     if (program := shutil.which("systemctl")) is None:
         return False
-    return subprocess.run([program, "--user", *words], capture_output=True, timeout=90).returncode == 0
+    try:
+        done = subprocess.run([program, "--user", *words], capture_output=True, timeout=STOPS_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
