@@ -117,8 +117,7 @@ def _mark(storage: str | None) -> Iterator[str]:
     try:
         yield name
     finally:
-        for file in folder.glob(f"{name}*"):
-            file.unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
 
 
 def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> Checked:

@@ -158,10 +158,11 @@ def _silent(peer: list[Any]) -> str:
 
 
 def _storage(folder: str, mark: str, own: str) -> str:
-    """Write a file, and look for the one of the asking PC."""
+    """Write a file, which is removed again, and look for the one of the asking PC."""
     place = Path(folder).expanduser()
     try:
         (place / own).write_text(own)
+        (place / own).unlink()
     except OSError as error:
         return error.strerror or str(error)
     return "" if (place / mark).exists() else "that path is a different folder on that PC"

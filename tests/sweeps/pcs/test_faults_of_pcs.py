@@ -62,6 +62,11 @@ def test_a_port_is_not_rays_where_another_program_is_seen_to_listen(monkeypatch:
     assert probe._may_be_rays(port), "no program is shown"
 
 
+def test_a_pc_with_another_folder_keeps_no_file_of_the_check(tmp_path: Path) -> None:
+    assert probe._storage(str(tmp_path), "mark", "mark-pc1") == "that path is a different folder on that PC"
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_pc_without_packages_is_set_up_from_the_same_cluster_file() -> None:
     found = {**SOUND, "versions": None, "why_no_versions": "no such file"}
     (fault,) = check.faults_of(FILE, "pc1", found, HERE, 0.0)
