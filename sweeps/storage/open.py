@@ -6,6 +6,7 @@ file (`remote.py`).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -151,7 +152,7 @@ def check_setting(setting: str | None) -> str | None:
             f"For a folder of that name give ./{setting}"
         )
     folder = Path(setting).expanduser().resolve()
-    if folder.exists() and not folder.is_dir():
+    if os.access(folder, os.F_OK) and not folder.is_dir():  # the first is no error in a private folder
         raise UserError(f"--storage {setting}: this is a file. Give a folder, or a URL: {FORMS}")
     if fault := atomic_io.place_fault(folder / "sweep"):
         raise UserError(f"--storage {setting}: {fault}")

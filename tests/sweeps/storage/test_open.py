@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,20 @@ def test_a_place_that_can_not_be_a_folder_is_refused(tmp_path: Path) -> None:
         check_setting(str(tmp_path / "file"))
     with pytest.raises(UserError, match="is not a writable folder"):
         check_setting(str(tmp_path / "file" / "below"))
+
+
+def test_a_private_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = Path.stat
+
+    def private(path: Path, **given: bool) -> os.stat_result:
+        if path.is_relative_to(tmp_path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, **given)
+
+    monkeypatch.setattr(Path, "stat", private)
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) == "/" and mode == os.F_OK)
+    with pytest.raises(UserError, match="/ is not a writable folder"):
+        check_setting(str(tmp_path / "checkpoints"))
 
 
 def test_the_plan_says_where_checkpoints_go_and_all_sweeps_have_a_place_of_their_own(tmp_path: Path) -> None:
