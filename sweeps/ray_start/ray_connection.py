@@ -258,7 +258,7 @@ def refuse_silent(address: str | None) -> None:
         return
     try:
         socket.create_connection((host, int(port)), timeout=10).close()
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the last of a name with two dots in a row, say
         raise UserError(f"--address {address}: no Ray cluster answers there ({error})") from None
 
 

@@ -27,6 +27,11 @@ def test_a_port_that_answers_is_no_mistake_and_one_that_does_not_is_named() -> N
         ray_connection.refuse_silent(address)
 
 
+def test_a_name_that_can_be_none_is_named_as_well() -> None:
+    with pytest.raises(UserError, match=r"--address head\.\.lan:6379: no Ray cluster answers there"):
+        ray_connection.refuse_silent("head..lan:6379")
+
+
 @pytest.mark.parametrize("address", [None, "auto", "local", "ray://127.0.0.1:9", "127.0.0.1"])
 def test_an_address_without_a_port_is_for_ray_to_try(address: str | None) -> None:
     ray_connection.refuse_silent(address)
