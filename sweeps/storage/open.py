@@ -56,13 +56,14 @@ class Folder:
     def newest(self, number: int, params: Params | None = None) -> tuple[Path | None, list[str]]:
         with self._as_storage_errors():
             self.root.stat()  # a missing folder is not a trial without checkpoints
-        return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
+            return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
 
     def forget_downloads(self) -> None:
         """Do nothing: a checkpoint is read where it lies."""
 
     def epochs(self, number: int) -> list[int]:
-        there = checkpoint_store.all_of(checkpoint_store.folder_of(self.root, number))
+        with self._as_storage_errors():
+            there = checkpoint_store.all_of(checkpoint_store.folder_of(self.root, number))
         return list(dict.fromkeys(map(checkpoint_store.epoch_of, there)))  # a killed process may leave two
 
     def numbers(self) -> list[int]:
@@ -70,12 +71,13 @@ class Folder:
 
     def remove(self, number: int, epoch: int | None = None) -> None:
         folder = checkpoint_store.folder_of(self.root, number)
-        if epoch is None:
-            checkpoint_store.remove(folder)
-            return
-        for path in checkpoint_store.all_of(folder):
-            if checkpoint_store.epoch_of(path) == epoch:
-                checkpoint_store.remove(path)
+        with self._as_storage_errors():
+            if epoch is None:
+                checkpoint_store.remove(folder)
+                return
+            for path in checkpoint_store.all_of(folder):
+                if checkpoint_store.epoch_of(path) == epoch:
+                    checkpoint_store.remove(path)
 
     def tidy(self) -> None:
         checkpoint_store.tidy(self.root)

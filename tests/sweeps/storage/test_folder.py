@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,20 @@ def test_a_folder_that_is_lost_while_a_checkpoint_is_written_is_at_fault_and_els
         folder.write(3, 1, fill, {})
     with pytest.raises(StorageError, match=NOT_THERE):
         folder.write(3, 1, lose, {})
+
+
+def test_a_share_that_does_not_answer_is_at_fault_where_an_old_checkpoint_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep goes on then, and a resume removes it."""
+
+    def no_answer(path: Path, target: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    folder = Folder(tmp_path)
+    folder.write(3, 1, lambda part: None, {})
+    monkeypatch.setattr(Path, "rename", no_answer)
+    for epoch in (None, 1):
+        with pytest.raises(StorageError, match=f"{tmp_path.name}: Input/output error"):
+            folder.remove(3, epoch)
+    assert folder.epochs(3) == [1]
