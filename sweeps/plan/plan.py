@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -93,7 +94,9 @@ class Plan:
     def end_trial(self, record: Record, number: int, ending: Ending, log: str | None = None) -> str:
         """Write how a trial ends, and remove checkpoints that are not kept any more; why that failed, or "":
         they take room, and a resume removes them."""
-        before = retention.kept(self.config, record, self.storage)
+        before = set[int]()
+        with contextlib.suppress(StorageError):  # what is kept no more then stays, too
+            before = retention.kept(self.config, record, self.storage)
         record.end(number, **ending._asdict(), log=log)
         try:
             retention.drop(self.config, record, self.storage, number, before)

@@ -15,7 +15,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import BEST_FOLDER, FRONT_FOLDER, PARAMS_FILE
 from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
-from sweeps.storage.protocol import Storage
+from sweeps.storage.protocol import Storage, StorageError
 
 KEPT_OF_FAILED = 3
 """Trials that failed and keep their newest checkpoint, those that have trained furthest: if all did, they
@@ -50,7 +50,11 @@ def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number:
     trial = record.trials[number]
     if trial.confirms is None:
         return number in _leaders(config, record, if_ended=number)
-    best, score = best_rerun(record, storage, trial.confirms), trial.best_score(record.objective)
+    score = trial.best_score(record.objective)
+    try:
+        best = best_rerun(record, storage, trial.confirms)
+    except StorageError:  # the weights themselves are written with more patience
+        best = None
     if best is None or best is trial:
         return score is not None
     return record.objective.is_better(score, best.best_score(record.objective))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from sweeps.record.reruns import seeds
+from sweeps.record.trials import Ending
 from sweeps.storage import retention
 from sweeps.storage.open import Folder
+from sweeps.storage.protocol import StorageError
 from sweeps.training.checkpoints import checkpoint_store
 from tests.conftest import propose
 from tests.support.confirmed import ASKED, rerun, searched
@@ -39,6 +44,25 @@ def test_of_reruns_the_weights_of_the_best_stay_and_in_the_end_of_the_winner_alo
     record.end(c.number, "finished")
     record.end(d.number, "finished")
     assert retention.kept(config, record, Folder(tmp_path)) == {1, c.number}
+
+
+class SilentFolder(Folder):
+    """A storage that does not answer."""
+
+    def epochs(self, number: int) -> list[int]:
+        raise StorageError("no answer")
+
+
+def test_a_confirmation_outlives_a_storage_that_does_not_answer_for_some_seconds(tmp_path: Path) -> None:
+    config, record = SweepConfig.from_settings(keep_checkpoints=1), searched(tmp_path, 0.1, 0.9)
+    record.note("confirm", ASKED)
+    first, second = seeds(0, 2)
+    rerun(record, 1, first, 0.5)
+    last = rerun(record, 1, second, 0.4, "unfinished")
+    assert retention.would_be_kept(config, record, SilentFolder(tmp_path), last.number)
+    plan: Any = SimpleNamespace(config=config, storage=SilentFolder(tmp_path))
+    assert Plan.end_trial(plan, record, last.number, Ending("finished")) == "no answer"
+    assert record.trials[last.number].status == "finished"
 
 
 def test_of_trials_that_failed_those_that_trained_furthest_keep_a_checkpoint_for_a_retry(
