@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -188,4 +189,5 @@ def _path(folder: Path) -> Path:
 
 
 def _folder() -> Path:
-    return local_dirs.state_dir() / "queue"
+    """That of this PC: several may share one home folder."""
+    return local_dirs.state_dir() / "queue" / platform.node()

@@ -245,7 +245,7 @@ def test_the_queue_of_a_ray_that_stays_is_there_after_a_reboot(
         second.wait_until("it waits", waits)
         for sweep in (second, first):
             sweep.kill()
-        notes = sorted((tmp_path / "state" / "sweeps" / "queue").glob("*.json"))
+        notes = sorted((tmp_path / "state" / "sweeps" / "queue").rglob("*.json"))
         for note in notes:
             note.write_text(json.dumps({**json.loads(note.read_text()), "boot": "the one before"}))
         sweeps("down")
@@ -264,4 +264,4 @@ def test_the_queue_of_a_ray_that_stays_is_there_after_a_reboot(
         assert epochs(first.record(), 0) > trained
         assert len(second.record().info.runs) == 2
         end_all(lab)
-    assert list((tmp_path / "state" / "sweeps" / "queue").iterdir()) == []
+    assert list((tmp_path / "state" / "sweeps" / "queue").rglob("*.json")) == []

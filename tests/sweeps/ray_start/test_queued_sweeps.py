@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 from dataclasses import replace
@@ -40,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def notes() -> list[Path]:
-    return sorted((local_dirs.state_dir() / "queue").glob("*.json"))
+    return sorted((local_dirs.state_dir() / "queue").rglob("*.json"))
 
 
 def boot() -> str:
@@ -133,6 +134,17 @@ def test_one_from_before_sweeps_up_counts_as_soon_as_its_ray_stays(folder: Path,
     reboot()
     assert [each.folder for each in queued_sweeps.interrupted()] == [str(folder)]
     assert len(notes()) == 1, "the other one is forgotten"
+
+
+def test_a_pc_with_the_same_home_folder_leaves_the_sweeps_of_another_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_in_the_queue(folder)
+    reboot()
+    with monkeypatch.context() as there:
+        there.setattr(platform, "node", lambda: "another")
+        assert queued_sweeps.interrupted() == []
+    assert [each.folder for each in queued_sweeps.interrupted()] == [str(folder)]
 
 
 def test_one_that_does_not_start_is_not_tried_for_ever(folder: Path) -> None:
