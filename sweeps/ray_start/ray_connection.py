@@ -263,19 +263,29 @@ def refuse_silent(address: str | None) -> None:
 
 
 def refuse_outside(address: str | None, or_else: str = "") -> None:
-    """A program can join a cluster only with Ray on its PC; without it Ray tries for a minute and a half. The
-    message ends with what else the user can do.
+    """A program can join a cluster only with a Ray of that on its PC; without it Ray tries for a minute and a
+    half. The message ends with what else the user can do.
 
     Raises:
-        UserError: no Ray runs on this PC.
+        UserError: no Ray of the cluster runs on this PC.
     """
     if address is None or "://" in address:
         return
-    if not any(process.info["name"] == "raylet" for process in psutil.process_iter(["name"])):
-        raise UserError(
-            f"--address {address}: this PC is not part of that cluster, since no Ray runs on it. Type the "
-            f"command on a PC of the cluster, or let this one join (ray start --address={address}){or_else}"
-        )
+    port = address.rpartition(":")[2]
+    of_it = f":{port}" if port.isdigit() else ""  # that of the sweeps of this PC has another port
+    for process in psutil.process_iter(["name", "cmdline"]):
+        words = process.info["cmdline"] or []
+        if process.info["name"] == "raylet" and any(_is_head(word, of_it) for word in words):
+            return
+    raise UserError(
+        f"--address {address}: this PC is not part of that cluster, since no Ray of it runs here. Type the "
+        f"command on a PC of the cluster, or let this one join (ray start --address={address}){or_else}"
+    )
+
+
+def _is_head(word: str, port: str) -> bool:
+    """Whether a word of a raylet's command line names its head, with this port."""
+    return word.startswith("--gcs-address=") and word.endswith(port)
 
 
 def folder_for_sockets() -> Path:

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -30,6 +32,19 @@ def test_a_port_that_answers_is_no_mistake_and_one_that_does_not_is_named() -> N
 def test_a_name_that_can_be_none_is_named_as_well() -> None:
     with pytest.raises(UserError, match=r"--address head\.\.lan:6379: no Ray cluster answers there"):
         ray_connection.refuse_silent("head..lan:6379")
+
+
+@pytest.mark.parametrize(
+    ("address", "is_refused"), [("auto", False), ("pc1:6379", False), ("pc1:6380", True)]
+)
+def test_a_ray_of_another_cluster_does_not_make_this_pc_part_of_one(
+    address: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["/env/raylet", "--raylet_socket_name=/tmp/ray/raylet", "--gcs-address=10.0.0.1:6379"]
+    there = [{"name": "raylet", "cmdline": words}, {"name": "raylet", "cmdline": None}]
+    monkeypatch.setattr(psutil, "process_iter", lambda _: [SimpleNamespace(info=each) for each in there])
+    with pytest.raises(UserError, match="no Ray of it runs here") if is_refused else nullcontext():
+        ray_connection.refuse_outside(address)
 
 
 @pytest.mark.parametrize("address", [None, "auto", "local", "ray://127.0.0.1:9", "127.0.0.1"])
