@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -129,6 +130,13 @@ def test_a_job_and_other_gpus_have_a_ray_of_their_own(
     monkeypatch.setattr(ray_folders_module.gpus, "are_there", lambda: True)
     assert RayFolder().folder == ray_folder.folder
     monkeypatch.setenv(variable, value)
+    assert RayFolder().folder != ray_folder.folder
+
+
+def test_pcs_with_one_folder_of_temporary_files_have_a_ray_each(
+    ray_folder: RayFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "node", lambda: "another")
     assert RayFolder().folder != ray_folder.folder
 
 
