@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sweeps.common.errors import CannotContinue
 from sweeps.common.formatting import command, count, duration
 from sweeps.common.imports import release_of
 from sweeps.ray_cluster import gpus as cluster_gpus
@@ -32,7 +33,11 @@ Facts = Mapping[str, str]
 
 
 def note(folder: Path, cluster: Cluster) -> None:
-    """Add this run to environment.txt in the folder of a sweep; warn where the PCs of a cluster differ."""
+    """Add this run to environment.txt in the folder of a sweep; warn where the PCs of a cluster differ.
+
+    Raises:
+        CannotContinue: it can't be written, as on a full disk.
+    """
     pcs = {} if cluster.is_alone else facts_of_every_pc(cluster.nodes())
     if different := differences(pcs):
         print("warning    PCs differ, so the same params may score differently there:", flush=True)
@@ -44,8 +49,12 @@ def note(folder: Path, cluster: Cluster) -> None:
     for pc, facts in pcs.items():
         words = "no answer" if facts is None else ", ".join(map(" ".join, facts.items()))
         text += f"{'pc':<10} {pc}: {words}\n"
-    with (folder / "environment.txt").open("a", encoding="utf-8") as file:
-        file.write(text + "\n")
+    path = folder / "environment.txt"
+    try:  # names in the command may be no UTF-8
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        raise CannotContinue(f"{path} can't be written: {error.strerror or error}") from None
 
 
 def facts_of_every_pc(there: Sequence[Node]) -> dict[str, Facts | None]:

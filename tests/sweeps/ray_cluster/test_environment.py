@@ -7,13 +7,16 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+from sweeps.common.errors import CannotContinue
 from sweeps.ray_cluster import environment
+from sweeps.ray_cluster.cluster import Cluster
 from sweeps.ray_cluster.environment import (
     MAX_SKEW_S,
     PACKAGES,
@@ -54,6 +57,16 @@ def test_a_pc_without_a_gpu_has_no_driver_to_differ_by() -> None:
 
 def test_a_pc_that_is_silent_is_named() -> None:
     assert differences({"pc1": ALIKE, "pc2": None}) == ["pc2 did not answer"]
+
+
+def test_a_name_that_is_no_utf_8_is_noted_and_a_folder_that_is_gone_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run", "--results-dir", os.fsdecode(b"caf\xe9")])
+    environment.note(tmp_path, Cluster([]))
+    assert "caf\\udce9" in (tmp_path / "environment.txt").read_text()
+    with pytest.raises(CannotContinue, match="can't be written: No such file or directory"):
+        environment.note(tmp_path / "gone", Cluster([]))
 
 
 def test_this_pc_says_what_it_has() -> None:
