@@ -229,13 +229,16 @@ def _outermost(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def mean_over_workers(trainer: pl.Trainer, metrics: Mapping[str, float]) -> dict[str, float]:
-    """The mean of each metric over all workers; metrics that the model has synced stay as they are."""
+    """The mean of each metric of the first worker over all workers that have it: with `rank_zero_only` it has
+    it alone. Metrics that the model has synced stay as they are."""
     if trainer.world_size == 1:
         return dict(metrics)
-    names = sorted(metrics)
-    values = torch.tensor([metrics[name] for name in names], device=trainer.strategy.root_device)
-    reduced = trainer.strategy.reduce(values, reduce_op="mean").tolist()
-    return dict(zip(names, reduced, strict=True))
+    names = trainer.strategy.broadcast(sorted(metrics))
+    rows = [[metrics.get(name, 0.0) for name in names], [float(name in metrics) for name in names]]
+    sums, workers = trainer.strategy.reduce(
+        torch.tensor(rows, device=trainer.strategy.root_device), reduce_op="sum"
+    )
+    return dict(zip(names, (sums / workers).tolist(), strict=True))
 
 
 def check_compile(strategy: str) -> None:

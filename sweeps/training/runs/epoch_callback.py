@@ -200,12 +200,11 @@ class EpochEnd(Checkpoint):
         known = trainer.callback_metrics.items()
         logged = {name: float(value) for name, value in known if value is not self._before.get(name)}
         by_logger = trainer.strategy.broadcast(self._logger.new_scalars())  # of the first worker
-        name, names = self._config.objective.metric, {*self._static_metrics, *logged, *by_logger}
-        if name not in names:
-            why = self._why_not_validated(trainer, pl_module)
-            raise MetricNotLogged.from_logged(name, names, epochs, why)
         averaged = strategy.mean_over_workers(trainer, logged)
-        metrics = {**self._static_metrics, **by_logger, **averaged}
+        name, metrics = self._config.objective.metric, {**self._static_metrics, **by_logger, **averaged}
+        if name not in metrics:
+            why = self._why_not_validated(trainer, pl_module)
+            raise MetricNotLogged.from_logged(name, metrics, epochs, why)
         self._best.keep_if_best(trainer, shortest(metrics[name]))
         self.progress = replace(self.progress, epochs=epochs, metrics=metrics, score=self._best.score)
         seconds, costs = self.meter.end()

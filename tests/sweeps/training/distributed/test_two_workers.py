@@ -51,6 +51,8 @@ class Counting(pl.LightningModule):
         self.rows += len(batch["row"])
     def on_validation_epoch_end(self):
         self.log("val_rows", self.rows)
+        if self.global_rank == 0:
+            self.log("first", self.rows, rank_zero_only=True)
         self.rows = 0.0
     def test_step(self, batch, index):
         self.tested.update(len(batch["row"]))
@@ -96,6 +98,7 @@ def test_two_workers_share_the_rows_and_the_first_tests_on_all_of_them(fit: Fit,
     assert done.returncode == 0, done.stderr
     epoch = json.loads((tmp_path / "results/it/epochs.jsonl").read_text())
     assert epoch["val_rows"] == 20  # the mean of two
+    assert epoch["first"] == 20  # which the other one does not have, nor wait for
     assert "test_rows 40" in done.stdout
 
 
