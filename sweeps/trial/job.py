@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.common import imports
-from sweeps.common.param_types import build_params
+from sweeps.common.param_types import build_params, held, hints_of
 from sweeps.common.yaml_values import ParamValue
 from sweeps.kinds import registry
 from sweeps.kinds.trainable import Description, Trainable, as_lightning
@@ -60,7 +60,8 @@ class Job:
         Raises:
             PCUnfit: the data can't be brought to this PC.
         """
-        values = tuple(getattr(params, name) for name in trainable.prepare_params)
+        names = trainable.prepare_params
+        values = tuple(held(getattr(params, name), hints_of(trainable.params_class)[name]) for name in names)
         source = self.prepared.get((trainable.name, values))
         return None if source is None else source.here(say)
 

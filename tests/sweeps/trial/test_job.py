@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +21,22 @@ from tests.faulty import hungry
 from tests.support.trainables import as_trainable, described
 
 
+class Color(enum.Enum):
+    GREY = 1
+    RGB = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Of each kind that a sweep holds in another form than a trainable."""
+
+    pixels: int = 32
+    sides: tuple[int, ...] = (4, 8)
+    layers: list[int] = field(default_factory=list)
+    color: Color = Color.GREY
+    lr: float = 0.1
+
+
 class Lies:
     """Prepared data that lies somewhere."""
 
@@ -31,10 +49,11 @@ class Lies:
 
 
 def test_a_trial_gets_the_data_of_its_trainable_and_of_its_own_hyperparameters(tmp_path: Path) -> None:
+    as_held = ("[4, 8]", "[]", "GREY")
     prepared: Any = {
-        ("clips", (32,)): Lies(tmp_path / "small"),
-        ("clips", (64,)): Lies(tmp_path / "large"),
-        ("other", (32,)): Lies(tmp_path / "other"),
+        ("clips", (32, *as_held)): Lies(tmp_path / "small"),
+        ("clips", (64, *as_held)): Lies(tmp_path / "large"),
+        ("other", (32, *as_held)): Lies(tmp_path / "other"),
     }
     job = Job(
         trainables={"clips": described("trainables.clips"), "net": described("trainables.net")},
@@ -44,9 +63,10 @@ def test_a_trial_gets_the_data_of_its_trainable_and_of_its_own_hyperparameters(t
         checkpoint_epochs=None,
         prepared=prepared,
     )
-    asks: Any = SimpleNamespace(PREPARE_PARAMS=("pixels",), raw_items=None, prepare=None)
+    names = ("pixels", "sides", "layers", "color")
+    asks: Any = SimpleNamespace(Params=Params, PREPARE_PARAMS=names, raw_items=None, prepare=None)
     clips, said = as_trainable(asks, "clips"), []
-    found = [job.data_of(clips, SimpleNamespace(pixels=n, lr=0.1), said.append) for n in (64, 32)]
+    found = [job.data_of(clips, Params(pixels=n), said.append) for n in (64, 32)]
     assert found == [tmp_path / "large", tmp_path / "small"]
     assert said == [f"copied to {tmp_path}/large", f"copied to {tmp_path}/small"]
     assert job.data_of(as_trainable(SimpleNamespace(), "net"), SimpleNamespace(pixels=32)) is None
