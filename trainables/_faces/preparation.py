@@ -169,7 +169,7 @@ def hull_of(landmarks: Floats) -> Floats:
 
 def clip_number(item: Path) -> int:
     """Of a file's name: the same on every PC, wherever the file lies."""
-    return int.from_bytes(hashlib.sha256(item.name.encode()).digest()[:7], "big")
+    return int.from_bytes(hashlib.sha256(item.name.encode(errors="surrogateescape")).digest()[:7], "big")
 
 
 def wanted_frames(video: Any, frames_per_s: float) -> int:

@@ -39,7 +39,8 @@ class Item:
     @property
     def part(self) -> str:
         """Name of the file of its rows: a checksum of its split, name and content."""
-        return hashlib.sha256(f"{self.split}/{self.name} {self.sha256}".encode()).hexdigest()
+        content = f"{self.split}/{self.name} {self.sha256}"
+        return hashlib.sha256(content.encode(errors="surrogateescape")).hexdigest()
 
 
 def find(

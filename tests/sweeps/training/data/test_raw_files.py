@@ -132,6 +132,13 @@ def test_a_part_is_of_split_name_and_content(folder: Path) -> None:
     assert items[0].part != dataclasses.replace(items[0], split="val").part
 
 
+def test_a_name_may_be_no_utf_8(folder: Path) -> None:
+    name = os.fsdecode(b"real/caf\xe9")
+    (folder / name).write_text("latin 1")
+    item = found(folder, train=[name])[0]
+    assert item.part != dataclasses.replace(item, name="real/caf").part
+
+
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [
