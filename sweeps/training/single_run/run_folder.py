@@ -97,6 +97,10 @@ class RunFolder:
         if isinstance(error, KeyboardInterrupt | SystemExit) or isinstance(
             error.__context__, KeyboardInterrupt
         ):
+            if self.best.is_dir():  # its checkpoints are gone
+                weights = shown_path(self.best)
+                say(f"\nStopped    the run has finished, without its test\nWeights    {weights}")
+                raise KeyboardInterrupt from None
             say(f"\nStopped    {self._resumes_after}\nResume     {self._resume_command}")
             json_output.answer(resume=self._resume_command)
             raise KeyboardInterrupt from None

@@ -15,7 +15,7 @@ import torch
 import yaml
 
 from sweeps import fit
-from sweeps.training.checkpoints import checkpoint_store
+from sweeps.training.checkpoints import checkpoint_store, trained_model
 from sweeps.training.single_run.run_folder import RunFolder
 from tests.conftest import ROOT, fill_up
 
@@ -219,6 +219,20 @@ def test_a_run_that_another_process_trains_is_not_resumed(
     assert ": another process trains this run now" in capsys.readouterr().err
     assert epochs(tmp_path) == [1, 2, 3]
     assert fit.main(["--resume", str(tmp_path / "it")]) == 0
+
+
+def test_a_run_that_is_stopped_in_its_test_has_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trained_model, "score_test_rows", stopped)
+    assert run(tmp_path, "digits_mlp", "--test") == 130
+    said = capsys.readouterr().out
+    assert said.endswith(
+        f"\nStopped    the run has finished, without its test\nWeights    {tmp_path}/it/best\n"
+    )
 
 
 def test_the_best_weights_are_on_the_disk_before_the_checkpoints_go(
