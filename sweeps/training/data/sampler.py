@@ -84,16 +84,14 @@ class Batches(DistributedSampler[Any]):
         self._first, self._last = rank * rows // ranks, (rank + 1) * rows // ranks
         self.batch_size, self.drops_last = batch_size, drop_last
         fewest, most = rows // ranks, -(-rows // ranks)
+        self.rows = fewest if drop_last else self._last - self._first
+        """Of this rank in an epoch, those of its last batch included, too; with `drop_last` the same on each
+        rank, so that each takes as many steps of several batches."""
         # With batches of one row a rank may take two at its end, since each rank needs as many batches.
         self._count = fewest // batch_size if drop_last else min(fewest, -(-most // batch_size))
         self.epoch = 0
         self.start = (0, 0)
         """An epoch, and how many of its first batches to skip: those trained on before an interruption."""
-
-    @property
-    def rows(self) -> int:
-        """Of this rank in an epoch, those that are dropped included."""
-        return self._last - self._first
 
     def __len__(self) -> int:
         return self._count

@@ -36,9 +36,11 @@ def test_all_ranks_have_as_many_batches_and_every_row_is_in_one(
     assert len(set(positions)) == len(positions)
     assert set(positions) <= set(range(rows))
     if drop_last:
+        assert {share.rows for share in shares} == {rows // ranks}
         assert sizes <= {batch_size}
         assert rows - len(positions) < ranks * (batch_size + 1)
     else:
+        assert sum(share.rows for share in shares) == rows
         assert sorted(positions) == list(range(rows))
         assert 1 <= min(sizes) <= max(sizes) <= max(batch_size, 2 if rows % ranks else 1)
 
