@@ -264,7 +264,7 @@ def _numbers(metrics: object) -> dict[str, float]:
     for name, value in metrics.items():
         try:
             found[str(name)] = float(value)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # the last of a tensor of several
             why = f"{name} must be a number, not {reprlib.repr(value)}"
             raise CannotTrain(f"trial.report: {why}") from None
     return found

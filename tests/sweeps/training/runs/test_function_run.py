@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.kinds.function import FunctionFile
@@ -84,6 +85,7 @@ def test_an_error_of_the_function_is_its_own() -> None:
         ({"val_score": "low"}, CannotTrain, "trial.report: val_score must be a number, not 'low'"),
         ({"val_score": None}, CannotTrain, "trial.report: val_score must be a number, not None"),
         ({"val_score": [0.5]}, CannotTrain, r"trial.report: val_score must be a number, not \[0.5\]"),
+        ({"val_score": torch.zeros(2)}, CannotTrain, "trial.report: val_score must be a number, not tensor"),
         ([1.0], CannotTrain, r"trial.report: metrics must be a dict such as .*, not \[1.0\]"),
     ],
 )
