@@ -68,8 +68,6 @@ def request_of(trainable: Any, space: Mapping[str, Any], data: Any, given: Mappi
     refuse(faults)
     if space:
         settings["ranges"] = {name: _as_range(name, each) for name, each in space.items()}
-    if frozen := settings.get("freeze"):
-        settings["freeze"] = {name: _plain(value) for name, value in frozen.items()}
     if trainable is None or isinstance(trainable, str | Path):
         if data is not None:
             raise UserError("data: it is given with a class of LightningModules")
@@ -118,10 +116,14 @@ def _settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             hint = " Give space." if name == "ranges" else nearest(name, keywords)
             faults.append(f"{name}: no such keyword of sweeps.run.{hint}")
         elif name in (*cli.PAIRS, *cli.POINTS):
-            is_right = isinstance(value, Mapping if name in cli.PAIRS else Sequence)
-            example = "{'width': 16}" if name in cli.PAIRS else "[{'lr': 0.1, 'width': 16}]"
-            faults += [] if is_right else [f"{name}: give values by name, such as {example}"]
-            found[name] = value
+            is_point = name in cli.PAIRS
+            points = value if isinstance(value, list | tuple) and not is_point else [value]
+            if not all(isinstance(point, Mapping) for point in points):
+                example = "{'width': 16}" if is_point else "[{'lr': 0.1, 'width': 16}]"
+                faults.append(f"{name}: give values by name, such as {example}")
+                continue
+            plain = [{each: _plain(of) for each, of in point.items()} for point in points]
+            found[name] = plain[0] if is_point else plain
         else:
             with collecting(faults):
                 plain = str(value) if isinstance(value, Path) else value

@@ -57,6 +57,14 @@ def test_a_hyperparameter_is_frozen_as_by_the_flag(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+def test_numbers_of_numpy_are_taken_as_those_of_python() -> None:
+    one, point = {"width": np.int64(8)}, {"lr": np.float64(0.5), "width": np.int64(8)}
+    settings = request_of(train, SPACE, None, {"params": one, "tries": (point,)}).settings
+    config = cli.checked({**settings, "trainable": "tests.faulty.toy"})
+    assert "width: 8" in to_yaml(config)
+    assert config.tries == [{"lr": 0.5, "width": 8}]
+
+
     ("given", "fault"),
     [
         ({"num_trails": 3}, "num_trails: no such keyword of sweeps.run. Did you mean 'num_trials'?"),
@@ -64,6 +72,8 @@ def test_a_hyperparameter_is_frozen_as_by_the_flag(tmp_path: Path) -> None:
         ({"num_trials": "many"}, "num_trials many: must be a whole number"),
         ({"params": ["lr"]}, "params: give values by name, such as {'width': 16}"),
     ],
+        ({"tries": ["lr=0.1"]}, "tries: give values by name, such as [{'lr': 0.1, 'width': 16}]"),
+        ({"tries": "lr=0.1"}, "tries: give values by name, such as [{'lr': 0.1, 'width': 16}]"),
 )
 def test_each_wrong_keyword_is_told(given: dict[str, Any], fault: str) -> None:
     with pytest.raises(UserError) as found:
