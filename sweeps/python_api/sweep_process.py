@@ -64,8 +64,9 @@ def run(trainable: Any, space: Mapping[str, Any], data: Any, settings: Mapping[s
     if process.error and status == 2:
         raise UserError(as_keywords(process.error))
     if status == 130 or process.is_interrupted:
-        if Path(process.folder, project.JOURNAL).is_file():
-            print(f"In Python  sweeps.run(..., resume={Path(process.folder).name!r}) goes on; its results:")
+        if (folder := Path(process.folder).resolve()).joinpath(project.JOURNAL).is_file():
+            named = folder.name if sweep_named(folder.name).resolve() == folder else process.folder
+            print(f"In Python  sweeps.run(..., resume={named!r}) goes on; its results:")
             print(f"           from sweeps import results; results.load({process.folder!r})")
         raise KeyboardInterrupt
     if status:
@@ -221,7 +222,7 @@ def main(number: int, parent: int) -> int:
 def _run(request: Request, tell: Callable[..., None]) -> int:
     try:
         config = config_of(request)
-        tell(folder=str(Path(config.results_dir, str(config.name))))
+        tell(folder=str(Path(config.results_dir).expanduser() / str(config.name)))
         cell = None
         if request.in_cell:
             from sweeps.common.cli.terminal import Cell

@@ -20,6 +20,7 @@ from sweeps.config import cli
 from sweeps.config.sweep_config import to_yaml
 from sweeps.kinds import pickled, registry
 from sweeps.plan.build import make_plan
+from sweeps.python_api import sweep_process
 from sweeps.python_api.sweep_process import config_of, with_names_of
 from sweeps.python_api.sweep_request import as_keywords, request_of
 from sweeps.space import flat
@@ -56,7 +57,6 @@ def test_a_hyperparameter_is_frozen_as_by_the_flag(tmp_path: Path) -> None:
     assert as_keywords(str(found.value)).startswith("freeze slope=x: must be one number")
 
 
-@pytest.mark.parametrize(
 def test_numbers_of_numpy_are_taken_as_those_of_python() -> None:
     one, point = {"width": np.int64(8)}, {"lr": np.float64(0.5), "width": np.int64(8)}
     settings = request_of(train, SPACE, None, {"params": one, "tries": (point,)}).settings
@@ -65,15 +65,16 @@ def test_numbers_of_numpy_are_taken_as_those_of_python() -> None:
     assert config.tries == [{"lr": 0.5, "width": 8}]
 
 
+@pytest.mark.parametrize(
     ("given", "fault"),
     [
         ({"num_trails": 3}, "num_trails: no such keyword of sweeps.run. Did you mean 'num_trials'?"),
         ({"ranges": SPACE}, "ranges: no such keyword of sweeps.run. Give space."),
         ({"num_trials": "many"}, "num_trials many: must be a whole number"),
         ({"params": ["lr"]}, "params: give values by name, such as {'width': 16}"),
-    ],
         ({"tries": ["lr=0.1"]}, "tries: give values by name, such as [{'lr': 0.1, 'width': 16}]"),
         ({"tries": "lr=0.1"}, "tries: give values by name, such as [{'lr': 0.1, 'width': 16}]"),
+    ],
 )
 def test_each_wrong_keyword_is_told(given: dict[str, Any], fault: str) -> None:
     with pytest.raises(UserError) as found:
@@ -151,6 +152,28 @@ def test_what_may_be_meant_as_a_range_is_asked(given: Any, told: str) -> None:
 def test_a_name_that_is_none_for_python_is_told(name: Any) -> None:
     with pytest.raises(UserError, match=f"^space: {name!r} is no name of a hyperparameter, such as lr$"):
         request_of(train, {name: [1, 2]}, None, {})
+
+
+@pytest.mark.parametrize(("folder", "named"), [("results/first", "first"), ("elsewhere/first",) * 2])
+def test_an_interrupted_sweep_is_named_as_it_is_found(
+    folder: str,
+    named: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Interrupted(sweep_process._Process):
+        def run(self) -> int:
+            self.folder = folder
+            return 130
+
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir(parents=True)
+    Path(folder, project.JOURNAL).touch()
+    monkeypatch.setattr(sweep_process, "_Process", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sweep_process.run(train, SPACE, None, {"name": "first"})
+    assert f"sweeps.run(..., resume={named!r}) goes on" in capsys.readouterr().out
 
 
 @pytest.mark.slow  # another process
