@@ -75,7 +75,8 @@ def _lead_in_search(record: Record) -> str:
     leads = f"In the search trial {first} leads trial {second} by {short(lead)}."
     if (rows := validation_rows(record)) is None:
         return f"{unknown} {leads}"
-    chance = math.sqrt(2 * scores[0] * (1 - scores[0]) / rows)
+    share = sum(scores) / 2  # of both: a share of 1, or of 0, alone would leave no room for chance
+    chance = math.sqrt(2 * share * (1 - share) / rows)
     beyond = "within" if lead <= chance else "beyond" if lead > 2 * chance else "hardly beyond"
     return (
         f"{leads} {record.objective.metric} is a share of {rows:,} validation rows: of so many, two equally "

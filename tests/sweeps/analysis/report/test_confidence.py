@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.analysis.report.confidence import validation_rows
+from sweeps.analysis.report.confidence import confidence, validation_rows
 from sweeps.record import lock
 from sweeps.record.record import Record
 from tests.support.kinds import add, begun, drawn, rerun
@@ -133,6 +133,13 @@ def test_rows_of_an_accuracy_tell_what_is_within_chance(second: int, words: str,
     said = words_of(page_of(tmp_path))
     assert "acc is a share of 360 validation rows" in said
     assert words in said
+
+
+def test_one_row_more_is_not_beyond_chance_where_the_best_has_all_rows_right(tmp_path: Path) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for right in (360, 359, *range(101, 113)):
+        add(record, drawn(len(record.trials)), 1, score=always(float(np.float32(right / 360))))
+    assert "The lead is hardly beyond chance." in confidence(record)[0]
 
 
 def test_a_loss_tells_no_rows(tmp_path: Path) -> None:
