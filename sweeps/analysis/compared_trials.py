@@ -267,7 +267,7 @@ def _range(distributions: Sequence[BaseDistribution], values: Sequence[Any]) -> 
         numbers = dataclasses.replace(numbers, low=low, high=high, is_log=numbers.is_log and low > 0)
     if numbers is None or not are_numbers(values):
         return CategoricalDistribution(list(dict.fromkeys([*choices_of(distributions), *values])))
-    if numbers.is_whole:
+    if numbers.is_whole and all(isinstance(value, int) for value in values):
         return IntDistribution(int(numbers.low), int(numbers.high), log=numbers.is_log)
     return FloatDistribution(numbers.low, numbers.high, log=numbers.is_log)
 

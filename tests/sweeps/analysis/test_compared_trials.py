@@ -6,14 +6,14 @@ import math
 import weakref
 from pathlib import Path
 
-from optuna.distributions import FloatDistribution
+from optuna.distributions import FloatDistribution, IntDistribution
 
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis.compared_trials import compared_trials, newest_distributions, tried
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.record.record import Record
 from tests.conftest import propose
-from tests.support.kinds import rerun
+from tests.support.kinds import add, begun, rerun
 from tests.support.searched import by_hand
 
 LR = FloatDistribution(0.001, 1.0, log=True)
@@ -103,3 +103,13 @@ def test_the_range_of_a_hyperparameter_holds_all_that_was_tried(tmp_path: Path) 
     assert found.ranges["lr"] == FloatDistribution(0.0, 3.0)
     assert [params["lr"] for params in found.params.values()] == [0.1, 0.0, 3.0, 2.0]
     assert newest_distributions(record.trials) == {"lr": second}
+
+
+def test_a_whole_number_that_was_fixed_at_a_fraction_later_has_an_importance(tmp_path: Path) -> None:
+    record, whole = begun(tmp_path), {"lr": LR, "size": IntDistribution(1, 8)}
+    for number in range(24):
+        params = {"lr": 0.01 * (number + 1), "size": 1 + number % 8}
+        add(record, params, 1, ranges=whole, score=lambda _, score=number: score / 24)
+    for number in range(4):
+        add(record, {"lr": 0.5 + number / 10}, 1, ranges=whole, score=lambda _: 0.5, fixed={"size": 2.5})
+    assert compared_trials(record).importances.keys() == {"lr", "size"}
