@@ -66,7 +66,7 @@ def write_csv(folder: Path, name: str) -> list[str]:
         csv.write_csv(trials_table(record), sys.stdout.buffer)
         return []
     path, lines = Path(name).expanduser(), []
-    beside = path.with_name(f"{path.stem}{EPOCHS_SUFFIX}")
+    beside = path.parent / f"{path.stem}{EPOCHS_SUFFIX}"
     for file, table in ((path, trials_table(record)), (beside, epochs_table(record))):
         try:
             with atomic_io.atomic_write(file) as part:

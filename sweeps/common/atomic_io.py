@@ -40,7 +40,13 @@ def atomic_write(target: Path, part: Path | None = None) -> Iterator[Path]:
 
 
 def part_of(target: Path) -> Path:
-    """The path beside `target` at which it is made."""
+    """The path beside `target` at which it is made.
+
+    Raises:
+        IsADirectoryError: the target is `.` or `/`, which no file replaces.
+    """
+    if not target.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     return target.with_name(f".{target.name}.part")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis import tables
+from sweeps.analysis.report.page import write_of_folder
 from sweeps.common.errors import UserError
 from sweeps.execution.output import folder_files
 from sweeps.record.record import Record
@@ -43,6 +44,18 @@ def test_a_damaged_record_is_a_clear_error(tmp_path: Path) -> None:
     journal.write_bytes(b"".join([*lines[:4], b"damaged\n", *lines[4:]]))
     with pytest.raises(UserError, match=r"record\.journal: "):
         tables.write_csv(tmp_path, str(tmp_path / "trials.csv"))
+
+
+@pytest.mark.parametrize("given", [".", "/", ""])
+def test_a_folder_in_place_of_a_file_for_the_tables_is_told(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"^--csv {given}: Is a directory$"):
+        tables.write_csv(tmp_path, given)
+    with pytest.raises(UserError, match=r"Is a directory$"):
+        write_of_folder(tmp_path, Path(given))
 
 
 def test_an_anchor_says_which_trial_it_runs_again(tmp_path: Path) -> None:
