@@ -20,7 +20,7 @@ from rich.text import Text
 
 from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, short, shown_path
+from sweeps.common.formatting import command, encodable, short, shown_path
 from sweeps.config.sweep_folder import no_sweep
 from sweeps.record import status as record_status
 from sweeps.record.journal import RecordUnreadable
@@ -97,7 +97,16 @@ def table(records: Iterable[Record]) -> pa.Table:
     and reruns together), elapsed_hours (of the sweep, all its runs together), parents (sweeps that it
     refines: name, folder, started), note and tags (of the user). What is not known is null.
     """
-    return pa.Table.from_pylist([_row(record) for record in records], schema=_SCHEMA)
+    return pa.Table.from_pylist([_encodable(_row(record)) for record in records], schema=_SCHEMA)
+
+
+def _encodable(value: Any) -> Any:
+    """A value whose texts UTF-8 can hold: names of files may be none."""
+    if isinstance(value, dict):
+        return {name: _encodable(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [*map(_encodable, value)]
+    return encodable(value) if isinstance(value, str) else value
 
 
 def _row(record: Record) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from pyarrow import csv
 from sweeps.common import atomic_io
 from sweeps.common.cli import json_output
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import count, shown_path
+from sweeps.common.formatting import count, encodable, shown_path
 from sweeps.config.sweep_folder import EPOCHS_SUFFIX, no_sweep
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
@@ -26,8 +27,11 @@ def _column(kind: pa.DataType, values: Iterable[Any]) -> pa.Array:
     return pa.array(list(values), kind)
 
 
-_texts, _wholes = partial(_column, pa.string()), partial(_column, pa.int64())
-_numbers = partial(_column, pa.float64())
+_wholes, _numbers = partial(_column, pa.int64()), partial(_column, pa.float64())
+
+
+def _texts(values: Iterable[str | None]) -> pa.Array:
+    return _column(pa.string(), (None if value is None else encodable(value) for value in values))
 
 
 def _times(seconds: Iterable[float | None]) -> pa.Array:
@@ -37,7 +41,8 @@ def _times(seconds: Iterable[float | None]) -> pa.Array:
 
 
 def _narrowest(values: Iterable[Any]) -> pa.Array:
-    """A column of the narrowest type that holds all values; mixed ones (64 and "all") become text."""
+    """A column of the narrowest type that holds all values; mixed ones (64 and "all") become text, as do
+    numbers that no type holds."""
     found = list(values)
     kinds = {type(value) for value in found if value is not None}
     if not kinds:
@@ -45,7 +50,9 @@ def _narrowest(values: Iterable[Any]) -> pa.Array:
     types = (({bool}, pa.bool_()), ({int}, pa.int64()), ({int, float}, pa.float64()))
     for held, kind in types:
         if kinds <= held:
-            return _column(kind, found)
+            with contextlib.suppress(OverflowError, pa.ArrowInvalid):  # a number beyond 64 bits
+                return _column(kind, found)
+            break
     return _texts(None if value is None else str(value) for value in found)
 
 

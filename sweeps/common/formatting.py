@@ -66,6 +66,11 @@ def listed(things: Sequence[object], most: int = 12) -> str:
     return ", ".join(map(str, things[:most])) + (", ..." if len(things) > most else "") or "none"
 
 
+def encodable(text: str) -> str:
+    """A text as UTF-8 can hold it: names of files, and what programs report, may be none."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def show_paths_from(folder: Path) -> None:
     """Show paths relative to a folder, wherever this process goes."""
     global _shown_from

@@ -20,10 +20,10 @@ import jinja2
 from aiohttp import web
 
 from sweeps.analysis.report import page as report
-from sweeps.common.formatting import count, duration, rough, short, shown_path, size
+from sweeps.common.formatting import count, duration, encodable, rough, short, shown_path, size
 from sweeps.kinds.registry import shown_name
 from sweeps.page.access import Access
-from sweeps.page.sweep_list import SweepList, encodable
+from sweeps.page.sweep_list import SweepList
 
 T = TypeVar("T")
 WAITS_S = 0.5

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from sweeps.common.formatting import encodable
 from sweeps.config.sweep_folder import JOURNAL, sweeps_in
 from sweeps.page.sweep_summary import SummaryCache, SweepState, SweepSummary, summary_of
 from sweeps.record import lock
@@ -182,11 +183,6 @@ class SweepList:
 def path_of(key: str) -> str:
     """The address of a sweep's page."""
     return f"/sweep/{quote(key, safe='')}"
-
-
-def encodable(text: str) -> str:
-    """A text as UTF-8 can hold it: names of files, and what programs report, may be none."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _state_of(folder: Path) -> SweepState:

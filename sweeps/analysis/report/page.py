@@ -18,7 +18,7 @@ from sweeps.analysis.report.sections import sections, summary
 from sweeps.analysis.sweep import Sweep, load
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import shown_path, size
+from sweeps.common.formatting import encodable, shown_path, size
 from sweeps.config.sweep_folder import REPORT_FILE
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
@@ -121,7 +121,7 @@ def write(record: Record, output: Path | None = None) -> Path:
         OSError: it can't be written.
     """
     path = output or record.folder / REPORT_FILE
-    atomic_io.write(path, page(record))
+    atomic_io.write(path, encodable(page(record)))
     return path
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from sweeps.analysis import comparison
 from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.report import page
 from sweeps.record import lock
 from tests.conftest import propose
 from tests.support.scored import make
@@ -93,6 +94,20 @@ def test_a_sweep_is_running_while_its_process_lives(outcome: str, status: str, t
     with lock.held(tmp_path):
         assert analysis_sweep.compare([tmp_path])["status"].to_pylist() == ["running"]
     assert analysis_sweep.compare([tmp_path])["status"].to_pylist() == [status]
+
+
+def test_a_name_that_is_no_utf8_costs_no_table_and_no_report(tmp_path: Path) -> None:
+    folder = tmp_path / "caf\udce9"
+    make(
+        folder,
+        [[0.1]],
+        tags=["th\udce9"],
+        parents=[{"name": "th\udce9", "folder": "results/th\udce9", "started": 5.0}],
+    )
+    row = analysis_sweep.compare([folder]).to_pylist()[0]
+    assert row["folder"].endswith("/caf\\udce9")
+    assert row["tags"] == [row["parents"][0]["name"]] == ["th\\udce9"]
+    assert "caf\\udce9" in page.write(analysis_sweep.load(folder).record).read_text()
 
 
 def test_on_a_narrow_screen_each_sweep_has_two_lines(tmp_path: Path) -> None:

@@ -175,6 +175,9 @@ def test_the_epochs_table_has_a_row_for_every_reported_epoch(tmp_path: Path) -> 
         ([1, "auto", 3], "string", ["1", "auto", "3"]),
         ([True, "auto", 0.5], "string", ["True", "auto", "0.5"]),
         ([True, 2, 3], "string", ["True", "2", "3"]),
+        ([2**64 - 1, 1, 2], "string", ["18446744073709551615", "1", "2"]),
+        ([2**53 + 1, 0.5, 2], "string", ["9007199254740993", "0.5", "2"]),
+        (["caf\udce9", "a", "b"], "string", ["caf\\udce9", "a", "b"]),
     ],
 )
 def test_a_hyperparameter_has_the_narrowest_type_that_holds_all_its_values(
