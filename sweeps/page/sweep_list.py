@@ -168,7 +168,9 @@ class SweepList:
         try:
             # One that has ended is read for its row once, one that runs again and again.
             summary = summary_of(self._records.read(row.folder, displaces=row.state.is_held))
-        except (OSError, RecordUnreadable) as error:
+        except OSError as error:  # a share, say, that did not answer: the next look reads it again
+            return dataclasses.replace(row, state=NOT_READ, fault=str(error))
+        except RecordUnreadable as error:
             return dataclasses.replace(row, fault=str(error))
         except Exception as error:  # a fault in one record costs its row, not the page
             why = f"its record can't be shown ({type(error).__name__}: {error})"

@@ -157,6 +157,22 @@ def test_records_are_read_a_part_at_a_time_the_newest_first(
     assert found.sweeps["new"].summary.tags == ["later"]
 
 
+def test_a_record_that_could_not_be_read_for_a_moment_is_read_again(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SweepList([results])
+
+    def no_answer(folder: Path, *, displaces: bool) -> Record:
+        raise OSError("Stale file handle")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(found._records, "read", no_answer)
+        found.read_on()
+    assert (found.sweeps["s"].status, found.sweeps["s"].fault) == ("unreadable", "Stale file handle")
+    found.read_on()
+    assert (found.sweeps["s"].status, found.sweeps["s"].fault) == ("interrupted", "")
+
+
 def test_the_status_follows_the_process_that_runs_a_sweep(results: Path, tmp_path: Path) -> None:
     found = SweepList([results])
     for is_held, status in ((False, "interrupted"), (True, "running"), (False, "interrupted")):
