@@ -227,8 +227,13 @@ def _named(setting: Setting, text: str) -> list[str]:
 
 
 def _is_outside(name: str, project: Path) -> bool:
-    is_file = "/" in name or name.endswith(".py")
-    return is_file and not (project / Path(name).expanduser()).resolve().is_relative_to(project.resolve())
+    if "/" not in name and not name.endswith(".py"):
+        return False
+    try:
+        path = project / Path(name).expanduser()
+    except RuntimeError:  # ~NAME of a user who is not there
+        return True
+    return not path.resolve().is_relative_to(project.resolve())
 
 
 def shown_command(words: Iterable[str], project: Path) -> str:

@@ -69,6 +69,7 @@ def test_the_most_used_settings_come_first_and_all_others_follow() -> None:
         ({"trainable": "/etc/evil.py"}, "not in this project"),
         ({"search_space": "../evil.py"}, "a file outside the project"),
         ({"searcher": "~/evil.py"}, "a file outside the project"),
+        ({"searcher": "~nobody-of-this-name/evil.py"}, "a file outside the project"),
         ({"searcher": "-x/../../../evil.py"}, "a file outside the project"),
         ({"scheduler": "--x/../../../evil.py"}, "a file outside the project"),
         ({"ranges": "lr=0..1 --command=evil"}, "a value can't begin with --"),
