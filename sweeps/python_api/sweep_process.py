@@ -213,8 +213,10 @@ def main(number: int, parent: int) -> int:
         os.environ["PYTHONPATH"] = request.python_path
 
     def tell(**words: str) -> None:
+        left = json.dumps(words).encode() + b"\n"
         with contextlib.suppress(OSError):  # the program has ended, and so does this process
-            os.write(number, json.dumps(words).encode() + b"\n")
+            while left:  # a signal may cut a write short
+                left = left[os.write(number, left) :]
 
     return status_of(lambda: _run(request, tell))
 
