@@ -19,7 +19,7 @@ from sweeps.record.trials import BAD, TrialRow
 
 MOST_POINTS = 60
 """Of the small curve."""
-CACHE_FORMAT = 5
+CACHE_FORMAT = 6
 """Another one is thrown away."""
 
 
@@ -61,6 +61,8 @@ class SweepSummary:
     tags: Sequence[str]
     best_trial: int | None
     best_score: float | None
+    """Of a trial that was confirmed the mean of its reruns."""
+    is_confirmed: bool
     best: str
     """In words."""
     curve: Sequence[tuple[float, float]]
@@ -77,6 +79,8 @@ class SweepSummary:
 def summary_of(record: Record) -> SweepSummary:
     """The row of a sweep."""
     leader, objective = record.best(), record.objective
+    score = None if leader is None else leader.best_score(objective)
+    confirmed = None if leader is None else record.confirmed_with_score().get(leader.number)
     return SweepSummary(
         name=record.name,
         trainable=", ".join(map(shown_name, record.info.trainables)),
@@ -100,7 +104,8 @@ def summary_of(record: Record) -> SweepSummary:
         epochs=sum(trial.spent_epochs for trial in record.trials),
         tags=list(record.info.tags),
         best_trial=None if leader is None else leader.number,
-        best_score=None if leader is None else leader.best_score(objective),
+        best_score=score if confirmed is None else confirmed.mean,
+        is_confirmed=confirmed is not None,
         best=status.best(record),
         curve=best_so_far(record, "epochs", MOST_POINTS),
         ends=_ends(record) if status.is_running(record) else None,

@@ -21,6 +21,7 @@ from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
 from tests.conftest import propose
 from tests.support.dashboards import LR, Served, cookie_of, served
+from tests.support.kinds import rerun
 
 
 def scored(folder: Path, scores: list[float], mode: str = "max", model: str = "digits") -> Record:
@@ -45,6 +46,16 @@ def test_a_row_says_how_a_sweep_is(page: Served) -> None:
     assert "s t interrupted 4 of 5 2 bad" in text
     assert "0.6 acc (max), trial 4" in text
     assert "The best acc went from 0.1 to 0.6 in 9 epochs" in page.ask().text
+
+
+def test_the_best_of_a_confirmed_sweep_is_the_mean_of_its_reruns(tmp_path: Path) -> None:
+    record = scored(tmp_path / "c", [0.1, 0.9])
+    record.note("confirm", {"top": 1, "seeds": 2})
+    for score in (0.6, 0.7):
+        rerun(record, 1, score)
+    summary = sweep_list.summary_of(record)
+    assert (summary.best_score, summary.best_trial) == (pytest.approx(0.65), 1)
+    assert summary.best.startswith("acc 0.65 (trial 1, mean of 2 reruns)")
 
 
 def test_sweeps_are_filtered_and_sorted_by_the_server(tmp_path: Path) -> None:
