@@ -53,8 +53,9 @@ def enter() -> None:
 
 def path_behind() -> list[str]:
     """Python's path with the folders of the project at its end, for programs of this package: a file of the
-    project hides from its libraries the module of the same name, such as `click` or `platform`."""
-    return sorted(sys.path, key=_is_own)
+    project hides from its libraries the module of the same name, such as `click` or `platform`. Entries that
+    are no text are left out, as Python does: programs append a Path."""
+    return sorted((entry for entry in sys.path if isinstance(entry, str)), key=_is_own)
 
 
 @contextlib.contextmanager

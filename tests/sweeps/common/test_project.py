@@ -80,7 +80,7 @@ def test_python_s_own_library_below_the_project_is_none_of_its_files(
     monkeypatch.setattr(sys, "prefix", "/opt/venv")
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path / ".pyenv" / "3.11"))
     library = str(tmp_path / ".pyenv" / "3.11" / "lib" / "python3.11")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), library, "/opt/venv/site-packages"])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), Path("/models"), library, "/opt/venv/site-packages"])
     assert project.path_behind() == [library, "/opt/venv/site-packages", str(tmp_path)]
     monkeypatch.setattr(sys, "base_prefix", str(tmp_path.parent))
     assert project.path_behind()[-1] == library, (
