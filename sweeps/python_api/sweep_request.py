@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweeps.common import param_types
 from sweeps.common.errors import UserError, collecting, refuse
 from sweeps.common.settings import typed
 from sweeps.common.yaml_values import nearest
@@ -122,8 +123,9 @@ def _settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
                 example = "{'width': 16}" if is_point else "[{'lr': 0.1, 'width': 16}]"
                 faults.append(f"{name}: give values by name, such as {example}")
                 continue
-            plain = [{each: _plain(of) for each, of in point.items()} for point in points]
-            found[name] = plain[0] if is_point else plain
+            with collecting(faults):
+                made = [{n: _plain(f"{name}: {n}", each) for n, each in point.items()} for point in points]
+                found[name] = made[0] if is_point else made
         else:
             with collecting(faults):
                 plain = str(value) if isinstance(value, Path) else value
@@ -136,7 +138,7 @@ def _as_range(name: str, given: Any) -> Any:
     """A range as a text, choices as a list, or one value; of a domain of Ray Tune, too.
 
     Raises:
-        UserError: the domain has no such form.
+        UserError: the domain has no such form, or no sweep holds such a value.
     """
     if isinstance(given, str) and (two := _TWO_NUMBERS.fullmatch(given.strip())):
         raise UserError(f"space: {name}: {given!r}: for a range give '{two[1]}..{two[2]}{two[3] or ''}'")
@@ -147,9 +149,9 @@ def _as_range(name: str, given: Any) -> Any:
         )
     if isinstance(given, set | frozenset):
         given = sorted(given, key=lambda each: (str(type(each)), each))
-    given = _plain(given)
-    if given is None or isinstance(given, str | int | float | list):
-        return given
+    given = _as_list(given)
+    if given is None or isinstance(given, str | int | float | list) or getattr(given, "shape", None) == ():
+        return _plain(f"space: {name}", given)
     from sweeps.space import overrides  # with Ray, whose domain the caller has made
     from sweeps.space.domain import converted
 
@@ -167,15 +169,24 @@ def _as_range(name: str, given: Any) -> Any:
     return overrides.text_of(domain.range, overrides.unmarked(None, Any, domain.range.low, domain.range.high))
 
 
-def _plain(given: Any) -> Any:
-    """Numbers of NumPy as those of Python, and its arrays and other sequences as lists."""
-    if isinstance(given, list | tuple | range):
-        return list(map(_plain, given))
-    if "numpy" in sys.modules:
-        import numpy as np
+def _plain(where: str, given: Any) -> Any:
+    """A value as YAML has it: a number of NumPy as that of Python, a sequence as a list.
 
-        return given.tolist() if isinstance(given, np.ndarray | np.generic) else given
-    return given
+    Raises:
+        UserError: no sweep holds such a value, as of a function.
+    """
+    try:
+        return param_types.plain(_as_list(given))
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _as_list(given: Any) -> Any:
+    """A sequence or an array of NumPy as a list; anything else as it is."""
+    if isinstance(given, list | tuple | range):
+        return list(map(_as_list, given))
+    is_array = "numpy" in sys.modules and isinstance(given, sys.modules["numpy"].ndarray)
+    return given.tolist() if is_array else given
 
 
 def _pickled(trainable: Any, data: Any, names: Sequence[str]) -> Pickled:

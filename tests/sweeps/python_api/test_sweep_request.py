@@ -148,6 +148,21 @@ def test_what_may_be_meant_as_a_range_is_asked(given: Any, told: str) -> None:
         request_of(train, {"x": given}, None, {})
 
 
+@pytest.mark.parametrize(
+    ("space", "given"),
+    [
+        ({"x": [len, max]}, {}),
+        (SPACE, {"params": {"x": len}}),
+        (SPACE, {"tries": [{"lr": 0.1, "x": len}]}),
+    ],
+)
+def test_a_value_that_is_no_text_and_no_number_is_told(space: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(
+        UserError, match=r"^(space|params|tries): x: a hyperparameter's value is a number, text,"
+    ):
+        request_of(train, space, None, given)
+
+
 @pytest.mark.parametrize("name", ["opt.lr", "my lr", "class", 1])
 def test_a_name_that_is_none_for_python_is_told(name: Any) -> None:
     with pytest.raises(UserError, match=f"^space: {name!r} is no name of a hyperparameter, such as lr$"):
