@@ -82,9 +82,13 @@ const figures = (() => {
     const address = place.dataset.address;
     if (place.shown === address) return;
     place.shown = address;
-    const answer = await fetch(address);
-    if (!answer.ok) return;
-    const text = await answer.text(), figure = JSON.parse(text);
+    const text = await fetch(address).then(answer => answer.ok ? answer.text() : "").catch(() => "");
+    if (place.shown !== address) return;  // it was asked for anew meanwhile
+    if (!text) {
+      place.shown = "";  // so that it is fetched when it comes into view again
+      return;
+    }
+    const figure = JSON.parse(text);
     tell(place, figure);
     contents.set(place, figure.why_blank ? "" : text);
     draw([place]);
