@@ -167,9 +167,10 @@ class SummaryCache:
         return kept[1] if kept is not None and kept[0] == state else None
 
     def put(self, folder: Path, state: SweepState, summary: SweepSummary) -> None:
-        """Keep a summary, in the file from the next `save` on."""
+        """Keep a summary, in the file from the next `save` on. That of a sweep that runs is soon of the past:
+        the file is not written for it."""
         self._entries[str(folder)] = state, summary
-        self._is_changed = True
+        self._is_changed |= not state.is_held
 
     def save(self) -> None:
         """Write what is new; of sweeps whose folders are gone nothing is kept."""

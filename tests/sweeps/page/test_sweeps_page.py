@@ -144,6 +144,16 @@ def test_ended_sweeps_are_read_once_and_a_damaged_cache_is_thrown_away(
         assert (rows(), len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
 
 
+def test_the_cache_is_not_written_at_each_change_of_a_sweep_that_runs(results: Path) -> None:
+    found, cache = SweepList([results]), local_dirs.cache_dir() / "page" / "summaries.json"
+    with lock.held(results / "s"):
+        found.read_on()
+        assert found.sweeps["s"].is_read
+        assert not cache.exists()
+    found.read_on()
+    assert cache.is_file()
+
+
 def test_records_are_read_a_part_at_a_time_the_newest_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
