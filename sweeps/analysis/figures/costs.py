@@ -24,7 +24,7 @@ from sweeps.training.time_breakdown import PARTS
 
 MOST_BARS = 3000
 BINS = 120
-NOT_RECORDED = {"pc": "PC not recorded", "pid": "not recorded", "gpu": ""}
+NOT_RECORDED = {"pc": "PC not recorded", "pid": "not recorded"}
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,6 @@ class _Span(NamedTuple):
 
     pc: str
     pid: str
-    gpu: str
     begin: float
     end: float
     costs: Mapping[str, float]
@@ -219,8 +218,8 @@ def _spans(record: Record) -> list[_Span]:
         for nth, epoch, row in trial.every_report():
             begin = max(row.time - row.seconds, runs[max(0, bisect.bisect_left(runs, row.time) - 1)])
             place = {**NOT_RECORDED, **attempts[nth].place_of(epoch)}
-            pc, pid, gpu = (str(place[name]) for name in NOT_RECORDED)
-            found.append(_Span(pc, pid, gpu, begin, row.time, row.costs, trial))
+            pc, pid = (str(place[name]) for name in NOT_RECORDED)
+            found.append(_Span(pc, pid, begin, row.time, row.costs, trial))
     return found
 
 
