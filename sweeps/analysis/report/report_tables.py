@@ -20,10 +20,12 @@ MOST_ROWS = 20
 
 
 class Link(NamedTuple):
-    """A cell that leads somewhere."""
+    """A cell that leads to the log of a trial."""
 
     text: str
     address: str
+    """Relative to the folder of the sweep, in which the report is."""
+    trial: int
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def failures(record: Record) -> Table:
             f"{len(cause.trials):,}",
             cause.status,
             cause.reason or "no reason was recorded",
-            next((Link(f"trial {each.number}", each.log) for each in cause.trials if each.log), ""),
+            next((Link(f"trial {t.number}", t.log, t.number) for t in cause.trials if t.log), ""),
         ]
         for cause in course.causes_of(record.trials)
     ]
@@ -145,7 +147,7 @@ def ranking(record: Record) -> Table:
         values = trial.values(record.objectives) or [None] * len(record.objectives.every)
         rows.append(
             [
-                Link(number, trial.log) if trial.log else number,
+                Link(number, trial.log, trial.number) if trial.log else number,
                 *([trial.trainable] if model else []),
                 trial.status,
                 *map(short, (*values, trial.best_epoch(record.objective), len(trial.epochs))),

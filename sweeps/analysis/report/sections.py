@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from sweeps.analysis import advice
 from sweeps.analysis.advice import Step
 from sweeps.analysis.figures import costs
 from sweeps.analysis.report import confidence, report_tables, sentences
-from sweeps.analysis.report.report_tables import Table
+from sweeps.analysis.report.report_tables import Link, Table
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count, duration, short
 from sweeps.record import status
@@ -100,6 +100,15 @@ class Section:
     def name(self) -> str:
         """That of its anchor: `next-steps`."""
         return self.title.lower().replace(" ", "-")
+
+    def leading(self, to: Callable[[Link], str]) -> Section:
+        """The same with other addresses of its links."""
+
+        def moved(cell: str | Link) -> str | Link:
+            return cell if isinstance(cell, str) else cell._replace(address=to(cell))
+
+        tables = [replace(table, rows=[[*map(moved, row)] for row in table.rows]) for table in self.tables]
+        return replace(self, tables=tables)
 
 
 def sections(record: Record) -> list[Section]:

@@ -185,7 +185,7 @@ async def show_sections(request: web.Request) -> web.Response:
     """What the report has."""
     sweep, page = await shown_sweep(request), context_of(request)
     is_first = request.query.get("of") == "result"
-    found = await page.in_thread(_sections, sweep.record, is_first)
+    found = await page.in_thread(_sections, sweep, is_first)
     version = sweep.versions["slow"]
     figures = {
         section.name: [
@@ -196,13 +196,13 @@ async def show_sections(request: web.Request) -> web.Response:
     return page.html(request, "sections_of_sweep.html", sections=found, figures=figures)
 
 
-def _sections(record: Record, is_first: bool) -> list[Section]:
-    """Those above the table of trials, or those below it."""
+def _sections(sweep: ShownSweep, is_first: bool) -> list[Section]:
+    """Those above the table of trials, or those below it; the log of a trial is on its page."""
     return [
-        section
+        section.leading(lambda link: f"{sweep.trial_path(link.trial)}#log")
         for name, make in SECTIONS.items()
         if name != OWN_TABLE and is_first == (name in ABOVE)
-        if (section := make(record)) is not None
+        if (section := make(sweep.record)) is not None
     ]
 
 

@@ -28,7 +28,10 @@ from tests.support.dashboards import LR, Served, cookie_of, served
 EVIL = '<script>alert("x")</script>'
 
 
-def test_a_sweep_has_its_trials_and_what_the_report_has(page: Served) -> None:
+def test_a_sweep_has_its_trials_and_what_the_report_has(page: Served, results: Path) -> None:
+    record = Record.reopen(results / "s")
+    propose(record, {"lr": 0.5}, LR)
+    record.end(5, "failed", "ValueError: no", "logs/trial_0005.log")
     shown = page.ask("/sweep/s")
     assert shown.status == 200
     assert "RuntimeError: the toy broke" in shown.text
@@ -36,6 +39,7 @@ def test_a_sweep_has_its_trials_and_what_the_report_has(page: Served) -> None:
     above, below = page.ask("/sweep/s/sections?of=result"), page.ask("/sweep/s/sections?of=rest")
     assert ">Result</h2>" in above.text
     assert ">Failures</h2>" in below.text
+    assert '<a href="/sweep/s/trial/5#log">trial 5</a>' in below.text
     assert ">Trials</h2>" not in above.text + below.text
 
 

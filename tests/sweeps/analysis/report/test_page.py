@@ -136,7 +136,7 @@ def test_logs_are_linked(tmp_path: Path) -> None:
     sections = {section.title: section for section in report_sections.sections(record)}
     (table,) = sections["Trials"].tables
     cells = {cell for row in table.rows for cell in row if isinstance(cell, Link)}
-    assert cells == {Link("0", "logs/trial_0000.log"), Link("1", "logs/trial_0001.log")}
+    assert cells == {Link("0", "logs/trial_0000.log", 0), Link("1", "logs/trial_0001.log", 1)}
     whole = report_page.page(record)
     assert '<a href="logs/trial_0000.log">0</a>' in whole
     assert '<a href="logs/trial_0001.log">trial 1</a>' in whole, "of the failure"
