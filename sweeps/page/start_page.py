@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import time
@@ -13,6 +14,7 @@ from aiohttp import web
 
 from sweeps.common import project
 from sweeps.common.errors import UserError
+from sweeps.config.sweep_folder import RESULTS
 from sweeps.page import settings_form
 from sweeps.page.page_context import PageContext, context_of, posted
 from sweeps.page.sweep import trial_log
@@ -137,8 +139,15 @@ def _started(request: web.Request) -> TypedCommand:
 
 
 def _sweep_of(started: TypedCommand, page: PageContext) -> ListedSweep | None:
-    """The sweep that a command has begun, or goes on with, as soon as it is there."""
-    return next((each for each in page.sweeps.sweeps.values() if each.folder.name == started.name), None)
+    """The sweep that a command has begun, or goes on with, as soon as it is there; another folder of the page
+    may have one of its name."""
+    typed = dict(itertools.pairwise(started.words))
+    try:
+        results = started.folder / Path(typed.get("--results-dir", RESULTS)).expanduser()
+    except RuntimeError:  # ~NAME of a user who is not there: the command says so
+        return None
+    folder = Path(typed.get("--resume", results.resolve() / started.name))
+    return next((each for each in page.sweeps.sweeps.values() if each.folder == folder), None)
 
 
 async def _typed(request: web.Request, form: Mapping[str, str]) -> Typed:

@@ -14,16 +14,16 @@ import pytest
 from aiohttp import web
 
 from sweeps.analysis.figures import FIGURES
-from sweeps.page import page_context, server, typed_commands
+from sweeps.page import page_context, server, start_page, typed_commands
 from sweeps.page.sweep import compare_page, shown_sweep
 from sweeps.page.sweep.control_page import PREFIX
-from sweeps.page.typed_commands import TypedCommands
+from sweeps.page.typed_commands import TypedCommand, TypedCommands
 from sweeps.record import lock
 from sweeps.record.control_requests import Answer, Inbox
 from sweeps.record.record import Record
 from tests.conftest import propose
 from tests.support import children
-from tests.support.dashboards import LR, Served, cookie_of, served
+from tests.support.dashboards import LR, Served, cookie_of, served, sweep
 
 EVIL = '<script>alert("x")</script>'
 
@@ -381,6 +381,23 @@ def test_a_sweep_that_was_moved_with_its_project_runs_again_there(tmp_path: Path
     with served(tmp_path / "moved" / "results") as page:
         fields = {"again": "again", "setting.trainable": "m"}
         assert f"cd {tmp_path}/moved &amp;&amp; " in page.ask("/start/check", "POST", data=fields).text
+
+
+@pytest.mark.parametrize("place", ["mine", "other"])
+def test_a_start_leads_to_its_own_sweep_where_another_folder_has_one_of_its_name(
+    place: str, tmp_path: Path
+) -> None:
+    folders = [tmp_path / each / "results" for each in ("mine", "other")]
+    for folder in folders:
+        (folder / "first").mkdir(parents=True)
+        sweep(folder / "first")
+    with served(*folders) as page:
+        page.ask()
+        for words in (("run", "--name", "first"), ("run", "--resume", f"{tmp_path / place}/results/first")):
+            started = TypedCommand("key", words, "first", tmp_path / place, 0, 0, tmp_path / "log")
+            found = start_page._sweep_of(started, page.page)
+            assert found is not None
+            assert found.folder == tmp_path / place / "results" / "first"
 
 
 def test_a_sweep_without_a_name_starts_by_the_name_that_was_checked(page: Served) -> None:
