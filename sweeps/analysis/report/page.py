@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
 import plotly.graph_objects as go
@@ -94,9 +96,12 @@ def environment(*folders: Path) -> jinja2.Environment:
     )
 
 
-def page(record: Record) -> str:
-    """The whole report, which fetches nothing."""
-    shown = sections(record)
+def page(record: Record, folder: Path | None = None) -> str:
+    """The whole report, which fetches nothing; in another folder than that of the sweep it leads there."""
+    shown, place = sections(record), record.folder.resolve()
+    if folder is not None and folder.resolve() != place:
+        way = quote(os.fsencode(os.path.relpath(place, folder.resolve())))
+        shown = [section.leading(lambda link: f"{way}/{link.address}") for section in shown]
     template = environment().get_template("report.html")
     return template.render(
         name=record.name,
@@ -121,7 +126,7 @@ def write(record: Record, output: Path | None = None) -> Path:
         OSError: it can't be written.
     """
     path = output or record.folder / REPORT_FILE
-    atomic_io.write(path, encodable(page(record)))
+    atomic_io.write(path, encodable(page(record, path.parent)))
     return path
 
 

@@ -127,7 +127,8 @@ def test_a_browser_draws_all_figures_without_an_error_and_without_the_network(
 
 
 def test_logs_are_linked(tmp_path: Path) -> None:
-    record = Record.create(tmp_path, "s", "max", {"metric": "m"})
+    (folder := tmp_path / "a b").mkdir()
+    record = Record.create(folder, "s", "max", {"metric": "m"})
     statuses: list[Status] = ["finished", "failed", "pruned"]
     for number, status in enumerate(statuses):
         propose(record, {"lr": 0.1})
@@ -140,3 +141,5 @@ def test_logs_are_linked(tmp_path: Path) -> None:
     whole = report_page.page(record)
     assert '<a href="logs/trial_0000.log">0</a>' in whole
     assert '<a href="logs/trial_0001.log">trial 1</a>' in whole, "of the failure"
+    elsewhere = report_page.write(record, tmp_path / "report.html").read_text()
+    assert '<a href="a%20b/logs/trial_0001.log">trial 1</a>' in elsewhere
