@@ -26,6 +26,7 @@ from sweeps.ray_start.ray_folder import start_of
 FOLDER = "started"
 """In the state folder of the user: what the commands print, each in a file."""
 MOST_KEPT = 50
+"""Commands that have ended."""
 CHECK_S = 40.0
 """In which `--dry-run` must have planned."""
 MOST_BYTES = 2**16
@@ -137,10 +138,11 @@ class TypedCommands:
         )
 
     def _forget_old(self) -> None:
-        for path in sorted(self._folder.glob("*.json"))[: -MOST_KEPT + 1]:
-            path.unlink(missing_ok=True)
-            path.with_suffix(".log").unlink(missing_ok=True)
-            self._processes.pop(path.stem, None)
+        """Remove what was typed long ago, but not the log of a sweep that still runs."""
+        for old in [each for each in self.every() if not each.is_running][MOST_KEPT - 1 :]:
+            (self._folder / f"{old.key}.json").unlink(missing_ok=True)
+            old.log.unlink(missing_ok=True)
+            self._processes.pop(old.key, None)
 
 
 async def dry_run(words: Sequence[str], cwd: Path) -> tuple[int | None, str]:

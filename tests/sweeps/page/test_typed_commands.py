@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.common import local_dirs
+from sweeps.page import typed_commands
 from sweeps.page.typed_commands import FOLDER, TypedCommands, dry_run
+from sweeps.ray_start.ray_folder import start_of
 from tests import ROOT
 
 MOST_S = 60.0
@@ -60,6 +63,21 @@ def test_its_end_is_seen() -> None:
     assert ended is not None
     assert ended.status == 2
     assert started.status is None, "it is as it was then"
+
+
+def test_the_oldest_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typed_commands, "MOST_KEPT", 2)
+    folder = local_dirs.state_dir() / FOLDER
+    folder.mkdir(parents=True)
+    own = {"pid": os.getpid(), "began": start_of(os.getpid())}
+    for day, of in enumerate((own, {"pid": 0, "began": 0}, {"pid": 0, "began": 0}), start=11):
+        key = f"200101{day}-000000-abcdef"
+        (folder / f"{key}.json").write_text(json.dumps({"words": ["run"], "name": "s", "folder": "/", **of}))
+        (folder / f"{key}.log").touch()
+    started = TypedCommands().start(["queue", "--help"], "first", ROOT)
+    kept = ["20010111-000000-abcdef", "20010113-000000-abcdef", started.key]
+    assert sorted(path.stem for path in folder.glob("*.log")) == kept
+    assert [each.key for each in TypedCommands().every()] == kept[::-1]
 
 
 @pytest.mark.parametrize("key", ["", "..", "../../etc/passwd", "20260131-101112-abcdef", "x" * 5000])
