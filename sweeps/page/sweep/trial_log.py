@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +91,7 @@ def printed_since(path: Path, ends_at: int) -> LogPart | None:
 def shown(content: bytes) -> str:
     """The text of what a program has printed, as a terminal shows it, without colours: of a line that was
     written again, as bars of progress are, the last state."""
-    text = codecs.decode(content, "utf-8", "replace").replace("\r\n", "\n")
+    text = content.decode("utf-8", "replace").replace("\r\n", "\n")
     text = UNSEEN.sub("", ANSI.sub("", text))
     if "\r" not in text:
         return text
