@@ -136,6 +136,8 @@ def _of_numbers(domain: Any) -> Domain:
     if is_whole and step == 1:
         high -= 1  # exclusive, unless in larger steps
     elif step is not None:
+        if step != clean(step, step):
+            raise ValueError(f"steps of {step!r}: give a step with at most 10 digits")
         low = clean(math.ceil(low / step - 1e-9) * step, step)
         high = clean(math.floor(high / step + 1e-9) * step, step)
     if low > high:

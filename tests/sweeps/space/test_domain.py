@@ -185,7 +185,7 @@ def test_the_plan_has_words_for_a_domain(kind: str, words: str) -> None:
     assert str(DOMAINS[kind]) == words
 
 
-@pytest.mark.parametrize("step", [0.1, 0.05, 0.25, 0.2])
+@pytest.mark.parametrize("step", [0.1, 0.05, 0.25, 0.2, 0.015625, 0.3333333333])
 def test_every_value_of_a_quantized_range_is_one_that_optuna_can_be_told(step: float) -> None:
     """Uncleaned, 3 * 0.1 is 0.30000000000000004: above the first value, and the last one is lost."""
     for first in range(1, 51):
@@ -197,3 +197,9 @@ def test_every_value_of_a_quantized_range_is_one_that_optuna_can_be_told(step: f
         for value in values:
             assert distribution_of(domain)._contains(value), (first, value)
             assert found.nearest(value) == value
+
+
+@pytest.mark.parametrize("steps", [3, 55_713_807, 99_999_999])
+def test_a_value_of_many_steps_is_one_that_optuna_can_be_told(steps: int) -> None:
+    distribution = distribution_of(converted(tune.quniform(0.0, 1.0, 1e-8)))
+    assert distribution._contains(clean(steps * 1e-8, 1e-8))
