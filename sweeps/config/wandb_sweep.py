@@ -213,18 +213,18 @@ def _range(name: str, kind: str, asked: Mapping[str, Any]) -> tuple[str, str]:
     if plain == "beta":
         low, high = 0.0, 1.0
     elif "normal" in plain:
-        ends = [values["mu"] + sign * WIDTH_SIGMA * values["sigma"] for sign in (-1, 1)]
-        low, high = map(math.exp, ends) if is_log else ends
+        low, high = (values["mu"] + sign * WIDTH_SIGMA * values["sigma"] for sign in (-1, 1))
     else:
         low, high = values["min"], values["max"]
-        if plain == "log_uniform" and not kind.endswith("_values"):  # it has the exponents
-            low, high = (-high, -low) if kind.startswith("inv_") else (low, high)
-            if high > MOST_EXPONENT:
-                raise UserError(
-                    f"parameters.{name}: {kind} takes exponents of e, and e to the {short(high)} is too "
-                    f"large. For the values themselves give {kind}_values"
-                )
-            low, high = math.exp(low), math.exp(high)
+    if plain in ("log_normal", "log_uniform"):  # it has the exponents
+        low, high = (-high, -low) if kind.startswith("inv_") else (low, high)
+        if high > MOST_EXPONENT:
+            of_values = "log_uniform_values" if plain == "log_normal" else f"{kind}_values"
+            raise UserError(
+                f"parameters.{name}: {kind} takes exponents of e, and e to the {short(high)} is too "
+                f"large. For the values themselves give {of_values}"
+            )
+        low, high = math.exp(low), math.exp(high)
     if not low < high:
         raise UserError(f"parameters.{name}: min {short(low)} must be below max {short(high)}")
     if is_log and low <= 0:

@@ -158,6 +158,7 @@ parameters:
   g: {min: 1, max: 2, q: 0, distribution: q_uniform}
   h: {min: 1, max: 1000, distribution: log_uniform}
   i: {values: [1], distribution: [categorical]}
+  j: {mu: 512, sigma: 100, distribution: log_normal}
 early_terminate: {type: median}
 run_caps: 3
 """
@@ -174,6 +175,8 @@ run_caps: 3
         "parameters.h: log_uniform takes exponents of e, and e to the 1000 is too large. For the values "
         "themselves give log_uniform_values",
         "parameters.i.distribution ['categorical']: no such one. Did you mean 'categorical'?",
+        "parameters.j: log_normal takes exponents of e, and e to the 712 is too large. For the values "
+        "themselves give log_uniform_values",
         "early_terminate {'type': 'median'}: must have type hyperband",
         "program: it has none. A sweep of a function is run from Python: sweeps.run(train, ...)",
         "run_caps: no such key. Did you mean 'run_cap'?",
