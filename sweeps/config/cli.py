@@ -403,7 +403,7 @@ def read_yaml(path: str, name: str) -> dict[str, Any]:
             faults += [
                 f"{path}: {typed_key} {each}: must be 'name: value' lines{hint}"
                 for each in (values[key] if key in POINTS else [value])
-                if not isinstance(each, Mapping)
+                if not isinstance(each, Mapping) or not all(isinstance(name, str) for name in each)
             ]
         else:
             try:

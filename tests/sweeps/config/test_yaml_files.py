@@ -36,6 +36,8 @@ def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path)
         ("trainable: [a, 3]\n", "sweep.yaml: trainable 3: must be text"),
         ("trainable: []\n", "--trainable: give at least one"),
         ("params: 3\n", "params 3: must be 'name: value' lines"),
+        ("params: {1: 2}\n", "params {1: 2}: must be 'name: value' lines"),
+        ("tries: [{null: 2}]\n", "tries {None: 2}: must be 'name: value' lines"),
         ("space: net_wide\n", "space net_wide: must be 'name: value' lines; the name of a search space is"),
         ("ranges: {lr: 0..1}\n", "ranges: no such key"),
         ("time_budget_hours: 1:30\n", "time_budget_hours 1:30: must be a number"),
