@@ -16,6 +16,9 @@ from sweeps.common.errors import CannotContinue, CannotTrain, UserError
 from sweeps.common.formatting import command, fitted
 from sweeps.common.yaml_values import nearest
 
+NO_HOME = "Could not determine home directory."
+"""What pathlib raises for the path of a user that there is not."""
+
 
 def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
     """Run a program; its exit status: 2 for a user's mistake, 1 for what can't be done, 130 for Ctrl-C.
@@ -43,6 +46,11 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
     except CannotContinue as error:
         _complain(error)
         return 1
+    except RuntimeError as error:
+        if str(error) != NO_HOME:
+            raise
+        _complain("a path begins with ~ and the name of no user; a folder of your own begins with ~/")
+        return 2
     except (ImportError, AttributeError) as error:
         if not (why := project.hides(error)):
             raise

@@ -61,6 +61,14 @@ def test_a_mistake_that_a_subcommand_finds_is_a_line(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == "error: pc9: no such PC\n"
 
 
+def test_a_home_folder_of_no_user_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def call(name: str, rest: list[str]) -> int:
+        return len(Path(rest[0]).expanduser().parts)
+
+    assert dispatch("", COMMANDS, call, ["drain", "~no-such-user/data"]) == 2
+    assert capsys.readouterr().err.startswith("error: a path begins with ~ and the name of no user")
+
+
 HIDDEN = """
 import sys
 from sweeps.common.cli.dispatch import status_of
