@@ -162,12 +162,13 @@ def _public(places: Iterable[str]) -> list[str]:
 
 def defines(file: Path, names: Iterable[str]) -> bool:
     """Whether a file defines one of these marks; it is not imported."""
-    text, marks = file.read_text(errors="replace"), {name.partition("(")[0]: name for name in names}
-    if not any(name in text for name in marks):
-        return False
+    marks = {name.partition("(")[0]: name for name in names}
     try:
+        text = file.read_text(errors="replace")
+        if not any(name in text for name in marks):
+            return False
         table = symtable.symtable(text, str(file), "exec")
-    except SyntaxError:
+    except (OSError, SyntaxError, ValueError):  # a link to no file, say; of a NUL Python 3.11 is a ValueError
         return False
     functions = {
         f"{child.get_name()}({', '.join(child.get_parameters())})"

@@ -128,6 +128,13 @@ def test_a_folder_that_is_no_project_names_the_command_that_begins_one(tmp_path:
     assert found.endswith("init FOLDER")
 
 
+def test_a_file_beside_a_trainable_that_can_not_be_read_hides_none(tmp_path: Path) -> None:
+    write(tmp_path, {"mine.py": TRAINABLE, "broken.py": f"{TRAINABLE}\0"})
+    (tmp_path / "lost.py").symlink_to("nowhere.py")
+    (tmp_path / "old.py").mkdir()
+    assert found_in(tmp_path, "trainable") == ["choices: mine"]
+
+
 def test_a_misspelt_dotted_path_gets_the_nearest_module(tmp_path: Path) -> None:
     write(tmp_path, {f"mine/{file}.py": TRAINABLE for file in ("cnn", "mlp", "_parts", "deep/vit")})
     (found,) = found_in(tmp_path, "trainable", "mine.cn")
