@@ -8,6 +8,7 @@ import select
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from sweeps.common import project
 from sweeps.common.cli import json_output
@@ -37,6 +38,7 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
         # As of the standard error: names of files may be no UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        _refuse_lost_folder()
         status = program()
         sys.stdout.flush()
         return status
@@ -66,6 +68,13 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
         print(interrupted, file=sys.stderr)
         json_output.answer(error=interrupted.strip())
         return 130
+
+
+def _refuse_lost_folder() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise CannotContinue("the current folder has been deleted or replaced; go to one with cd") from None
 
 
 def _complain(error: object) -> None:

@@ -69,6 +69,16 @@ def test_a_home_folder_of_no_user_is_a_line(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err.startswith("error: a path begins with ~ and the name of no user")
 
 
+def test_a_folder_that_was_deleted_under_the_command_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert typed("drain") == (1, [])
+    assert capsys.readouterr().err.startswith("error: the current folder has been deleted")
+
+
 HIDDEN = """
 import sys
 from sweeps.common.cli.dispatch import status_of
