@@ -22,8 +22,6 @@ from sweeps.space.point import Point, Space, Suggests, TrialProxy, suggested
 
 OneSpace = flat.FlatSpace | conditional.ConditionalSpace
 """The space of one model."""
-MOST_LISTED = 100_000
-"""Combinations of values of ranges, of which the points are counted."""
 
 
 @dataclass(frozen=True)
@@ -91,20 +89,19 @@ class GroupSpace(conditional.ConditionalSpace):
     domains: Mapping[str, Domain] = dataclasses.field(default_factory=dict)
     conditions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Hyperparameter to the values that it belongs to, in words."""
+    parts: Sequence[tuple[Mapping[str, str], Sequence[str]]] = ()
+    """Each combination of options, and the other hyperparameters that have a range there."""
 
     has_code = False
 
     def grid(self) -> Iterator[Point]:
         """Every point of a finite space."""
-        found = dict[tuple[Any, ...], Point]()
-        for values in itertools.product(*[each.values() or [] for each in self.domains.values()]):
-            point = self.suggest(FixedTrial(dict(zip(self.domains, values, strict=True))))
-            found.setdefault(point.key, point)
-        return iter(found.values())
+        for chosen, names in self.parts:
+            for values in itertools.product(*[self.domains[name].values() or [] for name in names]):
+                yield self.suggest(FixedTrial({**chosen, **dict(zip(names, values, strict=True))}))
 
     def size(self) -> float:
-        sizes = [domain.size() for domain in self.domains.values()]
-        return len(list(self.grid())) if math.prod(sizes) <= MOST_LISTED else math.inf
+        return sum(math.prod(self.domains[name].size() for name in names) for _, names in self.parts)
 
     def describe(self) -> dict[str, str]:
         return {
@@ -167,7 +164,8 @@ def check_groups(
     conditional.refuse_searcher(f"--ranges {' '.join(conditions)}", may, searcher)
     found = conditional.check(define, params_class, {**in_ranges, **fixed}, may, searcher, trainable)
     own = {each.name: getattr(found, each.name) for each in dataclasses.fields(found)}
-    return GroupSpace(**own, domains=domains, conditions=conditions)
+    parts = [(chosen, [n for n in domains if n in known and n not in chosen]) for chosen, known in of_each]
+    return GroupSpace(**own, domains=domains, conditions=conditions, parts=parts)
 
 
 def condition(options: Mapping[str, Sequence[str]], having: Sequence[Mapping[str, str]]) -> str:

@@ -89,6 +89,8 @@ def test_a_grid_lists_the_settings_of_each_option_once() -> None:
         *({"model": "mlp", "model.width": width} for width in (8, 16, 32)),
     ]
     assert plan.config.num_trials == 4
+    many = planned(*RUN, "--ranges", "model=net,mlp", "model.width=1..60000")
+    assert many.space.size() == 60_001, "and not of all combinations of values"
 
 
 @pytest.mark.slow
