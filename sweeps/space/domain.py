@@ -144,6 +144,8 @@ def _of_numbers(domain: Any) -> Domain:
         raise ValueError(f"empty: no value from {domain.lower:g} to {domain.upper:g}")
     if is_log and low <= 0:
         raise ValueError(f"log scale from {low:g}: the lower bound must be above 0")
+    if is_whole and not -(2**63) <= low <= high < 2**63:
+        raise ValueError("whole numbers must have at most 64 bits, as NumPy's have")
     low, high = (int(low), int(high)) if is_whole else (float(low), float(high))
     found = Range(low, high, is_log, step, is_whole)
     exactly = f"{found.low} to {found.high}{by}{', log scale' if is_log else ''}"

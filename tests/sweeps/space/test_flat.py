@@ -187,6 +187,7 @@ def _log_from_zero() -> Float:
         ("lr", tune.uniform(1.0, 0.0), "lr: bounds reversed: 1 to 0"),
         ("width", tune.randint(5, 2), "width: bounds reversed: 5 to 2"),
         ("width", tune.randint(3, 3), "width: empty: no value from 3 to 3"),
+        ("width", tune.randint(0, 2**64), "width: whole numbers must have at most 64 bits"),
         ("lr", tune.quniform(0, 1, 1 / 3), "lr: steps of 0.3333333333333333: give a step with at most 10"),
         ("width", tune.qrandint(11, 19, 10), "width: empty: no value from 11 to 19"),
         ("lr", _log_from_zero(), "lr: log scale from 0: the lower bound must be above 0"),
