@@ -118,15 +118,15 @@ def use_noted(results: Path, trainables: Sequence[str], where: str) -> None:
         where: begins the message, as `--resume results/NAME`.
 
     Raises:
-        UserError: the noted folder is missing.
+        UserError: the noted folder is missing, or another user's.
     """
     global _results
     _results = results
     found = of_results(results, trainables)
-    if found is not None and not found.is_dir():
+    if found is not None and not os.access(found, os.X_OK):
         raise UserError(
-            f"{where}: the project's folder {found} is missing; it was moved or deleted. "
-            f"Run the command in the folder that has {' and '.join(trainables)} now"
+            f"{where}: the project's folder {found} is missing; it was moved or deleted, or is another "
+            f"user's. Run the command in the folder that has {' and '.join(trainables)} now"
         )
     use(found)
 
@@ -140,7 +140,9 @@ def of_results(results: Path, trainables: Sequence[str]) -> Path | None:
     if (noted := noted_in(results)) is None:
         return None
     places = [*results.resolve().parents, Path(noted), Path.cwd()]
-    return next((each for each in places if all(file_in(each, name) for name in trainables)), Path(noted))
+    # That of another user may be one in which this user can't even look for a file.
+    open_ones = (each for each in places if os.access(each, os.X_OK))
+    return next((each for each in open_ones if all(file_in(each, name) for name in trainables)), Path(noted))
 
 
 def results_used() -> Path | None:

@@ -114,7 +114,7 @@ def test_it_is_swept_and_goes_on_from_any_folder(program: Path, project: Path, t
     for words in (("run", "--resume", away, "--num-trials", "3"), ("fit", "digits", *again[:2])):
         done = typed(program, elsewhere, "sweeps", *words)
         assert done.returncode == 2
-        assert f"the project's folder {project} is missing; it was moved or deleted. " in done.stderr
+        assert f"the project's folder {project} is missing; it was moved or deleted, " in done.stderr
         assert len(done.stderr.splitlines()) == 1
     done = typed(program, tmp_path / "moved", "sweeps", "run", "--resume", away, "--dry-run")
     assert done.returncode == 0, done.stdout + done.stderr

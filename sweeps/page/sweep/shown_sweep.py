@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class ShownSweep:
     def project(self) -> Path:
         """The folder of its project, as far as that is known; else of the page's."""
         found = project.of_results(self.listed.folder, self.record.info.trainables)
-        return found if found is not None and found.is_dir() else project.folder()
+        return found if found is not None and os.access(found, os.X_OK) else project.folder()
 
     @property
     def versions(self) -> dict[str, str]:

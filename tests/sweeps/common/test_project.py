@@ -58,11 +58,11 @@ def test_a_project_that_is_gone_is_named_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "fit.yaml").write_text(f"project: {tmp_path}/gone\n")
-    with pytest.raises(
-        UserError, match=rf"--resume x: the project's folder {tmp_path}/gone is missing.* has cnn now"
-    ):
-        project.use_noted(tmp_path, ["cnn"], "--resume x")
+    for name in ("gone", 300 * "x"):  # as of a folder that this user may not enter, the system tells no more
+        (tmp_path / "fit.yaml").write_text(f"project: {tmp_path}/{name}\n")
+        expected = rf"--resume x: the project's folder {tmp_path}/{name} is missing.* has cnn now"
+        with pytest.raises(UserError, match=expected):
+            project.use_noted(tmp_path, ["cnn"], "--resume x")
 
 
 def test_a_record_in_a_job_of_ray_names_no_project(monkeypatch: pytest.MonkeyPatch) -> None:
