@@ -209,6 +209,9 @@ def _refusal_told(ray: Any, address: str | None) -> Iterator[None]:
         yield
     except Exception as error:  # a Ray that takes too long to start raises this very class
         shut_down(ray)  # it may have been connected already
+        if isinstance(error, UnicodeEncodeError):  # of the command line, which it notes
+            shown = ascii(error.object[max(0, error.start - 20) : error.end])
+            raise UserError(f"{shown}: Ray takes names in UTF-8 alone; rename what has another one") from None
         if address is None:
             raise CannotContinue(
                 f"Ray does not start on this PC ({first_line(error)}). Is this PC very busy, or /dev/shm "

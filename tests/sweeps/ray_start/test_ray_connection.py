@@ -64,6 +64,16 @@ def test_the_network_and_the_code_are_told_apart(error: Exception, words: str) -
     assert ray_connection.why_not(error) == words
 
 
+def test_a_name_in_the_command_that_is_no_utf_8_is_named() -> None:
+    def init(**_: object) -> None:
+        os.fsdecode(b"sweeps run --results-dir caf\xe9").encode()
+
+    config = SimpleNamespace(JobConfig=dict)
+    ray = SimpleNamespace(init=init, shutdown=lambda: None, job_config=config)
+    with pytest.raises(UserError, match=r"results-dir caf\\udce9': Ray takes names in UTF-8 alone"):
+        ray_connection.join_here(ray, "127.0.0.1:1", "python")
+
+
 def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPS_TEST_OF_USER", "theirs")
     monkeypatch.delenv("SWEEPS_TEST_OF_OURS", raising=False)
