@@ -31,6 +31,19 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers = {}  # noqa: RUF012 (PyYAML's own, of instances: this class begins without any)
 
 
+class _LinesLoader(_Loader):
+    """Refuses a key that is given twice, of which PyYAML takes the last one without a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                mark = node.value[place][0].start_mark
+                raise yaml.composer.ComposerError(None, None, f"{key[1]} is given twice", mark)
+        return node
+
+
 class _Dumper(yaml.SafeDumper):
     """Quotes all text that is none in YAML 1.2 or in YAML 1.1."""
 
@@ -41,7 +54,7 @@ for _tag, _form, _first in _PLAIN:
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(node.value))
 
 
-def load_yaml(text: str) -> Any:
+def load_yaml(text: str, loader: type[yaml.SafeLoader] = _Loader) -> Any:
     """The content of a YAML text.
 
     Raises:
@@ -49,7 +62,7 @@ def load_yaml(text: str) -> Any:
         UserError: its lists are nested too deep.
     """
     try:
-        return yaml.load(text, _Loader)
+        return yaml.load(text, loader)
     except RecursionError:
         raise UserError(f"{text[:20]}...: nested too deep") from None
     except (ValueError, TypeError, LookupError, AttributeError):  # of PyYAML's constructors, and not its own
@@ -67,7 +80,7 @@ def read_lines(path: str | Path, where: str) -> Mapping[Any, Any]:
         UserError: it can't be read, or holds something else.
     """
     try:
-        content = load_yaml(Path(path).expanduser().read_text())
+        content = load_yaml(Path(path).expanduser().read_text(), _LinesLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{where}: can't be read ({getattr(error, 'strerror', None) or error})") from None
     except yaml.YAMLError as error:

@@ -47,6 +47,8 @@ def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path)
         ("- a\n", "must hold 'name: value' lines"),
         ("", "must hold 'name: value' lines"),
         ("a: [\n", "not YAML"),
+        ("space: {a: 1}\nspace: {b: 2}\n", "not YAML: space is given twice in "),
+        ("params:\n  lr: 1\n  lr: 2\n", 'not YAML: lr is given twice in "<unicode string>", line 3'),
         ("max_epochs: 0\n", "--max-epochs 0: must be at least 1"),
     ],
 )
