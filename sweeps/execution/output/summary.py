@@ -158,10 +158,10 @@ def _report(record: Record) -> str:
 
         return shown_path(page.write(record))
     except KeyboardInterrupt:
-        return "not written: interrupted by Ctrl-C"
+        why = ": interrupted by Ctrl-C"
     except Exception as error:  # of plotly, jinja2, a full disk: in any case the sweep is complete
-        again = command("report", shown_path(record.folder))
-        return f"not written, {type(error).__name__}: {error}; write it again: {again}"
+        why = f", {type(error).__name__}: {error}"
+    return f"not written{why}; write it again: {command('report', shown_path(record.folder))}"
 
 
 def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, float]) -> Iterator[Line]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
@@ -32,6 +34,22 @@ def test_a_report_that_can_not_be_written_costs_a_sweep_one_line(tmp_path: Path)
     said = summary._report(record)
     assert said.startswith("not written, IsADirectoryError: ")
     assert said.count("\n") == 0
+
+
+def test_a_report_that_ctrl_c_interrupts_is_written_again_by_the_command_of_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sweeps.analysis.report import page
+    from sweeps.execution.output import summary
+
+    def interrupted(record: Record) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(page, "write", interrupted)
+    record = Record.read(kinds.write("single", tmp_path / "sweep"))
+    said = summary._report(record)
+    assert said.startswith("not written: interrupted by Ctrl-C; write it again: ")
+    assert said.endswith(f" report {tmp_path / 'sweep'}")
 
 
 def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wait(tmp_path: Path) -> None:
