@@ -18,6 +18,7 @@ import psutil
 
 from sweeps.common import local_dirs, project
 from sweeps.common.atomic_io import disk_is_full
+from sweeps.common.cli import stop_signals
 from sweeps.common.errors import CannotContinue, UserError, first_line
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 
@@ -33,6 +34,8 @@ LIMITS = (
 )  # fmt: skip
 """Of a process, which its children inherit."""
 RAY_FOLDER = "ray"
+SHUT_DOWN_S = 5.0
+"""That Ctrl-C waits for; it takes half a second where nothing hangs."""
 """Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
 
 
@@ -167,7 +170,10 @@ def _named(ray: Any, sweep: str) -> Any:
 
 
 def shut_down(ray: Any) -> None:
-    """`ray.shutdown()`, with Python's garbage collector off.
+    """`ray.shutdown()`, with Ctrl-C held back and Python's garbage collector off.
+
+    One that is left in the middle is taken up again at the exit of Python, when Ray's own processes have
+    ended: then Ray ends this one with exit status 1.
 
     Python collects in whatever thread makes objects. One that lets go of an object of Ray in this half second
     ends the process: exit status 1, without a traceback ("The core worker has already been shutdown" in
@@ -177,7 +183,8 @@ def shut_down(ray: Any) -> None:
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        ray.shutdown()
+        with stop_signals.held_back(SHUT_DOWN_S):
+            ray.shutdown()
     finally:
         if was_enabled:
             gc.enable()

@@ -76,3 +76,35 @@ def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotoni
         for name, handler in before.items():
             signal.signal(name, handler)
             _of_this_process.remove(on_signal)
+
+
+@contextlib.contextmanager
+def held_back(for_s: float, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a block that leaves a mess in its middle, for so many seconds at most.
+
+    Raises:
+        KeyboardInterrupt: it has come: behind the block, or in it, where that takes longer.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is interrupted
+        return
+    until_s, has_come = clock() + for_s, False
+
+    def on_signal(number: int, frame: Any) -> None:
+        nonlocal has_come
+        has_come = True
+        if clock() >= until_s:
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # it is handled already, or ignored
+        yield
+        return
+    signal.signal(signal.SIGINT, of_this_process(on_signal))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        _of_this_process.remove(on_signal)
+    if has_come:
+        raise KeyboardInterrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -80,6 +81,36 @@ def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     ray_environment.set_environment({"SWEEPS_TEST_OF_USER": "ours", "SWEEPS_TEST_OF_OURS": "ours"})
     assert (os.environ["SWEEPS_TEST_OF_USER"], os.environ["SWEEPS_TEST_OF_OURS"]) == ("theirs", "ours")
     monkeypatch.delenv("SWEEPS_TEST_OF_OURS")
+
+
+def test_ctrl_c_does_not_leave_a_ray_half_shut_down() -> None:
+    done = []
+
+    class Ray:
+        @staticmethod
+        def shutdown() -> None:
+            signal.raise_signal(signal.SIGINT)
+            done.append("first half")
+            signal.raise_signal(signal.SIGINT)
+            done.append("second half")
+
+    with pytest.raises(KeyboardInterrupt):
+        ray_connection.shut_down(Ray)
+    assert done == ["first half", "second half"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_ends_a_shutdown_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_connection, "SHUT_DOWN_S", 0.0)
+
+    class Ray:
+        @staticmethod
+        def shutdown() -> None:
+            signal.raise_signal(signal.SIGINT)
+            pytest.fail("it went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        ray_connection.shut_down(Ray)
 
 
 @pytest.mark.slow
