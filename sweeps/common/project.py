@@ -171,11 +171,27 @@ def in_results(given: str, file: str) -> Path:
     """
     folder, named = Path(given).expanduser(), Path(RESULTS, given)
     try:
-        is_missing = not (folder / file).is_file()
-        is_named = (named / file).is_file() or (named.is_dir() and not folder.exists())
-    except OSError as error:  # a folder of another user, say
+        is_missing = not is_file(folder / file)
+        is_named = is_file(named / file) or (named.is_dir() and not folder.exists())
+    except OSError as error:
         raise UserError(f"{given}: {error.strerror}") from None
     return named if given and is_missing and is_named else folder
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there, or in a folder that only others may read: what reads it says so."""
+    return is_closed(path) or path.is_file()
+
+
+def is_closed(path: Path) -> bool:
+    """Whether this user may not even see whether a file is there."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def newest_in_results(file: str) -> Path | None:

@@ -360,6 +360,8 @@ def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str,
 def _settings_of_sweep(sweep: str, flag: str) -> str:
     """The sweep.yaml of a sweep to resume or to refine."""
     folder = sweep_named(sweep)
+    if project.is_closed(folder / JOURNAL):
+        raise UserError(f"{flag} {no_sweep(folder)}")
     settings, is_recorded = folder / SWEEP_FILE, (folder / JOURNAL).is_file()
     if settings.is_file() and is_recorded:
         return str(settings)

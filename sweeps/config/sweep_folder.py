@@ -60,6 +60,8 @@ def newest_sweep() -> Path:
 
 def no_sweep(folder: Path) -> str | None:
     """What a folder is, and the nearest sweep; None where it is a sweep."""
+    if project.is_closed(folder / JOURNAL):
+        return f"{shown_path(folder)}: it can't be read (Permission denied): only its owner may open it"
     if (folder / JOURNAL).is_file():
         return None
     if not folder.exists():
@@ -82,11 +84,15 @@ def no_sweep(folder: Path) -> str | None:
 def single_run(folder: Path) -> str:
     """What a folder of one training is that no sweep has started; "" of any other."""
     files = {FIT_FILE: "a single run of sweeps fit", LADDER_FILE: "a ladder of sweeps ladder"}
+    if project.is_closed(folder / JOURNAL):
+        return ""
     return next((what for file, what in files.items() if (folder / file).is_file()), "")
 
 
 def sweeps_in(folder: Path) -> list[Path]:
     """The sweep that a folder is, or the sweeps in it, by name."""
+    if project.is_closed(folder / JOURNAL):
+        return []
     if (folder / JOURNAL).is_file():
         return [folder]
     return sorted(path.parent for path in folder.glob(f"[!.]*/{JOURNAL}"))

@@ -83,7 +83,7 @@ def named(word: str) -> str:
         if "=" in word:  # a pair, of more characters than the name of a file has
             return ""
         raise
-    if (folder / best).is_file():
+    if project.is_file(folder / best):
         return str(folder / best)
     is_file = "=" not in word and word.endswith((".yaml", ".yml"))
     return word if is_file else str(Path(word, FILE)) if (folder / FILE).is_file() else ""

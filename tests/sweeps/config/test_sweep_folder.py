@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sweeps.common.errors import UserError
 from sweeps.config.cli import parse
-from sweeps.config.sweep_folder import JOURNAL, newest_sweep, sweep_named
+from sweeps.config.sweep_folder import JOURNAL, newest_sweep, no_sweep, sweep_named
+from sweeps.kinds import params_file
 from tests.sweeps.config.typed import faults, sweep_in
 
 
@@ -35,6 +38,36 @@ def test_the_name_of_a_sweep_is_enough(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "fashion-7").rmdir()
     sweep_in(tmp_path, "fashion-7")
     assert sweep_named("fashion-7") == Path("fashion-7"), "the sweep that was typed is there"
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder of two sweeps, as someone sees it who may not look into the second one."""
+    with tempfile.TemporaryDirectory() as made:
+        folder, me = Path(made), os.geteuid()
+        folder.chmod(0o755)
+        for name in ("mine", "theirs"):
+            sweep_in(folder, name)
+        (folder / "theirs").chmod(0)
+        try:
+            if me == 0:  # to whom nothing is closed
+                os.seteuid(65534)
+            yield folder
+        finally:
+            os.seteuid(me)
+            (folder / "theirs").chmod(0o755)
+
+
+def test_a_sweep_that_only_its_owner_may_read_is_told_as_such(shared: Path) -> None:
+    from sweeps import results
+
+    theirs = shared / "theirs"
+    closed = f"{theirs}: it can't be read (Permission denied): only its owner may open it"
+    assert no_sweep(theirs) == closed
+    assert faults("--resume", str(theirs)) == [f"--resume {closed}"]
+    assert params_file.named(str(theirs)) == f"{theirs}/best/params.yaml", "reading it says why not"
+    folders, _ = results.parse([str(theirs), str(shared / "mine")])
+    assert folders == [theirs, shared / "mine"], "a table of the others names it"
 
 
 def test_the_newest_sweep_is_the_one_that_changed_last(
