@@ -29,6 +29,8 @@ _NAMED = rf"""(?<![\w./@-])(?:(['"])({_NAME})\1|(?<!['"])({_NAME}))"""
 _PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})(?: ?/ ?(\d+)\b(?![.,/]\d))?""", re.I)
 _ONLY_NUMBER = re.compile(_NUMBER, re.I)
 _EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b(?!\.\d)", re.I)
+_OF_R = re.compile(r'\[\d+\] "(.*)"\s*')
+"""A text as R's `print` shows it."""
 _PLACES = {EPOCH, "epochs", "step", "batch", "iter", "iteration", "fold"}
 """Names of what `3/10` is the third of ten, and no share."""
 _ENDS = re.compile(rb"[\r\n\x08]+")
@@ -216,6 +218,8 @@ def _is_rounded(number: float, other: float) -> bool:
 
 def metrics_in(line: str) -> dict[str, float]:
     """Name to number of a line: of JSON, or of `name=value` and `name: value`. `Accuracy: 95/100` is 0.95."""
+    if of_r := _OF_R.fullmatch(line):
+        line = of_r[1].replace('\\"', '"')
     if line.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
             return dict(_flat(json.loads(line)))

@@ -40,6 +40,9 @@ from sweeps.kinds.commands.printed_metrics import (
         ("seen: 12/10, none: 0/0, saved: 2/20/2024", {"seen": 1.2, "none": 0, "saved": 2}),
         ("step: 5/100 Fold: 1/5 acc: 1/2", {"step": 5, "Fold": 1, "acc": 0.5}),
         ("acc: 0.7 (best acc: 0.8)", {"acc": 0.8}),
+        ('[1] "epoch 2 val_rmse: 0.5"', {"val_rmse": 0.5, "epoch": 2}),  # R's print(paste(...))
+        ('[1] "{\\"val_rmse\\": 0.5}"', {"val_rmse": 0.5}),
+        ('{"acc": 0.9, "note": "[1] loss=3"}', {"acc": 0.9}),
         ("12:30:45 INFO time=3s version=1.2.3 shape=1,2 path=/a=b", {}),
     ],
 )
