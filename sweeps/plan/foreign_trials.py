@@ -88,7 +88,7 @@ def read(given: str, config: SweepConfig) -> ForeignTrials:
         raise UserError(f"{what}: --refine goes by one metric, without constraints")
     trainable = registry.find(config.trainables[0])
     objective = _objective(config, trainable, what)
-    if path.suffix in (".csv", ".tsv"):
+    if path.suffix.lower() in (".csv", ".tsv"):
         found = _of_table(path, config, trainable, objective, what)
     else:
         found = _of_study(path, study, config, trainable, objective, what)

@@ -118,10 +118,10 @@ def test_a_table_of_runs_is_read_as_wandb_exports_it(tmp_path: Path) -> None:
 
 def test_a_row_with_a_cell_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     rows = ['"1,000",16,0.99', "0.02,NaN,0.98", ",16,0.97", ".nan,16,0.96", "0.03,16,0.5"]
-    (tmp_path / "runs.csv").write_text("\n".join(["lr,hidden,metrics.val_acc", *rows]))
-    plan = refined(tmp_path, f"{tmp_path}/runs.csv")
+    (tmp_path / "runs.CSV").write_text("\n".join(["lr,hidden,metrics.val_acc", *rows]))
+    plan = refined(tmp_path, f"{tmp_path}/runs.CSV")
     assert plan.lineage is not None
-    assert [each.origin for each in plan.lineage.earlier.anchors] == ["row 5 of runs.csv"]
+    assert [each.origin for each in plan.lineage.earlier.anchors] == ["row 5 of runs.CSV"]
     unread = "row 1 (lr '1,000' must be a number), row 2 (hidden 'NaN' must be a whole number)"
     assert "score: metrics.val_acc\n" in lines(plan)
     assert f"left out: 4 of 5 rows: {unread}, row 3 (lr is empty), and 1 more" in lines(plan)
