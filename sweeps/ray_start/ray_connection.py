@@ -34,9 +34,9 @@ LIMITS = (
 )  # fmt: skip
 """Of a process, which its children inherit."""
 RAY_FOLDER = "ray"
+"""Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
 SHUT_DOWN_S = 5.0
 """That Ctrl-C waits for; it takes half a second where nothing hangs."""
-"""Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
 
 
 _starts_apart = False

@@ -18,7 +18,7 @@ from sweeps.common.formatting import command, fitted
 from sweeps.common.yaml_values import nearest
 
 NO_HOME = "Could not determine home directory."
-"""What pathlib raises for the path of a user that there is not."""
+"""Of `Path.expanduser`: of a user that this PC does not have, and where HOME is not set."""
 
 
 def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> int:
@@ -51,7 +51,7 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
     except RuntimeError as error:
         if str(error) != NO_HOME:
             raise
-        _complain("a path begins with ~ and the name of no user; a folder of your own begins with ~/")
+        _complain("a path begins with ~ and the name of no user of this PC, or HOME is not set")
         return 2
     except (ImportError, AttributeError) as error:
         if not (why := project.hides(error)):

@@ -299,7 +299,8 @@ def test_gpu_hours_are_of_all_trials_and_their_gpus(sweep: Steered) -> None:
     found = limits.reached(limit, sweep.record, gpus=2)
     assert found == ("--max-gpu-hours 0.001", "the trials have trained 0.0017 GPU hours")
     found = limits.reached(limit, sweep.record, gpus=150_000)
-    assert found is not None and found.why == "the trials have trained 125 GPU hours"
+    assert found is not None
+    assert found.why == "the trials have trained 125 GPU hours"
 
 
 def test_a_gpu_that_is_found_to_have_room_for_several_trials_counts_once(sweep: Steered) -> None:
