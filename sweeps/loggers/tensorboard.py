@@ -16,7 +16,6 @@ from sweeps.record import sweep_info
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
 FOLDER = "tensorboard"
-STATUSES = dict.fromkeys(ENDED_WELL, "STATUS_SUCCESS")
 
 
 class Logger(RunWriter):
@@ -77,7 +76,7 @@ def _events(trial: TrialRow, objective: Objective, known: int | None) -> Iterato
         moment = trial.end or trial.start
         text = f"{trial.status}  {trial.reason}".strip()
         yield Event(wall_time=moment, summary=summary.text("status", text))
-        status = Status.Value(STATUSES.get(trial.status, "STATUS_FAILURE"))
+        status = Status.Value("STATUS_SUCCESS" if trial.status in ENDED_WELL else "STATUS_FAILURE")
         end = SessionEndInfo(status=status, end_time_secs=moment)
         yield Event(wall_time=moment, summary=_hparams("session_end_info", session_end_info=end))
 
