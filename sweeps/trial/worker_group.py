@@ -37,7 +37,6 @@ from sweeps.training.report import Position, Report
 from sweeps.trial import leave_request, output
 from sweeps.trial.job import Job
 from sweeps.trial.messages import WorkerFailed
-from sweeps.trial.output import give_up
 from sweeps.trial.run import Host
 from sweeps.trial.worker import Worker
 
@@ -149,11 +148,11 @@ class WorkerGroup:
                 leave_request.send(self._introductions[0].pid)
             # It may never be complete again after the loss of a PC.
             if waiting and ray.util.placement_group_table(self._group).get("state") == "RESCHEDULING":
-                give_up("a PC of its workers is lost")
+                output.give_up("a PC of its workers is lost")
         if not failures:
             return list(ray.get(calls))
         if not (causes := _causes(failures)):
-            give_up(f"the workers lost their connection: {next(iter(failures.values()))}")
+            output.give_up(f"the workers lost their connection: {next(iter(failures.values()))}")
         raise causes[0]
 
     def _failure(self, ref: Any, rank: int) -> WorkerFailed | None:
@@ -170,7 +169,7 @@ class WorkerGroup:
                 loss = output.how_ended(each)
                 output.add(output.marked(loss.last_words, number))
                 why = loss.why if number == rank else why
-            give_up(f"a worker is lost: {why}")
+            output.give_up(f"a worker is lost: {why}")
         return None
 
     def _take(self, method: str) -> None:
@@ -200,4 +199,4 @@ def _fetch(node: str, files: Sequence[File], folder: Path) -> None:
             try:
                 data_source.copy_file(file, folder, folder, fetch)
             except PCUnfit as error:
-                give_up(f"a worker is lost: {error}")
+                output.give_up(f"a worker is lost: {error}")
