@@ -286,8 +286,12 @@ def _param_groups(trainer: pl.Trainer) -> list[dict[str, Any]]:
 
 def _can_continue(trainer: pl.Trainer) -> bool:
     """Whether the training data can continue inside an epoch."""
-    loaders = CombinedLoader(trainer.train_dataloader).flattened
-    return all(hasattr(each, "state_dict") and hasattr(each, "load_state_dict") for each in loaders)
+    is_made_early = isinstance(trainer, Trainer) and trainer.behind_order is not None
+    return all(
+        isinstance(each, Loader)
+        or (hasattr(each, "state_dict") and hasattr(each, "load_state_dict") and not is_made_early)
+        for each in CombinedLoader(trainer.train_dataloader).flattened
+    )
 
 
 def _position(trainer: pl.Trainer, batches: int) -> Position | None:
@@ -304,7 +308,8 @@ def _restore_loaders(trainer: pl.Trainer, states: list[dict[str, Any]]) -> None:
 
     Lightning restores them only while it makes the loaders, and forgets them where these were made before: a
     model that reads `estimated_stepping_batches` has them made with its optimizers (Lightning#20550). Other
-    loaders may take a position only before they begin, which they have by now.
+    loaders may take a position only before they begin, which they have by now: no run is left inside an epoch
+    of theirs.
     """
     for loader, state in zip(CombinedLoader(trainer.train_dataloader).flattened, states, strict=False):
         if isinstance(loader, Loader):

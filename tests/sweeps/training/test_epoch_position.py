@@ -194,3 +194,54 @@ def test_data_without_a_position_is_trained_to_the_end_of_the_epoch() -> None:
 
     reported, _ = run(trainable(Plain), config(), leave_after=0)
     assert [type(each) for each in reported] == [Report] * EPOCHS
+
+
+class Stateful(DataLoader[dict[str, torch.Tensor]]):
+    """Goes on inside an epoch where it takes a position before it begins, as torchdata's loader."""
+
+    handed_out = first = 0
+
+    def __iter__(self) -> Any:
+        first, self.first = self.first, 0
+        return self._from(first, super().__iter__())
+
+    def _from(self, first: int, batches: Any) -> Any:
+        for self.handed_out, batch in enumerate(batches, 1):
+            if self.handed_out > first:
+                yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        return {"handed_out": self.handed_out}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.first = state["handed_out"]
+
+
+class Planning(Noisy):
+    """Has its loader made before a checkpoint's position is known."""
+
+    def configure_optimizers(self) -> Any:
+        assert self.trainer.estimated_stepping_batches == 8 * EPOCHS
+        return super().configure_optimizers()
+
+
+@pytest.mark.parametrize(("build_model", "is_left_inside"), [(Noisy, True), (Planning, False)])
+def test_another_loader_goes_on_only_where_it_takes_its_position(
+    build_model: Callable[[], pl.LightningModule], is_left_inside: bool, tmp_path: Path
+) -> None:
+    class Data(pl.LightningDataModule):
+        def train_dataloader(self) -> Any:
+            rows = [{"x": torch.full((4,), row / 16), "y": torch.tensor(row / 16)} for row in range(16)]
+            return Stateful(rows, batch_size=2)  # type: ignore[arg-type]
+
+        val_dataloader = train_dataloader
+
+    what = trainable(Data, build_model)
+    whole, _ = run(what, config())
+    before, _ = run(what, config(), leave_after=3, save=tmp_path / "left")
+    if is_left_inside:
+        assert before == [Position(1, 4, 8)]
+        before, _ = run(what, config(), tmp_path / "left")
+    assert [(each.epoch, each.metrics) for each in before if isinstance(each, Report)] == [
+        (each.epoch, each.metrics) for each in whole if isinstance(each, Report)
+    ]
