@@ -280,9 +280,15 @@ class MappedShard:
 
 def checksum_faults(folder: Path, manifest: Manifest) -> dict[Path, str]:
     """Path of each damaged shard to the message about it. Reads all shards."""
-    sums = {folder / shard.file: shard.sha256 for shard in manifest.shards}
-    damaged = [path for path, sha256 in sums.items() if atomic_io.sha256_of(path) != sha256]
-    return {path: f"{path}: damaged: its checksum differs" for path in damaged}
+    faults = {}
+    for shard in manifest.shards:
+        path = folder / shard.file
+        try:
+            if atomic_io.sha256_of(path) != shard.sha256:
+                faults[path] = f"{path}: damaged: its checksum differs"
+        except OSError as error:  # of a disk that fails
+            faults[path] = f"{path}: damaged: it can't be read ({error.strerror})"
+    return faults
 
 
 def _damaged(path: Path, what: str) -> NotPrepared:

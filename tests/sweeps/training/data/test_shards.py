@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeps.common import atomic_io
 from sweeps.training.data import shards
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.sampler import Slice
@@ -170,6 +174,25 @@ def test_a_damaged_shard_is_found_by_its_checksum(tmp_path: Path) -> None:
     content[100] ^= 1
     path.write_bytes(content)
     assert shards.checksum_faults(tmp_path, manifest) == {path: f"{path}: damaged: its checksum differs"}
+
+
+def test_a_shard_that_a_failing_disk_does_not_give_is_named_as_the_others_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = data_set(tmp_path, 50, 50)
+    first, second = (tmp_path / shard.file for shard in manifest.shards)
+    second.write_bytes(bytes(second.stat().st_size))
+
+    def sha256_of(path: Path, own: Callable[[Path], str] = atomic_io.sha256_of) -> str:
+        if path == first:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return own(path)
+
+    monkeypatch.setattr(atomic_io, "sha256_of", sha256_of)
+    assert shards.checksum_faults(tmp_path, manifest) == {
+        first: f"{first}: damaged: it can't be read (Input/output error)",
+        second: f"{second}: damaged: its checksum differs",
+    }
 
 
 def test_what_is_written_is_uncompressed_without_a_dictionary_and_says_what_it_is(folder: Path) -> None:
