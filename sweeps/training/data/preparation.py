@@ -59,7 +59,8 @@ def ensure_prepared(
     Raises:
         CannotContinue: too many raw files are corrupt, or the disk is full; finished parts are kept.
     """
-    with lock_preparation(data_set):
+    # What is complete is written no more, and may lie where this user can't write: there is no lock to take.
+    with contextlib.nullcontext() if data_set.is_there() else lock_preparation(data_set):
         try:
             if data_set.manifest() is not None:
                 if has_to_say:
