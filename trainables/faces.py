@@ -1,7 +1,8 @@
 """Tell real faces in videos from blended ones, as deepfake detectors do, without a labelled set.
 
-Each face is found, cropped and measured once (`_faces_raw.py`); a fake is then a face blended with a moved,
-recoloured copy of itself (`_faces_blend.py`). `make faces` installs what this needs, and cuts clips.
+Each face is found, cropped and measured once (`_faces/preparation.py`); a fake is then a face blended with a
+moved, recoloured copy of itself (`_faces/self_blending.py`). `make faces` installs what this needs, and cuts
+clips.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From videos to rows: a face in a crop, its landmarks and their hull, each frame found and cut once.
 
 The videos: a folder of the user, with `train/`, `val/` and `test/` or without, or the clips that
-`make faces` cuts (`_faces_clips.py`).
+`make faces` cuts (`demo_clips.py`).
 """
 
 from __future__ import annotations
