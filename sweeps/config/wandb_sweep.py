@@ -310,15 +310,20 @@ def _command(content: Mapping[str, Any]) -> Part:
 def _word(word: str, program: str) -> str:
     """A word of the command, as --command has it: macros replaced, other braces doubled."""
     parts = MACRO.split(word)  # text and macro in turn
-    found = [part.replace("{", "{{").replace("}", "}}") for part in parts]
+    found = [*map(_doubled, parts)]
     for place in range(1, len(parts), 2):
         macro, _, variable = parts[place].partition(":")
         if macro not in ("env", "interpreter", "program", "envvar", *OF_ALL):
             raise UserError(f"command {word}: no such macro.{nearest(macro, OF_ALL)}")
         known = {"program": program, "interpreter": "python", "env": "env"}
         known["envvar"] = os.environ.get(variable, variable)
-        found[place] = known.get(macro, f"{{{macro}}}")
+        found[place] = _doubled(known[macro]) if macro in known else f"{{{macro}}}"
     return "".join(found)
+
+
+def _doubled(text: str) -> str:
+    """A text with its braces, which are no placeholder."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _largest(value: Any) -> int:

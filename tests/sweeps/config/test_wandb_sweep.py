@@ -133,6 +133,7 @@ def test_brackets_that_are_counted_from_the_end_begin_at_the_last_one(tmp_path: 
             "python train.py 'hydra.run.dir=${{now:%Y}}/{{x}}' {args_json}",
         ),
         (["${env}", "A=1", "python", "${program}", "${args}"], "env A=1 python train.py {args}"),
+        (["python", "${program}", "${envvar:MORE}", "${args}"], """python train.py '{{"a": 1}}' {args}"""),
         (["bash", "-c", "cd sub && python $0", "${args}"], "bash -c 'cd sub && python $0' {args}"),
     ],
 )
@@ -140,6 +141,7 @@ def test_macros_of_a_command_are_its_placeholders(
     words: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATA", "here")
+    monkeypatch.setenv("MORE", '{"a": 1}')
     found, _ = read(tmp_path, f"{HEAD}command: {json.dumps(words)}\nparameters: {{x: {{min: 1, max: 2}}}}")
     assert found["command"] == expected
 
