@@ -27,9 +27,8 @@ def choices(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str) -> Any:
-    """A plug-in by its name: the class that its module defines; of a search space the module."""
-    module = module_of(kind, name)
-    return vars(module)[KINDS[kind].defines[0]] if KINDS[kind].defines else module
+    """The class that the module of a searcher, a scheduler or a logger defines."""
+    return vars(module_of(kind, name))[KINDS[kind].defines[0]]
 
 
 def module_of(kind: str, name: str) -> ModuleType:

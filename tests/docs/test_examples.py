@@ -46,8 +46,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_models_and_spaces_of_the_docs_meet_their_contracts(project: Path) -> None:
     assert registry.find("my_project.cnn").params_class().lr == 0.01
-    assert set(plugins.find("search_space", "my_project.space").SPACE) == {"lr", "batch_size"}
-    assert callable(plugins.find("search_space", "my_project.layers").suggest)
+    assert set(plugins.module_of("search_space", "my_project.space").SPACE) == {"lr", "batch_size"}
+    assert callable(plugins.module_of("search_space", "my_project.layers").suggest)
 
 
 def test_the_functions_of_the_docs_prepare_rows(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,5 +33,5 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 def fault(kind: str, name: str) -> str:
     with pytest.raises(UserError) as raised:
-        registry.find(name) if kind == "trainable" else plugins.find(kind, name)
+        registry.find(name) if kind == "trainable" else plugins.module_of(kind, name)
     return str(raised.value)
