@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from sweeps.common.cli.terminal import Cell, say
+from sweeps.common.cli.terminal import Cell, lenient, say
 from sweeps.common.errors import RayLost
 from sweeps.common.formatting import command
 from sweeps.execution import storage_and_data
@@ -59,7 +59,8 @@ def run(plan: Plan, here: SharedRay | None, cell: Cell | None = None) -> int:
                     _tell_queue(plan)
                 return 0
         event_lines.follow(record)
-        return _run_trials(plan, record, code, here, cell)
+        with lenient():  # trials are worth more than what is printed of them
+            return _run_trials(plan, record, code, here, cell)
 
 
 def _tell_plan(plan: Plan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from sweeps.config.sweep_folder import BEST_FOLDER
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import Outcome
 from sweeps.storage import retention
 from tests.conftest import ROOT, TOY
 from tests.support import terminals
@@ -32,6 +34,32 @@ FLAGS = [
     "--min-free-gb",
     "0",
 ]
+
+
+def test_a_sweep_ends_as_any_other_where_nobody_reads_it_any_more(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    flags = ["--num-trials", "2", "--max-epochs", "2", "--no-ray-dashboard", "--min-free-gb", "0"]
+    flags += [
+        "--name",
+        "sweep",
+        "--results-dir",
+        str(tmp_path),
+        "--notify-command",
+        "echo $SWEEP_OUTCOME >&2",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "sweeps.run", *SWEEP, *flags],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
+    ) as sweep:  # fmt: skip
+        assert sweep.stdout is not None
+        assert sweep.stderr is not None
+        assert any(line.startswith("ray ") for line in sweep.stdout)
+        sweep.stdout.close()
+        assert sweep.stderr.read() == "finished\n"
+    assert sweep.returncode == 0
+    assert {"best", "report.html"} <= {path.name for path in (tmp_path / "sweep").iterdir()}
+    assert Record.read(tmp_path / "sweep").info.outcome is Outcome.FINISHED
 
 
 @pytest.mark.long

@@ -34,6 +34,8 @@ def status_of(program: Callable[[], int], interrupted: str = "Interrupted.") -> 
 
 
 def _status_of(program: Callable[[], int], interrupted: str) -> int:
+    if sys.stdout is None:  # it was closed, as by `>&-`
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  (for as long as the program runs)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # As of the standard error: names of files may be no UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -64,6 +66,12 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
         # `| head` has ended; the interpreter must not print this at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError:
+        if not (fault := _fault_of_output()):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _complain(f"the standard output can't be written: {fault}")
+        return 1
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
         json_output.answer(error=interrupted.strip())
@@ -75,6 +83,15 @@ def _refuse_lost_folder() -> None:
         Path.cwd()
     except FileNotFoundError:
         raise CannotContinue("the current folder has been deleted or replaced; go to one with cd") from None
+
+
+def _fault_of_output() -> str:
+    """Why nothing can be printed, as on a full disk; "" where a line can, or there is no such file."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError as error:
+        return error.strerror or ""
+    return ""
 
 
 def _complain(error: object) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import Any, TextIO, cast
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -57,6 +58,31 @@ _COLOURS = TerminalTheme(
     [(128, 128, 128)] * 8,
 )  # fmt: skip
 """Those of statuses, which are read on white and on black."""
+
+
+class _Lenient:
+    """The standard output without errors: what can't be written is left out."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._output, name)
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._output.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._output.flush()
+
+
+def lenient() -> contextlib.AbstractContextManager[Any]:
+    """A block that goes on where its output can't be written: who has read it has gone, as `| head` does, or
+    the disk of its log is full."""
+    return contextlib.redirect_stdout(cast(TextIO, _Lenient(sys.stdout)))
 
 
 def console() -> Console:

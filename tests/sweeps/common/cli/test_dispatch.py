@@ -99,3 +99,22 @@ def test_a_file_that_hides_a_package_of_the_messages_too_is_named(name: str, tmp
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: ModuleNotFoundError: No module named '{name}.console'")
     assert f"{name}.py has the name of a module that libraries import" in line
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "said"),
+    [
+        (">/dev/full", 1, "error: the standard output can't be written: No space left on device\n"),
+        (">&-", 0, ""),
+    ],
+)
+def test_an_output_that_can_not_be_written_costs_a_line_and_no_traceback(
+    output: str, status: int, said: str
+) -> None:
+    program = "import sys; from sweeps.common.cli.dispatch import status_of\n"
+    program += "sys.exit(status_of(lambda: print('some words', flush=True) or 0))"
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -c "$1" {output}', sys.executable, program],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (status, said)

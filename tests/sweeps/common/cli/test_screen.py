@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -39,3 +41,16 @@ def test_what_reads_the_output_may_end() -> None:
     page.print("nor this")
     with pytest.raises(BrokenPipeError):
         file.close()
+
+
+def test_a_block_goes_on_where_its_output_can_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", full := Path("/dev/full").open("w"))  # noqa: SIM115
+    with pytest.raises(OSError, match="No space left"):
+        terminal.say("a")
+    with terminal.lenient():
+        terminal.say("b")
+        with terminal.step("c"):
+            terminal.console().print("d")
+    assert sys.stdout is full
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
