@@ -29,6 +29,11 @@ def short(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def rounded(number: float) -> str:
+    """A number to about two digits, and without an exponent where it is large: `0.0012`, `1,234`."""
+    return f"{number:.2g}" if abs(number) < 99.5 else f"{number:,.0f}"
+
+
 def short_value(value: Any) -> str:
     """The value of a hyperparameter, or values in a list, in few characters."""
     if isinstance(value, list):

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, count, duration, listed, shown_path
+from sweeps.common.formatting import command, count, duration, listed, rounded, shown_path
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.kinds.trainable import LightningTrainable
 from sweeps.plan.plan import Plan
@@ -240,7 +240,7 @@ def _cost(plan: Plan, state: Record, opened: Collection[int]) -> str:
     seconds = [row.seconds for trial in state.trials for row in trial.epochs.values()]
     if seconds:
         epoch_s = statistics.fmean(seconds)
-        text += f"; {duration(epochs * epoch_s)} of training, at {epoch_s:.2g} s an epoch"
+        text += f"; {duration(epochs * epoch_s)} of training, at {rounded(epoch_s)} s an epoch"
     return text
 
 

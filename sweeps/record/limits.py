@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from sweeps.common.formatting import count, short
+from sweeps.common.formatting import count, rounded, short
 from sweeps.record.trials import ENDED_WELL
 
 if TYPE_CHECKING:
@@ -123,5 +123,4 @@ def _gpu_hours(config: SweepConfig, record: Record, gpus: float) -> Reached | No
     if config.trials_per_gpu == "auto" and (hours := held_s(record) / 3600) < config.max_gpu_hours:
         return None
     limit = f"--max-gpu-hours {config.max_gpu_hours:g}"
-    shown = f"{hours:.2g}" if hours < 10 else f"{hours:,.0f}"  # from 100 on, the first is 1e+02
-    return Reached(limit, f"the trials have trained {shown} GPU hours")
+    return Reached(limit, f"the trials have trained {rounded(hours)} GPU hours")

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sweeps.common.formatting import rounded
 from sweeps.common.param_types import are_same, plain, shown
 from sweeps.common.yaml_values import hyperparameter, nearest
 from sweeps.search.known_trials import KnownTrials
@@ -66,8 +67,8 @@ class Belief:
             near += f" (between two steps; the first trial has {value:g})"
         if range_.is_log:
             factor = (range_.high / range_.low) ** self.spread
-            return f"{near}, within a factor of {factor:.2g}"
-        return f"{near}, within {self.spread * (range_.high - range_.low):.2g}"
+            return f"{near}, within a factor of {rounded(factor)}"
+        return f"{near}, within {rounded(self.spread * (range_.high - range_.low))}"
 
     def drawn(self, generator: np.random.Generator) -> float:
         """A coordinate near it."""

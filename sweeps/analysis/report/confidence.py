@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from sweeps.common.formatting import count, short
+from sweeps.common.formatting import count, rounded, short
 from sweeps.common.objective import Objective
 from sweeps.config.sweep_folder import resume_command
 from sweeps.record import status
@@ -60,7 +60,7 @@ def over_seeds(trial: Confirmed) -> str:
     failed = f"; {count(trial.failures, 'more rerun')} failed or diverged" if trial.failures else ""
     if trial.std is None:
         return f"{short(trial.mean)} (with {seeds}{failed})"
-    return f"{short(trial.mean)} ± {trial.std:.2g} (mean ± standard deviation over {seeds}{failed})"
+    return f"{short(trial.mean)} ± {rounded(trial.std)} (mean ± standard deviation over {seeds}{failed})"
 
 
 def _lead_in_search(record: Record) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError, refuse
-from sweeps.common.formatting import count, duration, listed, moment
+from sweeps.common.formatting import count, duration, listed, moment, rounded
 from sweeps.config import validation
 from sweeps.config.control_commands import SETTABLE, Command
 from sweeps.config.sweep_config import COMMAND_ONLY, to_yaml
@@ -265,7 +265,7 @@ def _check_time_budget_hours(context: RunContext, hours: float | None) -> str:
     if hours * 3600 <= used_s:
         raise UserError(
             f"set time-budget-hours {hours:g}: the sweep has run {duration(used_s)}; give more than "
-            f"{used_s / 3600:.2g} hours"
+            f"{rounded(used_s / 3600)} hours"
         )
     return f"The sweep stops in {duration(hours * 3600 - used_s)}, if it has not ended by then."
 

@@ -140,10 +140,16 @@ class Program:
         if self._end is None:
             self._order(b"c")
 
-    def hold_between_writes(self, folder: Path) -> None:
-        """Where one of its processes is writing a file of a folder, let them go on until that is written."""
+    def hold_between_writes(self, folder: Path, read: Callable[[], object]) -> None:
+        """Where one of its processes is writing a file of a folder, let them go on until that is written.
+
+        Args:
+            folder: of a checkpoint.
+            read: what they have printed; behind a full pipe they would wait.
+        """
         ends = time.monotonic() + WRITE_S
         while self._is_writing(folder) and time.monotonic() < ends:
+            read()
             self.go_on()
             time.sleep(LOOK_EVERY_S)
             self.hold()
@@ -260,7 +266,7 @@ class TrialFolder:
         """What writes a checkpoint of a report, as long as its program is stopped, or has ended."""
 
         def save(folder: Path) -> None:
-            program.hold_between_writes(self.checkpoint)
+            program.hold_between_writes(self.checkpoint, read_ahead)
             _copy(self.checkpoint, folder)
             ahead = [[each.metrics, each.epoch, each.names_epoch] for each in read_ahead()]
             known = [epochs.last, epochs.are_named, source, *ahead]

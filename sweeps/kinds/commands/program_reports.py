@@ -184,9 +184,9 @@ class EventFiles:
             file.seek(self._read[path])
             while len(head := file.read(HEAD_BYTES)) == HEAD_BYTES:
                 (length,) = struct.unpack("<Q", head[:8])
+                if file.tell() + length + CHECK_BYTES > path.stat().st_size:
+                    return  # it is being written, or is damaged
                 content = file.read(length + CHECK_BYTES)
-                if len(content) < length + CHECK_BYTES:
-                    return  # it is being written
                 self._read[path] = file.tell()
                 event = Event.FromString(content[:length])
                 found = {each.tag: _number(each) for each in event.summary.value}

@@ -62,6 +62,14 @@ def test_scalars_of_tensorflow_are_tensors(
     assert [*EventFiles(tmp_path).new(at_the_end=True)] == expected
 
 
+def test_a_file_that_is_damaged_is_read_no_further(tmp_path: Path) -> None:
+    damaged = framed(0, simple_value=0.5) + b"\xff" * 64  # a record of 2 ** 64 - 1 bytes
+    (tmp_path / "events.out.tfevents.1.pc").write_bytes(damaged)
+    found = EventFiles(tmp_path)
+    assert [*found.new(at_the_end=True)] == [{"acc": 0.5, "epoch": 0}]
+    assert [*found.new()] == []
+
+
 def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "events.out.tfevents.1.pc").write_bytes(framed(1, simple_value=0.5))
