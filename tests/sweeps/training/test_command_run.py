@@ -156,14 +156,14 @@ def test_one_that_prints_much_while_it_writes_its_checkpoint_does_not_wait_for_e
     source = """
 import os, pathlib, sys, time
 file = pathlib.Path(sys.argv[3], "state").open("w")
-print("acc=1" + 9000 * " more than a pipe holds", flush=True)
+print("acc=1" + 4000 * " more than a pipe holds", flush=True)
 file.write("whole")
 file.close()
 time.sleep(1000)
 """
     training = run(source)
     reports(training, 1)
-    assert (saved(training, tmp_path / "saved") / "state").read_text() == "whole"
+    assert (saved(training, tmp_path / "saved") / "checkpoint" / "state").read_text() == "whole"
 
 
 def test_a_checkpoint_that_is_being_written_is_waited_for(run: MakeRun, tmp_path: Path) -> None:
