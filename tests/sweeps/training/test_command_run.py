@@ -156,7 +156,7 @@ def test_one_that_prints_much_while_it_writes_its_checkpoint_does_not_wait_for_e
     source = """
 import os, pathlib, sys, time
 file = pathlib.Path(sys.argv[3], "state").open("w")
-print("acc=1" + 4000 * " more than a pipe holds", flush=True)
+print("acc=1" + 20_000 * " more than a pipe holds", flush=True)
 file.write("whole")
 file.close()
 time.sleep(1000)
