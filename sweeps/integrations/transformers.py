@@ -8,6 +8,7 @@ https://huggingface.co/docs/transformers/main_classes/callback
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ class ReportEvaluations(TrainerCallback):
         self._folder: Path | None = None
         """Where the Trainer is to save now."""
         self._own_folder: str | None = None
+        self._own_best: str | None = None
+        """The best one of the Trainer's own checkpoints."""
+        self._saves_own = False
+        """Whether the Trainer would have saved now by itself."""
         self._scores: dict[str, float] = {}
         """Of the evaluations of this step that are not reported: there is one for each set of rows."""
         self._reported_step = 0
@@ -82,12 +87,26 @@ class ReportEvaluations(TrainerCallback):
         self._report(step, self._save)
         if self._folder is not None:
             self._own_folder, args.output_dir = args.output_dir, str(self._folder)
+            self._own_best, self._saves_own = state.best_model_checkpoint, control.should_save
             control.should_save = True
 
-    def on_save(self, args: TrainingArguments, *_: Any, **__: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **__: Any) -> None:
         if self._folder is not None:
-            args.output_dir, self._folder = self._own_folder, None
+            args.output_dir, folder, self._folder = self._own_folder, self._folder, None
+            self._keep_own(folder, state)
             self._trial.has_saved()
+
+    def _keep_own(self, folder: Path, state: TrainerState) -> None:
+        """Let the Trainer's best checkpoint be one of its own, which stay: `load_best_model_at_end` reads it,
+        and so does a resumed trial."""
+        for saved in folder.glob("checkpoint-*"):
+            is_best = state.best_model_checkpoint == str(saved)
+            if self._saves_own:
+                own = Path(str(self._own_folder), saved.name)
+                shutil.copytree(saved, own, dirs_exist_ok=True)
+                self._own_best = str(own) if is_best else self._own_best
+            state.best_model_checkpoint = self._own_best
+            state.save_to_json(str(saved / "trainer_state.json"))
 
     def _report(self, step: int, save: Callable[[Path], None] | None) -> None:
         scores, self._scores, self._reported_step = self._scores, {}, step

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import importlib
+import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -79,6 +81,30 @@ def test_a_trainer_that_evaluates_inside_of_an_epoch_goes_on_there(
 
     monkeypatch.setattr(module, "TrainingArguments", by_steps)
     check_resumed(module, tmp_path)
+
+
+def test_a_trainer_loads_its_best_model_where_the_last_checkpoint_was_that_of_the_sweep(
+    example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = example("fine_tune")
+    arguments = module.TrainingArguments
+
+    def with_best(**settings: Any) -> Any:
+        best = {"save_strategy": "epoch", "save_total_limit": 1, "output_dir": str(tmp_path / "own")}
+        best |= {"load_best_model_at_end": True, "metric_for_best_model": "loss"}
+        return arguments(**{**settings, **best})
+
+    monkeypatch.setattr(module, "TrainingArguments", with_best)
+    training = begun(module, epochs=2)
+    assert len(reports(training, 2)) == 2
+    (tmp_path / "saved").mkdir()
+    training.save(tmp_path / "saved")
+    (saved,) = (tmp_path / "saved").glob("*/checkpoint-*")
+    own = str(tmp_path / "own" / saved.name)
+    assert json.loads((saved / "trainer_state.json").read_text())["best_model_checkpoint"] == own
+    shutil.rmtree(tmp_path / "saved")  # a newer one takes its place
+    training.close()  # the loop ends, with the best model
+    assert Path(own, "model.safetensors").is_file()
 
 
 def check_resumed(module: ModuleType, folder: Path) -> None:
