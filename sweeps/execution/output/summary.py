@@ -43,7 +43,8 @@ def print_result(context: RunContext, test_scores: dict[str, float]) -> None:
     print()
     _print(_failure(record) if best is None else _best(plan, record, best, test_scores))
     if end.outcome is Outcome.LOST:
-        say(f"The sweep stopped: {end.error}. All results so far are recorded.")
+        kept = "All results so far are recorded" if plan.folder.is_dir() else "Put it back before you resume"
+        say(f"The sweep stopped: {end.error}. {kept}.")
     elif end.outcome is not Outcome.FINISHED:
         is_out_of_time = end.outcome is Outcome.OUT_OF_TIME
         how = "reached --time-budget-hours" if is_out_of_time else f"was {end.outcome}"

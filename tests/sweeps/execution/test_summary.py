@@ -10,7 +10,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Steered
+from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.training.checkpoints import checkpoint_store
 from tests.conftest import propose
 from tests.support import kinds
@@ -82,6 +82,22 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
             "trial 2 starts from its first epoch",
             "2 more trials wait at epoch 1 for other trials",
         ]
+
+
+@pytest.mark.parametrize(
+    ("is_there", "then"),
+    [(True, "All results so far are recorded."), (False, "Put it back before you resume.")],
+)
+def test_a_folder_that_is_gone_holds_no_results(
+    is_there: bool, then: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sweeps.execution.output import summary
+
+    record = Record.read(kinds.write("single", tmp_path / "sweep"))
+    context = context_of(tmp_path if is_there else tmp_path / "gone", record, SweepConfig())
+    context.end.stop(Outcome.LOST, "why")
+    summary.print_result(context, {})
+    assert f"The sweep stopped: why. {then}\n" in capsys.readouterr().out
 
 
 def test_the_front_is_told_a_trial_a_line_and_the_knee_first(tmp_path: Path) -> None:
