@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,6 +131,21 @@ def leave(folder: Path, error: Exception, worker: int, monkeypatch: pytest.Monke
         raise error
     file = max(folder.iterdir(), key=lambda file: file.name)
     os.utime(file, ns=(0, len(list(folder.iterdir()))))  # one after the other, on any disk
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "expected"),
+    [
+        (len, "four", (4, "")),
+        (sys.exit, 0, (None, "the program has ended itself")),
+        (sys.exit, 3, (None, "exit status 3")),
+    ],
+)
+def test_a_function_that_ends_its_process_is_a_failure(
+    function: Callable[[Any], Any], argument: Any, expected: tuple[int | None, str]
+) -> None:
+    result, why = launch.call(60, function, argument)
+    assert (result, why[: len(expected[1])]) == expected
 
 
 KILLED, FAILED, DONE = Ended(-signal.SIGKILL, "", False), Ended(1, "", False), Ended(0, "", False)
