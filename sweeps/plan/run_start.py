@@ -14,7 +14,7 @@ from typing import Any
 
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import count, duration, moment, shown_path
-from sweeps.common.param_types import shown, shown_range
+from sweeps.common.param_types import hints_of, shown, shown_range
 from sweeps.config.control_commands import SETTABLE
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import control_command, resume_command
@@ -88,7 +88,26 @@ def check_resume(plan: Plan, record: Record) -> ResumeState:
             f"after are not comparable:\n{listed}\n"
             "Undo the changes, start a new sweep, or resume anyway with --force (the record will note it)."
         )
+    _refuse_lost_names(plan, record)
     return ResumeState(_unfinished(plan, record, ranged, changed, retry), is_finished=False)
+
+
+def _refuse_lost_names(plan: Plan, record: Record) -> None:
+    """Refuse a resume in which unfinished trials could only fail, whatever --force allows."""
+    names = {model.name: {*hints_of(model.trainable.params_class)} for model in plan.models}
+    every = set[str]().union(*names.values())
+    lost = {
+        name: trial.number
+        for trial in record.live
+        for name in {*trial.params, *trial.fixed} - names.get(trial.trainable, every)
+    }
+    if lost:
+        listed = ", ".join(f"{name} (of trial {number})" for name, number in sorted(lost.items()))
+        raise UserError(
+            f"--resume {shown_path(plan.folder)}: unfinished trials have hyperparameters that Params has no "
+            f"more: {listed}. Put them back, or learn from these trials in a new sweep: --refine "
+            f"{shown_path(plan.folder)}"
+        )
 
 
 def _new_ranges(plan: Plan, record: Record) -> dict[str, Any]:

@@ -319,6 +319,15 @@ def test_a_changed_space_is_refused_unless_forced(sweep: Sweep) -> None:
     assert "hyperparameter slope" in look(dataclasses.replace(forced, models=models)).text
 
 
+def test_a_trial_that_needs_a_field_that_params_has_lost_is_not_resumed(sweep: Sweep) -> None:
+    sweep.trial(0.1, ended="finished")
+    propose(sweep.record, {"slope": 0.2, "width": 8})
+    lost = r"hyperparameters that Params has no more: width \(of trial 1\)\. Put them back, or .* --refine "
+    sweep.refuses(lost, force=True)
+    sweep.record.end(1, "failed")
+    assert not sweep.look(force=True).is_finished
+
+
 SEVERAL = ["tests.faulty.toy", "tests.faulty.steps"]
 
 
