@@ -87,6 +87,8 @@ class Program:
         """Number of its process."""
         self._end: Mapping[str, Any] | None = None
         """What the supervisor has told of its end."""
+        self.is_closed = False
+        """Whether its output can be read no more."""
 
     def __enter__(self) -> Program:
         return self
@@ -105,6 +107,7 @@ class Program:
         finally:
             os.close(self._orders)  # now the supervisor kills what is left
             self._wait_for_supervisor()
+            self.is_closed = True
             for descriptor in (self._output, self._told):
                 os.close(descriptor)
 
@@ -268,7 +271,8 @@ class TrialFolder:
         def save(folder: Path) -> None:
             program.hold_between_writes(self.checkpoint, read_ahead)
             _copy(self.checkpoint, folder)
-            ahead = [[each.metrics, each.epoch, each.names_epoch] for each in read_ahead()]
+            found: Sequence[Found] = () if program.is_closed else read_ahead()
+            ahead = [[each.metrics, each.epoch, each.names_epoch] for each in found]
             known = [epochs.last, epochs.are_named, source, *ahead]
             (folder / _KNOWN_EPOCH).write_text(json.dumps(known))
 

@@ -141,6 +141,17 @@ def test_what_a_program_had_reported_before_it_was_stopped_is_not_lost(
     assert found == [(epoch, epoch / 2) for epoch in range(4, epochs + 1)]
 
 
+def test_one_that_would_report_more_epochs_is_kept_with_its_last_checkpoint(
+    run: MakeRun, tmp_path: Path
+) -> None:
+    """As `sweeps fit` does: its program has been ended by then."""
+    training = run(COUNTING.replace("epoch < epochs", "epoch < 99"), epochs=2)
+    assert [each.epoch for each in reports(training, 2)] == [1, 2]
+    training.close()
+    assert training.keep_best(tmp_path / "best", "of it")
+    assert (tmp_path / "best" / "checkpoint" / "state.json").is_file()
+
+
 def test_an_epoch_that_is_known_is_not_reported_again(run: MakeRun, tmp_path: Path) -> None:
     lagging = COUNTING.replace("    state.write_text", "    if epoch % 2: state.write_text")
     training = run(lagging.replace("0.02", "0.2"), epochs=5)
