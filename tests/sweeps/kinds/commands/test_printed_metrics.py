@@ -26,6 +26,7 @@ from sweeps.kinds.commands.printed_metrics import (
         ("epoch 3/10: loss: .5 - val/acc: 9e-1", {"loss": 0.5, "val/acc": 0.9, "epoch": 3}),
         ("epoch 1.50: val_acc=0.91 (epoch 2. of 3)", {"val_acc": 0.91, "epoch": 2}),
         ("epoch 0.5 val_acc=0.91", {"val_acc": 0.91}),
+        ("epoch 3.0: val_acc=0.91", {"val_acc": 0.91, "epoch": 3}),
         ("Epoch [2/30], Step [100/600], Loss: 0.25", {"Loss": 0.25, "epoch": 2}),
         ('{"val_acc": "0.9", "version": "1.2.3", "epoch": "2"}', {"val_acc": 0.9, "epoch": 2}),
         ('{"val": {"acc": 0.9}, "epoch": 2, "done": true, "note": "x=3"}', {"val.acc": 0.9, "epoch": 2}),
