@@ -161,8 +161,10 @@ def _storage(folder: str, mark: str, own: str) -> str:
     """Write a file, which is removed again, and look for the one of the asking PC."""
     place = Path(folder).expanduser()
     try:
-        (place / own).write_text(own)
-        (place / own).unlink()
+        try:
+            (place / own).write_text(own)
+        finally:  # a full disk has room for an empty file
+            (place / own).unlink(missing_ok=True)
     except OSError as error:
         return error.strerror or str(error)
     return "" if (place / mark).exists() else "that path is a different folder on that PC"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import socket
 from pathlib import Path
@@ -65,6 +67,19 @@ def test_a_port_is_not_rays_where_another_program_is_seen_to_listen(monkeypatch:
 def test_a_pc_with_another_folder_keeps_no_file_of_the_check(tmp_path: Path) -> None:
     assert probe._storage(str(tmp_path), "mark", "mark-pc1") == "that path is a different folder on that PC"
     assert [*tmp_path.iterdir()] == []
+
+
+def test_a_pc_whose_disk_is_full_keeps_no_file_of_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(path: Path, content: str) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", no_room)
+    assert probe._storage(str(tmp_path), "mark", "mark-pc1") == "No space left on device"
+    assert [*tmp_path.iterdir()] == []
+    assert probe._storage(str(tmp_path / "gone"), "mark", "mark-pc1") == "No such file or directory"
 
 
 def test_a_pc_without_packages_is_set_up_from_the_same_cluster_file() -> None:
