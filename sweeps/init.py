@@ -5,6 +5,7 @@ Exit status: 0; 2, the folder is a file, is not empty, or can't be written to.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -58,7 +59,8 @@ def write(folder: Path) -> list[str]:
         UserError: the folder is not empty, or can't be written to.
     """
     try:
-        folder = folder.resolve()  # "new/.." is there, though "new" is not
+        # "new/.." is there, though "new" is not. `resolve` fails at a link to itself before Python 3.13.
+        folder = Path(os.path.realpath(folder))
         if folder.is_file():
             raise UserError(f"{shown_path(folder)} is a file: give a new folder, or an empty one")
         if folder.is_dir() and any(path.name != ".git" for path in folder.iterdir()):

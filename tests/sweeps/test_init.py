@@ -86,6 +86,12 @@ def test_a_way_back_from_a_missing_folder_leads_to_what_is_there(
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("README.md", "mine")]
 
 
+def test_a_link_to_itself_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    assert init.main([str(tmp_path / "circle")]) == 2
+    assert "circle can't be written to: " in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_its_own_test_passes(program: Path, project: Path) -> None:
     done = typed(program, project, "pytest", "-q", "-p", "no:cacheprovider")
