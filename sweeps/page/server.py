@@ -110,6 +110,8 @@ def listening_socket(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
         raise UserError(f"--host {host}: {error.strerror}") from None
+    except UnicodeError as error:  # of a name with two dots in a row, say
+        raise UserError(f"--host {host}: {error}") from None
     fault = ""
     for number in range(port, min(port + PORTS_TRIED, 65536)) if port else (0,):
         listening = socket.socket(family, socket.SOCK_STREAM)

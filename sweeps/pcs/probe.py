@@ -152,7 +152,7 @@ def _silent(peer: list[Any]) -> str:
         socket.create_connection((host, port), timeout=3).close()
     except ConnectionRefusedError:
         return ""
-    except OSError:
+    except (OSError, UnicodeError):  # the last of a host that can be no name
         return f"{host}:{port}"
     return ""
 

@@ -163,3 +163,8 @@ def test_a_sweep_prints_the_address_of_its_page_or_why_there_is_none(
     nothing = PageProcess(tmp_path / "nothing").describe()
     assert nothing.startswith("dashboard  none: error: ")
     assert "no such folder" in nothing
+
+
+def test_a_host_that_can_be_no_name_is_a_users_mistake() -> None:
+    with pytest.raises(UserError, match=r"^--host head\.\.lan: "):
+        server.listening_socket("head..lan", 0)

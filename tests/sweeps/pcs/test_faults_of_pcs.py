@@ -64,6 +64,10 @@ def test_a_port_is_not_rays_where_another_program_is_seen_to_listen(monkeypatch:
     assert probe._may_be_rays(port), "no program is shown"
 
 
+def test_a_pc_whose_host_can_be_no_name_does_not_answer() -> None:
+    assert probe._silent(["pc..lan", 6379]) == "pc..lan:6379"
+
+
 def test_a_pc_with_another_folder_keeps_no_file_of_the_check(tmp_path: Path) -> None:
     assert probe._storage(str(tmp_path), "mark", "mark-pc1") == "that path is a different folder on that PC"
     assert [*tmp_path.iterdir()] == []
