@@ -264,7 +264,10 @@ def _numbers(metrics: object) -> dict[str, float]:
     for name, value in metrics.items():
         try:
             found[str(name)] = float(value)
-        except (TypeError, ValueError, OverflowError, RuntimeError):  # the last of a tensor of several
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+            # The last of a tensor of several. Of one number it is a fault of the GPU, which shows here.
+            if isinstance(error, RuntimeError) and math.prod(getattr(value, "shape", ())) == 1:
+                raise
             why = f"{name} must be a number, not {reprlib.repr(value)}"
             raise CannotTrain(f"trial.report: {why}") from None
     return found

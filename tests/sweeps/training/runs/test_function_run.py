@@ -94,6 +94,20 @@ def test_a_report_that_is_none(metrics: object, kind: type[Exception], expected:
         run(lambda params, trial: trial.report(metrics)).advance()
 
 
+class LostOnTheGpu:
+    """As a tensor of one number whose kernel has failed, which shows when the number is read."""
+
+    shape = ()
+
+    def __float__(self) -> float:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+
+def test_a_fault_of_the_gpu_is_told_as_such_where_a_number_is_reported() -> None:
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        run(lambda params, trial: trial.report({"val_score": LostOnTheGpu()})).advance()
+
+
 def test_a_function_without_a_report() -> None:
     with pytest.raises(CannotTrain, match=r"mine.train has ended without a report: call trial.report"):
         run(lambda params, trial: None).advance()
