@@ -82,6 +82,8 @@ class SweepList:
         self._cache = SummaryCache()
         self._records = LiveRecords()
         self._looked = -LOOKS_AGAIN_S
+        self._failures = Counter[Path]()
+        """How often a record could not be read. The others come first: that may take long."""
 
     @property
     def version(self) -> str:
@@ -111,11 +113,11 @@ class SweepList:
                     rows[folder] = dataclasses.replace(known[folder], key=key)
         self._show(rows)
         reads_until, left = time.monotonic() + reads_s, 0
-        for row in sorted(unread, key=_newest_first):
+        for row in sorted(unread, key=lambda row: (self._failures[row.folder], *_newest_first(row))):
             if time.monotonic() < reads_until or self._records.holds(row.folder):
                 rows[row.folder] = self._read(row)
             else:
-                left += 1
+                left += not self._failures[row.folder]
         self._show(rows)
         with contextlib.suppress(OSError):  # a full disk: the next start reads the records again
             self._cache.save()
@@ -169,6 +171,7 @@ class SweepList:
             # One that has ended is read for its row once, one that runs again and again.
             summary = summary_of(self._records.read(row.folder, displaces=row.state.is_held))
         except OSError as error:  # a share, say, that did not answer: the next look reads it again
+            self._failures[row.folder] += 1
             return dataclasses.replace(row, state=NOT_READ, fault=str(error))
         except RecordUnreadable as error:
             return dataclasses.replace(row, fault=str(error))
@@ -176,6 +179,7 @@ class SweepList:
             why = f"its record can't be shown ({type(error).__name__}: {error})"
             return dataclasses.replace(row, fault=why)
         self._cache.put(row.folder, row.state, summary)
+        self._failures.pop(row.folder, None)
         return dataclasses.replace(row, summary=summary)
 
     def _show(self, rows: Mapping[Path, ListedSweep]) -> None:

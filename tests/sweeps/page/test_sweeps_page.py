@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import aiohttp
@@ -192,6 +193,34 @@ def test_a_record_that_could_not_be_read_for_a_moment_is_read_again(
     assert (found.sweeps["s"].status, found.sweeps["s"].fault) == ("unreadable", "Stale file handle")
     found.read_on()
     assert (found.sweeps["s"].status, found.sweeps["s"].fault) == ("interrupted", "")
+
+
+def test_records_that_take_long_to_fail_keep_no_others_from_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        scored(tmp_path / "results" / name, [0.5])
+    found, asked, passed = SweepList([tmp_path / "results"]), list[str](), 0.0
+
+    def bad_sector(folder: Path, *, displaces: bool) -> Record:
+        nonlocal passed
+        asked.append(folder.name)
+        passed += 60.0
+        if folder.name == "a":
+            return Record.read(folder)
+        raise OSError("Input/output error")
+
+    monkeypatch.setattr(found._records, "read", bad_sector)
+    monkeypatch.setattr(time, "monotonic", lambda: passed)
+    assert [found.read_on() for _ in range(3)] == [True, True, False]
+    assert {key: each.status for key, each in found.sweeps.items()} == {
+        "a": "finished",
+        "b": "unreadable",
+        "c": "unreadable",
+    }
+    found.read_on()
+    found.read_on()
+    assert sorted(asked) == ["a", "b", "b", "c", "c"]
 
 
 def test_the_status_follows_the_process_that_runs_a_sweep(results: Path, tmp_path: Path) -> None:
