@@ -46,24 +46,32 @@ def _leaders(config: SweepConfig, record: Record, if_ended: int | None = None) -
 
 
 def would_be_kept(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
-    """Whether the weights of a trial would be kept if it finished now."""
+    """Whether the weights of a trial would be kept if it finished now; those of a rerun also where the
+    storage does not answer: they are written with more patience."""
+    try:
+        return _would_be_kept(config, record, storage, number)
+    except StorageError:
+        return record.trials[number].best_score(record.objective) is not None
+
+
+def _would_be_kept(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
     trial = record.trials[number]
     if trial.confirms is None:
         return number in _leaders(config, record, if_ended=number)
-    score = trial.best_score(record.objective)
-    try:
-        best = best_rerun(record, storage, trial.confirms)
-    except StorageError:  # the weights themselves are written with more patience
-        best = None
+    best, score = best_rerun(record, storage, trial.confirms), trial.best_score(record.objective)
     if best is None or best is trial:
         return score is not None
     return record.objective.is_better(score, best.best_score(record.objective))
 
 
 def lacks_weights(config: SweepConfig, record: Record, storage: Storage, number: int) -> bool:
-    """Whether a trial is among the best and has no checkpoint of its best epoch."""
+    """Whether a trial is among the best and has no checkpoint of its best epoch.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
     best = record.trials[number].best_epoch(record.objective)
-    if best is None or not would_be_kept(config, record, storage, number):
+    if best is None or not _would_be_kept(config, record, storage, number):
         return False
     return max(storage.epochs(number), default=0) < best
 

@@ -27,6 +27,7 @@ from sweeps.search.record_scheduler import PruningMethod
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage import retention
 from sweeps.storage.disk_guard import TimeShare
+from sweeps.storage.protocol import StorageError
 from sweeps.trial.messages import (
     Diverged,
     Failed,
@@ -232,7 +233,10 @@ class TuneCallback(DriverCallback):
         return self._scheduler.ends_at(self._config, self._record, number, last)
 
     def _lacks_weights(self, number: int) -> bool:
-        return self._context.plan.lacks_weights(self._record, number)
+        try:
+            return self._context.plan.lacks_weights(self._record, number)
+        except StorageError:  # they were written with more patience, or the process has told of the fault
+            return number in self._save_faults
 
     def _is_to_stay(self, number: int) -> bool:
         return retention.would_be_kept(self._config, self._record, self._storage, number)

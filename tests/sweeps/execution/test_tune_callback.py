@@ -23,7 +23,8 @@ from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.schedulers import none
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.disk_guard import Disk
-from sweeps.storage.protocol import DISK_IS_FULL
+from sweeps.storage.open import Folder
+from sweeps.storage.protocol import DISK_IS_FULL, StorageError
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.report import REPORT, Report
 from sweeps.trial.messages import (
@@ -166,6 +167,20 @@ def test_a_trial_that_leads_does_not_end_without_its_weights(fault: str, told: s
     assert keeping.end.outcome == "lost"
     assert keeping.end.error == f"the weights of trial 1 can't be written: {told}"
     assert keeping.kept() == ["trial_0000"]
+
+
+def test_a_storage_that_is_silent_for_some_seconds_while_a_leader_ends_does_not_end_the_sweep(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(of: Folder, number: int) -> list[int]:
+        raise StorageError("no answer")
+
+    monkeypatch.setattr(Folder, "epochs", silent)
+    assert keeping.train(0.5, weights)
+    assert (keeping.record.trials[0].status, keeping.end.is_running) == ("finished", True)
+    keeping.train(0.9, fault=DISK_IS_FULL)
+    assert keeping.record.trials[1].status == "unfinished"
+    assert keeping.end.error == f"the weights of trial 1 can't be written: {DISK_IS_FULL}"
 
 
 def test_a_trial_that_can_not_find_its_checkpoints_goes_on_in_a_resume(keeping: Keeping) -> None:

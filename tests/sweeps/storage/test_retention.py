@@ -65,6 +65,19 @@ def test_a_confirmation_outlives_a_storage_that_does_not_answer_for_some_seconds
     assert record.trials[last.number].status == "finished"
 
 
+def test_a_rerun_that_was_not_to_be_saved_does_not_lack_its_weights_after_a_silence(tmp_path: Path) -> None:
+    config, record = SweepConfig.from_settings(keep_checkpoints=1), searched(tmp_path, 0.1, 0.9)
+    record.note("confirm", ASKED)
+    first, second = seeds(0, 2)
+    write_weights(tmp_path, rerun(record, 1, first, 0.5).number)
+    last = rerun(record, 1, second, 0.4, "unfinished")
+    assert not retention.lacks_weights(config, record, Folder(tmp_path), last.number)
+    answers = iter([SilentFolder(tmp_path).epochs, Folder(tmp_path).epochs])
+    once_silent: Any = SimpleNamespace(epochs=lambda number: next(answers)(number))
+    with pytest.raises(StorageError, match="no answer"):
+        retention.lacks_weights(config, record, once_silent, last.number)
+
+
 def test_of_trials_that_failed_those_that_trained_furthest_keep_a_checkpoint_for_a_retry(
     tmp_path: Path,
 ) -> None:
