@@ -257,7 +257,7 @@ def _folder(services: Sequence[str] = ()) -> Path:
     facts: list[Any] = [*chosen.values(), *services]
     facts += [os.environ.get(ray_environment.AUTH_MODE, ray_environment.TOKEN_MODE)]  # as it will be settled
     facts += [sorted(os.sched_getaffinity(0))]  # it would have other cores
-    facts += [platform.node()]  # PCs may share a folder of temporary files
+    facts += [boot_id()]  # PCs may share a folder of temporary files; their names may change while they run
     # From another namespace it can't be seen.
     facts += [str(Path("/proc/self/ns", kind).readlink()) for kind in ("pid", "net")]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
