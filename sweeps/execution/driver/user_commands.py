@@ -30,6 +30,7 @@ from sweeps.record.steering import annotate
 from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.record.trials import Ending
 from sweeps.search.search_method import RecordSearcher
+from sweeps.storage.protocol import StorageError
 from sweeps.trial.messages import message_of
 
 LOOK_EVERY_S = 1.0
@@ -212,7 +213,10 @@ class StoppedTrials(DriverCallback):
                 process.leaves_in_s = self._context.config.stop_grace
         self._processes.ask_to_leave(asked)
         for number in to_stop:
-            is_lacking = plan.lacks_weights(record, number)
+            try:
+                is_lacking = plan.lacks_weights(record, number)
+            except StorageError:  # it is asked again in the next turn
+                continue
             if is_lacking and self._processes.not_left[number] < 2:
                 continue  # it is trained again up to its best epoch, twice at most
             if self._searcher.withdraw(number):

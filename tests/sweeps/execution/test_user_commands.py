@@ -36,6 +36,8 @@ from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import Ending
 from sweeps.search.search_method import RecordSearcher
 from sweeps.storage.disk_guard import Disk
+from sweeps.storage.open import Folder
+from sweeps.storage.protocol import StorageError
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.report import Report
 from sweeps.trial.messages import Message
@@ -782,6 +784,26 @@ def test_a_stopped_trial_is_asked_to_leave_and_one_that_waits_ends(sweep: Steere
     processes.epochs[trains] = 2
     stopped_trials.on_step_end(1, [])
     assert processes.asked == [trains]
+
+
+def test_a_stopped_trial_ends_once_the_storage_answers(
+    sweep: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(of: Folder, number: int) -> list[int]:
+        raise StorageError("no answer")
+
+    number = sweep.begin(0.1)
+    sweep.searcher.requeue(number)
+    checkpoint_store.write(checkpoint_store.folder_of(sweep.folder, number), 1, lambda into: None)
+    processes: Any = Training()
+    stopped_trials = StoppedTrials(sweep.commands, sweep.context, sweep.searcher, processes)
+    sweep.does(f"stop {number}")
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Folder, "epochs", silent)
+        stopped_trials.on_step_end(0, [])
+        assert sweep.record.trials[number].status == "unfinished"
+    stopped_trials.on_step_end(1, [])
+    assert sweep.record.trials[number].status == "stopped"
 
 
 def test_a_stopped_leader_that_hangs_again_and_again_ends_without_its_weights(sweep: Steered) -> None:
