@@ -50,7 +50,8 @@ def test_a_sweep_ends_as_any_other_where_nobody_reads_it_any_more(
     ]
     with subprocess.Popen(
         [sys.executable, "-m", "sweeps.run", *SWEEP, *flags],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**environment, "PYTHONUNBUFFERED": ""},  # as without it: the output keeps what it can't write
     ) as sweep:  # fmt: skip
         assert sweep.stdout is not None
         assert sweep.stderr is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
 import sys
 import time
@@ -79,10 +80,19 @@ class _Lenient:
             self._output.flush()
 
 
-def lenient() -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def lenient() -> Iterator[None]:
     """A block that goes on where its output can't be written: who has read it has gone, as `| head` does, or
-    the disk of its log is full."""
-    return contextlib.redirect_stdout(cast(TextIO, _Lenient(sys.stdout)))
+    the disk of its log is full. What is not written by its end is dropped: it would fail behind the block."""
+    output = sys.stdout
+    try:
+        with contextlib.redirect_stdout(cast(TextIO, _Lenient(output))):
+            yield
+    finally:
+        try:
+            output.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
 
 
 def console() -> Console:

@@ -52,5 +52,4 @@ def test_a_block_goes_on_where_its_output_can_not_be_written(monkeypatch: pytest
         with terminal.step("c"):
             terminal.console().print("d")
     assert sys.stdout is full
-    with pytest.raises(OSError, match="No space left"):
-        full.close()
+    full.close()  # nothing is left that could fail
