@@ -66,8 +66,9 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
         # `| head` has ended; the interpreter must not print this at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError:
-        if not (fault := _fault_of_output()):
+    except OSError as error:
+        # Another one, of a file, comes also where nobody reads the output any more.
+        if error.filename is not None or not (fault := _fault_of_output()) or fault != error.strerror:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _complain(f"the standard output can't be written: {fault}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.common.cli.dispatch import dispatch
+from sweeps.common.cli.dispatch import dispatch, status_of
 from sweeps.common.errors import UserError
 from tests.conftest import ROOT
 
@@ -118,3 +118,31 @@ def test_an_output_that_can_not_be_written_costs_a_line_and_no_traceback(
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (status, said)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "said"),
+    [("None", 0, ""), ("open('/nowhere/it')", 1, "FileNotFoundError: [Errno 2] No such file")],
+)
+def test_what_a_lenient_block_can_not_write_hides_no_error_and_is_none(
+    fault: str, status: int, said: str
+) -> None:
+    program = "import sys; from sweeps.common.cli import dispatch, terminal\n"
+    program += "def it():\n with terminal.lenient():\n  print('some words', flush=True)\n"
+    program += f"  {fault}\n  return 0\nsys.exit(dispatch.status_of(it))"
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -c "$1" >/dev/full', sys.executable, program],
+        capture_output=True, text=True, cwd=ROOT, check=False, env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )  # fmt: skip
+    assert done.returncode == status
+    assert (done.stderr.splitlines() or [""])[-1].startswith(said)
+
+
+def test_an_error_of_a_file_is_no_fault_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost() -> int:
+        return os.open("/nowhere/it", os.O_RDONLY)
+
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(FileNotFoundError):
+            status_of(lost)
