@@ -88,17 +88,17 @@ def check_resume(plan: Plan, record: Record) -> ResumeState:
             f"after are not comparable:\n{listed}\n"
             "Undo the changes, start a new sweep, or resume anyway with --force (the record will note it)."
         )
-    _refuse_lost_names(plan, record)
     return ResumeState(_unfinished(plan, record, ranged, changed, retry), is_finished=False)
 
 
 def _refuse_lost_names(plan: Plan, record: Record) -> None:
-    """Refuse a resume in which unfinished trials could only fail, whatever --force allows."""
+    """Refuse a resume in which trials that train could only fail, whatever --force allows."""
     names = {model.name: {*hints_of(model.trainable.params_class)} for model in plan.models}
     every = set[str]().union(*names.values())
     lost = {
         name: trial.number
         for trial in record.live
+        if not trial.epochs or decided_end(plan, record, trial) is None
         for name in {*trial.params, *trial.fixed} - names.get(trial.trainable, every)
     }
     if lost:
@@ -154,6 +154,7 @@ def _unfinished(
     record, is_raised = known, more_epochs.is_raised(plan.config, known)
     if is_raised or known.info.raised:
         record = more_epochs.supposed(plan, known)
+    _refuse_lost_names(plan, record)
     unfinished = [trial for trial in record.live if decided_end(plan, record, trial) is None]
     searched = sum(trial.confirms is None for trial in unfinished)
     ended = count(len(record.searched) - searched, "trial")

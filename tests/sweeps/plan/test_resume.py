@@ -328,6 +328,20 @@ def test_a_trial_that_needs_a_field_that_params_has_lost_is_not_resumed(sweep: S
     assert not sweep.look(force=True).is_finished
 
 
+def test_lost_fields_matter_to_trials_that_go_on_alone(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, scheduler="none", num_trials=2, max_epochs=3)
+    for number, slope in enumerate((0.1, 0.2)):
+        propose(sweep.record, {"slope": slope, "width": 8})
+        for epoch in (1, 2, 3):
+            sweep.record.report(number, epoch, slope, {"score": slope}, 1.0)
+    sweep.checkpoint(1, 3)
+    sweep.record.end(1, "finished")
+    assert "0 unfinished" in sweep.look(force=True).text, "a kill came before the end of trial 0 was written"
+    sweep.record.end(0, "finished")
+    sweep.record.end_run(Outcome.FINISHED)
+    sweep.refuses(r"width \(of trial ", force=True, max_epochs=9)
+
+
 SEVERAL = ["tests.faulty.toy", "tests.faulty.steps"]
 
 
