@@ -93,10 +93,10 @@ class ReportEvaluations(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **__: Any) -> None:
         if self._folder is not None:
             args.output_dir, folder, self._folder = self._own_folder, self._folder, None
-            self._keep_own(folder, state)
+            self._keep_own(folder, args, state)
             self._trial.has_saved()
 
-    def _keep_own(self, folder: Path, state: TrainerState) -> None:
+    def _keep_own(self, folder: Path, args: TrainingArguments, state: TrainerState) -> None:
         """Let the Trainer's best checkpoint be one of its own, which stay: `load_best_model_at_end` reads it,
         and so does a resumed trial."""
         for saved in folder.glob("checkpoint-*"):
@@ -105,6 +105,7 @@ class ReportEvaluations(TrainerCallback):
                 own = Path(str(self._own_folder), saved.name)
                 shutil.copytree(saved, own, dirs_exist_ok=True)
                 self._own_best = str(own) if is_best else self._own_best
+                _remove_old(own, self._own_best, args.save_total_limit)
             state.best_model_checkpoint = self._own_best
             state.save_to_json(str(saved / "trainer_state.json"))
 
@@ -116,3 +117,14 @@ class ReportEvaluations(TrainerCallback):
         self._folder = folder
         if not self._trial.go_on_to_save():  # the loop has ended; the weights are left
             self._model.save_pretrained(folder)
+
+
+def _remove_old(newest: Path, best: str | None, most: int | None) -> None:
+    """Remove the oldest checkpoints beside the newest one, as the Trainer does by `save_total_limit`."""
+    if not most or most < 0:
+        return
+    kept = {str(newest), best or str(newest)}
+    others = [each for each in newest.parent.glob("checkpoint-*") if str(each) not in kept]
+    others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
+    for old in others[max(0, most - len(kept)) :]:
+        shutil.rmtree(old, ignore_errors=True)

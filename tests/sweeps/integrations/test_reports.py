@@ -107,6 +107,27 @@ def test_a_trainer_loads_its_best_model_where_the_last_checkpoint_was_that_of_th
     assert Path(own, "model.safetensors").is_file()
 
 
+def test_of_the_own_checkpoints_as_many_stay_as_the_trainer_keeps(
+    example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = example("fine_tune")
+    arguments = module.TrainingArguments
+
+    def limited(**settings: Any) -> Any:
+        own = {"save_strategy": "epoch", "save_total_limit": 2, "output_dir": str(tmp_path / "own")}
+        return arguments(**{**settings, **own})
+
+    monkeypatch.setattr(module, "TrainingArguments", limited)
+    training = begun(module)
+    for number in range(1, 4):
+        assert len(reports(training, 1)) == 1
+        (tmp_path / str(number)).mkdir()
+        training.save(tmp_path / str(number))
+    newest = [next((tmp_path / number).glob("*/checkpoint-*")).name for number in ("2", "3")]
+    assert {each.name for each in (tmp_path / "own").iterdir()} == {*newest}
+    training.release()
+
+
 def check_resumed(module: ModuleType, folder: Path) -> None:
     """Save a training after the second of four reports, and go on with it and with what was saved."""
     whole = [report.metrics for report in reports(begun(module))]
