@@ -32,13 +32,13 @@ class _Loader(yaml.SafeLoader):
 
 
 class _LinesLoader(_Loader):
-    """Refuses a key that is given twice, of which PyYAML takes the last one without a word."""
+    """Refuses a key that is given twice, of which PyYAML takes the last one without a word; of `<<` all."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         for place, key in enumerate(keys):
-            if key in keys[:place]:
+            if key in keys[:place] and key[0] != "tag:yaml.org,2002:merge":
                 mark = node.value[place][0].start_mark
                 raise yaml.composer.ComposerError(None, None, f"{key[1]} is given twice", mark)
         return node

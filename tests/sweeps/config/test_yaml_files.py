@@ -63,6 +63,11 @@ def test_a_space_in_a_file_is_that_of_ranges(tmp_path: Path) -> None:
     assert parse(["--config", path, "--ranges", "lr=0.1"]).ranges["lr"] == 0.1
 
 
+def test_several_mappings_may_be_merged_each_by_a_line(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "params:\n  <<: {lr: 1, hidden: 2}\n  <<: {hidden: 3, layers: 4}\n  lr: 5\n")
+    assert parse(["--config", path]).params == {"lr": 5, "hidden": 3, "layers": 4}
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = str(tmp_path / "none.yaml")
     assert faults("--config", path) == [f"--config {path}: can't be read (No such file or directory)"]
