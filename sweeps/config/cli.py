@@ -174,7 +174,7 @@ def _replace_other(before: dict[str, Any], now: Mapping[str, Any], both: Mapping
 def _sweep_of(given: str) -> Path:
     """The folder of a sweep to refine, also where its record is given."""
     path = Path(given)
-    return path.parent if path.name == JOURNAL and path.is_file() else sweep_named(given)
+    return path.parent if path.name == JOURNAL and project.is_file(path) else sweep_named(given)
 
 
 def _of_wandb(

@@ -65,6 +65,7 @@ def test_a_sweep_that_only_its_owner_may_read_is_told_as_such(shared: Path) -> N
     closed = f"{theirs}: it can't be read (Permission denied): only its owner may open it"
     assert no_sweep(theirs) == closed
     assert faults("--resume", str(theirs)) == [f"--resume {closed}"]
+    assert faults("--refine", f"{theirs}/{JOURNAL}") == [f"--refine {closed}"]
     assert params_file.named(str(theirs)) == f"{theirs}/best/params.yaml", "reading it says why not"
     folders, _ = results.parse([str(theirs), str(shared / "mine")])
     assert folders == [theirs, shared / "mine"], "a table of the others names it"
