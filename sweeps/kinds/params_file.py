@@ -83,6 +83,8 @@ def named(word: str) -> str:
         if "=" in word:  # a pair, of more characters than the name of a file has
             return ""
         raise
+    if "=" in word and project.is_closed(folder / best):  # a pair, where only others may look into results/
+        return ""
     if project.is_file(folder / best):
         return str(folder / best)
     is_file = "=" not in word and word.endswith((".yaml", ".yml"))

@@ -48,6 +48,7 @@ def shared() -> Iterator[Path]:
         folder.chmod(0o755)
         for name in ("mine", "theirs"):
             sweep_in(folder, name)
+        (folder / "results").symlink_to("theirs")
         (folder / "theirs").chmod(0)
         try:
             if me == 0:  # to whom nothing is closed
@@ -69,6 +70,14 @@ def test_a_sweep_that_only_its_owner_may_read_is_told_as_such(shared: Path) -> N
     assert params_file.named(str(theirs)) == f"{theirs}/best/params.yaml", "reading it says why not"
     folders, _ = results.parse([str(theirs), str(shared / "mine")])
     assert folders == [theirs, shared / "mine"], "a table of the others names it"
+
+
+def test_a_pair_is_no_folder_where_only_others_may_look_into_results(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shared)
+    assert params_file.named("lr=0.1") == ""
+    assert params_file.named("mine-7") == "results/mine-7/best/params.yaml", "reading it says why not"
 
 
 def test_the_newest_sweep_is_the_one_that_changed_last(
