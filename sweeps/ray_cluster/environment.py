@@ -50,8 +50,8 @@ def note(folder: Path, cluster: Cluster) -> None:
         words = "no answer" if facts is None else ", ".join(map(" ".join, facts.items()))
         text += f"{'pc':<10} {pc}: {words}\n"
     path = folder / "environment.txt"
-    try:
-        with path.open("a", encoding="utf-8") as file:
+    try:  # settings that a program gives may be no UTF-8
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text + "\n")
     except OSError as error:
         raise CannotContinue(f"{path} can't be written: {error.strerror or error}") from None

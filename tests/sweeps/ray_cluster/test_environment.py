@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -58,8 +59,12 @@ def test_a_pc_that_is_silent_is_named() -> None:
     assert differences({"pc1": ALIKE, "pc2": None}) == ["pc2 did not answer"]
 
 
-def test_a_folder_that_takes_no_file_is_told(tmp_path: Path) -> None:
+def test_a_name_that_is_no_utf_8_is_noted_and_a_folder_that_is_gone_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["run", "--results-dir", os.fsdecode(b"caf\xe9")])
     environment.note(tmp_path, Cluster([]))
+    assert "caf\\udce9" in (tmp_path / "environment.txt").read_text()
     with pytest.raises(CannotContinue, match="can't be written: No such file or directory"):
         environment.note(tmp_path / "gone", Cluster([]))
 
