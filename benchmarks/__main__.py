@@ -42,7 +42,7 @@ PARTS = (
     Benchmark("data_path", 5),
     Benchmark("search", 10, ("--repeats", "1")),
     Benchmark("infeasible", 2, ("--repeats", "1")),
-    Benchmark("cluster", 12, ("--sleeping-pcs", "1", "4", "--waves", "3", "--repeats", "1")),
+    Benchmark("cluster", 12, ("--slots", "4", "--sleeping-pcs", "1", "4", "--waves", "3", "--repeats", "1")),
     Benchmark("page", 2, ("--repeats", "1")),
     Benchmark("sharing", 16, ("--sweeps", "3", "--minutes", "15", "--skip-s", "240")),
     Benchmark("story", 51, ("--repeats", "1")),
