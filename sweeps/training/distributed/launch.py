@@ -158,9 +158,9 @@ def call(
         ended = run([sys.executable, "-m", "sweeps.training.distributed.launch", name], timeout_s)
         if failure := failure_of(ended, folder):
             return None, failure
-        if not (result := folder / _RESULT_FILE).is_file():
+        if not (folder / _RESULT_FILE).is_file():
             return None, "the program has ended itself before its end, with exit status 0"
-        return pickle.loads(result.read_bytes()), ""
+        return pickle.loads((folder / _RESULT_FILE).read_bytes()), ""
 
 
 def main(folder: Path) -> None:

@@ -81,6 +81,7 @@ def test_ranges_that_all_options_have_make_a_flat_space() -> None:
     assert own.point.params == {"optimizer": "adam", "model.lr": 0.1}, "as the project has it by itself"
 
 
+@pytest.mark.slow
 def test_a_grid_lists_the_settings_of_each_option_once() -> None:
     plan = planned(*RUN, "--ranges", "model=net,mlp", "model.width=8,16,32", "--searcher", "grid")
     assert isinstance(plan.space, GroupSpace)

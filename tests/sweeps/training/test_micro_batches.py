@@ -164,7 +164,13 @@ def test_a_position_of_another_loader_is_refused_with_other_micro_batches(tmp_pa
         def train_dataloader(self) -> DataLoader[Any]:
             return Counted(super().train_dataloader().dataset, self.batch_size)
 
-    what = trainable(lambda: Data(False), Net)
+    class Unplanned(Net):
+        """Its loader takes a position, which one that is made with the optimizers does not."""
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    what = trainable(lambda: Data(False), Unplanned)
     run(what, config(None), leave_after=5, save=tmp_path / "left")
     with pytest.raises(CannotTrain, match="inside an epoch, where the loader of the data can't continue"):
         run(what, config(4), tmp_path / "left")
