@@ -28,7 +28,7 @@ _NAME = r"[A-Za-z_][\w./@-]*"
 _NAMED = rf"""(?<![\w./@-])(?:(['"])({_NAME})\1|(?<!['"])({_NAME}))"""
 _PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})(?: ?/ ?(\d+)\b(?![.,/]\d))?""", re.I)
 _ONLY_NUMBER = re.compile(_NUMBER, re.I)
-_EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b(?!\.\d*[1-9])", re.I)
+_EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b(?!\.\d*[1-9]|\.\d+[a-z])", re.I)
 _OF_R = re.compile(r'\[\d+\] "(.*)"\s*')
 """A text as R's `print` shows it."""
 _PLACES = {EPOCH, "epochs", "step", "batch", "iter", "iteration", "fold"}

@@ -27,6 +27,7 @@ from sweeps.kinds.commands.printed_metrics import (
         ("epoch 1.50: val_acc=0.91 (epoch 2. of 3)", {"val_acc": 0.91, "epoch": 2}),
         ("epoch 0.5 val_acc=0.91", {"val_acc": 0.91}),
         ("epoch 3.0: val_acc=0.91", {"val_acc": 0.91, "epoch": 3}),
+        ("val_acc=0.91 (time per epoch 3.0s, epoch 1.00e+01)", {"val_acc": 0.91}),
         ("Epoch [2/30], Step [100/600], Loss: 0.25", {"Loss": 0.25, "epoch": 2}),
         ('{"val_acc": "0.9", "version": "1.2.3", "epoch": "2"}', {"val_acc": 0.9, "epoch": 2}),
         ('{"val": {"acc": 0.9}, "epoch": 2, "done": true, "note": "x=3"}', {"val.acc": 0.9, "epoch": 2}),
