@@ -134,8 +134,10 @@ class TuneCallback(DriverCallback):
         saved = saved_of(checkpoint)
         if isinstance(saved, NotSaved):
             self._save_faults[number] = saved
-        elif saved is not None and self._record.trials[number].status == "unfinished":
-            self._record.note_trial(number, checkpoint_bytes=saved.size_bytes)
+        elif saved is not None:
+            self._save_faults.pop(number, None)  # one before matters no more
+            if self._record.trials[number].status == "unfinished":
+                self._record.note_trial(number, checkpoint_bytes=saved.size_bytes)
         if checkpoint is not None:
             drop_recorded(checkpoint.metrics)
 

@@ -183,6 +183,21 @@ def test_a_storage_that_is_silent_for_some_seconds_while_a_leader_ends_does_not_
     assert keeping.end.error == f"the weights of trial 1 can't be written: {DISK_IS_FULL}"
 
 
+def test_a_fault_of_a_checkpoint_matters_no_more_once_a_later_one_is_written(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(of: Folder, number: int) -> list[int]:
+        raise StorageError("no answer")
+
+    trial = trial_of(0)
+    missing = NotSaved(reason=DISK_IS_FULL)
+    trial.latest_checkpoint_result = SimpleNamespace(metrics={SAVED: [missing]})
+    keeping.tune_callback.on_trial_save(1, [], trial)
+    monkeypatch.setattr(Folder, "epochs", silent)
+    assert keeping.train(0.5, weights)
+    assert (keeping.record.trials[0].status, keeping.end.is_running) == ("finished", True)
+
+
 def test_a_trial_that_can_not_find_its_checkpoints_goes_on_in_a_resume(keeping: Keeping) -> None:
     unfit = "sftp://head/srv: No route to host (head) (tried for 5 min)"
     asked = keeping.train(0.5, end=Unfit(reason=unfit, pc="pc1", node="id1"))
