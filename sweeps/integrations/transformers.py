@@ -123,8 +123,8 @@ def _remove_old(newest: Path, best: str | None, most: int | None) -> None:
     """Remove the oldest checkpoints beside the newest one, as the Trainer does by `save_total_limit`."""
     if not most or most < 0:
         return
-    kept = {str(newest), best or str(newest)}
-    others = [each for each in newest.parent.glob("checkpoint-*") if str(each) not in kept]
+    kept = {newest, Path(best or newest)}  # as paths: of "./own" the Trainer keeps the point
+    others = [each for each in newest.parent.glob("checkpoint-*") if each not in kept]
     others.sort(key=lambda each: each.stat().st_mtime, reverse=True)
     for old in others[max(0, most - len(kept)) :]:
         shutil.rmtree(old, ignore_errors=True)

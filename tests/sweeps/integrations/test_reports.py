@@ -128,6 +128,28 @@ def test_of_the_own_checkpoints_as_many_stay_as_the_trainer_keeps(
     training.release()
 
 
+def test_the_best_own_checkpoint_stays_whatever_way_its_folder_is_written(
+    example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = example("fine_tune")
+    arguments = module.TrainingArguments
+
+    def limited(**settings: Any) -> Any:
+        own = {"save_strategy": "epoch", "save_total_limit": 1, "output_dir": "./own"}
+        own |= {"load_best_model_at_end": True, "metric_for_best_model": "loss", "greater_is_better": True}
+        return arguments(**{**settings, **own})
+
+    monkeypatch.setattr(module, "TrainingArguments", limited)
+    training = begun(module, epochs=2)
+    first, second = (report.metrics["eval_loss"] for report in reports(training, 2))
+    assert first > second, "the first one is the best"
+    assert len(own := [*(tmp_path / "own").iterdir()]) == 1, "the Trainer has saved by itself"
+    (tmp_path / "saved").mkdir()
+    training.save(tmp_path / "saved")
+    assert own[0].is_dir()
+    training.release()
+
+
 def check_resumed(module: ModuleType, folder: Path) -> None:
     """Save a training after the second of four reports, and go on with it and with what was saved."""
     whole = [report.metrics for report in reports(begun(module))]
