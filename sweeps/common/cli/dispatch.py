@@ -68,10 +68,11 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
         return 1
     except OSError as error:
         # Another one, of a file, comes also where nobody reads the output any more.
-        if error.filename is not None or not (fault := _fault_of_output()) or fault != error.strerror:
+        fault = _fault_of_output()
+        if error.filename is not None or fault is None or fault.errno != error.errno:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _complain(f"the standard output can't be written: {fault}")
+        _complain(f"the standard output can't be written: {fault.strerror}")
         return 1
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)
@@ -86,13 +87,13 @@ def _refuse_lost_folder() -> None:
         raise CannotContinue("the current folder has been deleted or replaced; go to one with cd") from None
 
 
-def _fault_of_output() -> str:
-    """Why nothing can be printed, as on a full disk; "" where a line can, or there is no such file."""
+def _fault_of_output() -> OSError | None:
+    """Why nothing can be printed, as on a full disk; None where a line can, or there is no such file."""
     try:
         os.write(sys.stdout.fileno(), b"\n")
     except OSError as error:
-        return error.strerror or ""
-    return ""
+        return error
+    return None
 
 
 def _complain(error: object) -> None:

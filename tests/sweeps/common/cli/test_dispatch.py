@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -118,6 +119,23 @@ def test_an_output_that_can_not_be_written_costs_a_line_and_no_traceback(
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (status, said)
+
+
+def test_an_output_that_takes_nothing_now_costs_a_line_and_no_traceback() -> None:
+    """Another program may have set a pipe that it shares to wait for nobody."""
+    program = "import os, sys; from sweeps.common.cli.dispatch import status_of; os.set_blocking(1, False)\n"
+    program += "sys.exit(status_of(lambda: print('words' * 10**5, flush=True) or 0))"
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            check=False, timeout=60, env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )  # fmt: skip
+    finally:
+        os.close(reading)
+        os.close(writing)
+    said = f"error: the standard output can't be written: {os.strerror(errno.EAGAIN)}\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 @pytest.mark.parametrize(
