@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,20 +91,21 @@ def check_resume(plan: Plan, record: Record) -> ResumeState:
     return ResumeState(_unfinished(plan, record, ranged, changed, retry), is_finished=False)
 
 
-def _refuse_lost_names(plan: Plan, record: Record) -> None:
+def _refuse_lost_names(plan: Plan, record: Record, retried: Collection[int]) -> None:
     """Refuse a resume in which trials that train could only fail, whatever --force allows."""
     names = {model.name: {*hints_of(model.trainable.params_class)} for model in plan.models}
     every = set[str]().union(*names.values())
+    again = [record.trials[number] for number in retried]
     lost = {
         name: trial.number
-        for trial in record.live
-        if not trial.epochs or decided_end(plan, record, trial) is None
+        for trial in (*record.live, *again)
+        if trial.number in retried or not trial.epochs or decided_end(plan, record, trial) is None
         for name in {*trial.params, *trial.fixed} - names.get(trial.trainable, every)
     }
     if lost:
         listed = ", ".join(f"{name} (of trial {number})" for name, number in sorted(lost.items()))
         raise UserError(
-            f"--resume {shown_path(plan.folder)}: unfinished trials have hyperparameters that Params has no "
+            f"--resume {shown_path(plan.folder)}: trials to train have hyperparameters that Params has no "
             f"more: {listed}. Put them back, or learn from these trials in a new sweep: --refine "
             f"{shown_path(plan.folder)}"
         )
@@ -154,7 +155,7 @@ def _unfinished(
     record, is_raised = known, more_epochs.is_raised(plan.config, known)
     if is_raised or known.info.raised:
         record = more_epochs.supposed(plan, known)
-    _refuse_lost_names(plan, record)
+    _refuse_lost_names(plan, record, retry.kept_epochs)
     unfinished = [trial for trial in record.live if decided_end(plan, record, trial) is None]
     searched = sum(trial.confirms is None for trial in unfinished)
     ended = count(len(record.searched) - searched, "trial")

@@ -326,6 +326,7 @@ def test_a_trial_that_needs_a_field_that_params_has_lost_is_not_resumed(sweep: S
     sweep.refuses(lost, force=True)
     sweep.record.end(1, "failed")
     assert not sweep.look(force=True).is_finished
+    sweep.refuses(lost, force=True, retry="failed")
 
 
 def test_lost_fields_matter_to_trials_that_go_on_alone(tmp_path: Path) -> None:
