@@ -159,10 +159,15 @@ class ProgramEpochs:
         metric: of each report.
         last: that its checkpoint has; None where it has named none, or starts.
         are_named: whether it is known to name them all.
+        before: how many reports come first that are known from its checkpoint; the program may go on from
+            an earlier epoch than theirs, and report these again.
     """
 
-    def __init__(self, metric: str, last: int | None = None, *, are_named: bool = False) -> None:
+    def __init__(
+        self, metric: str, last: int | None = None, *, are_named: bool = False, before: int = 0
+    ) -> None:
         self._metric, self.last, self.are_named = metric, last, are_named
+        self._before, self._has_new = before, False
         self._found: dict[int, Found] = {}
         """Since the start of this process."""
 
@@ -174,16 +179,17 @@ class ProgramEpochs:
         Raises:
             CannotTrain: an epoch was reported before, with another value.
         """
-        epoch = found.epoch
+        epoch, is_known, self._before = found.epoch, self._before > 0, max(0, self._before - 1)
         if epoch is None:
             if not self.are_named:
                 self.last = None
                 self._found.clear()
             return not self.are_named
         if self.last is not None and epoch <= self.last:
-            if self._found:
+            if self._has_new:
                 self._refuse_other(epoch, found)
             return False
+        self._has_new |= not is_known
         self.are_named |= found.names_epoch or bool(self._found)
         self.last, self._found[epoch] = epoch, found
         return True

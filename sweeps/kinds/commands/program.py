@@ -261,7 +261,8 @@ class TrialFolder:
         known = self.checkpoint / _KNOWN_EPOCH
         last, are_named, source, *ahead = json.loads(known.read_text())
         known.unlink()
-        return ProgramEpochs(metric, last, are_named=are_named), source, [Found(*each) for each in ahead]
+        epochs = ProgramEpochs(metric, last, are_named=are_named, before=len(ahead))
+        return epochs, source, [Found(*each) for each in ahead]
 
     def saving(
         self, program: Program, epochs: ProgramEpochs, source: str, read_ahead: Callable[[], Sequence[Found]]

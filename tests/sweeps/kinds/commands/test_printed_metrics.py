@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common.errors import CannotTrain
 from sweeps.kinds.commands.printed_metrics import (
     MOST_BYTES,
     Found,
     GrowingFile,
     Lines,
     OverwrittenError,
+    ProgramEpochs,
     Reports,
     metrics_in,
 )
@@ -112,3 +114,17 @@ def test_a_huge_line_is_read_in_parts() -> None:
     found = [line for _ in range(40) for line in lines.add(b"x" * 65_536)] + [*lines.end(b" acc=1")]
     assert max(map(len, found)) <= 2 * MOST_BYTES
     assert found[-1].endswith(" acc=1")
+
+
+def test_what_a_checkpoint_knows_may_be_reported_again() -> None:
+    """By a program that goes on from an earlier epoch, of which it had written a checkpoint last."""
+    epochs = ProgramEpochs("acc", 6, are_named=True, before=1)
+    told = [(7, 0.7), (6, 0.6), (7, 0.71), (8, 0.8)]
+    assert [epochs.take(Found({"acc": acc}, epoch, True)) for epoch, acc in told] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+    with pytest.raises(CannotTrain, match="epoch 7 was reported behind epoch 8"):
+        epochs.take(Found({"acc": 0.9}, 7, True))
