@@ -71,15 +71,9 @@ def test_a_resumed_one_trains_as_one_that_was_never_interrupted(
 def test_a_trainer_that_evaluates_inside_of_an_epoch_goes_on_there(
     on_start: bool, example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    module = example("fine_tune")
-    arguments = module.TrainingArguments
-
-    def by_steps(**settings: Any) -> Any:
-        """Of 24 steps of an epoch."""
-        steps = {"eval_strategy": "steps", "eval_steps": 10, "max_steps": 40, "eval_on_start": on_start}
-        return arguments(**{**settings, **steps})
-
-    monkeypatch.setattr(module, "TrainingArguments", by_steps)
+    module = example("fine_tune")  # of 24 steps in an epoch
+    steps = {"eval_strategy": "steps", "eval_steps": 10, "max_steps": 40, "eval_on_start": on_start}
+    change_arguments(module, monkeypatch, **steps)
     check_resumed(module, tmp_path)
 
 
@@ -87,14 +81,9 @@ def test_a_trainer_loads_its_best_model_where_the_last_checkpoint_was_that_of_th
     example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     module = example("fine_tune")
-    arguments = module.TrainingArguments
-
-    def with_best(**settings: Any) -> Any:
-        best = {"save_strategy": "epoch", "save_total_limit": 1, "output_dir": str(tmp_path / "own")}
-        best |= {"load_best_model_at_end": True, "metric_for_best_model": "loss"}
-        return arguments(**{**settings, **best})
-
-    monkeypatch.setattr(module, "TrainingArguments", with_best)
+    own_folder = {"save_strategy": "epoch", "save_total_limit": 1, "output_dir": str(tmp_path / "own")}
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "loss"}
+    change_arguments(module, monkeypatch, **own_folder, **best)
     training = begun(module, epochs=2)
     assert len(reports(training, 2)) == 2
     (tmp_path / "saved").mkdir()
@@ -111,13 +100,8 @@ def test_of_the_own_checkpoints_as_many_stay_as_the_trainer_keeps(
     example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     module = example("fine_tune")
-    arguments = module.TrainingArguments
-
-    def limited(**settings: Any) -> Any:
-        own = {"save_strategy": "epoch", "save_total_limit": 2, "output_dir": str(tmp_path / "own")}
-        return arguments(**{**settings, **own})
-
-    monkeypatch.setattr(module, "TrainingArguments", limited)
+    own_folder = {"save_strategy": "epoch", "save_total_limit": 2, "output_dir": str(tmp_path / "own")}
+    change_arguments(module, monkeypatch, **own_folder)
     training = begun(module)
     for number in range(1, 4):
         assert len(reports(training, 1)) == 1
@@ -132,14 +116,9 @@ def test_the_best_own_checkpoint_stays_whatever_way_its_folder_is_written(
     example: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     module = example("fine_tune")
-    arguments = module.TrainingArguments
-
-    def limited(**settings: Any) -> Any:
-        own = {"save_strategy": "epoch", "save_total_limit": 1, "output_dir": "./own"}
-        own |= {"load_best_model_at_end": True, "metric_for_best_model": "loss", "greater_is_better": True}
-        return arguments(**{**settings, **own})
-
-    monkeypatch.setattr(module, "TrainingArguments", limited)
+    own_folder = {"save_strategy": "epoch", "save_total_limit": 1, "output_dir": "./own"}
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "loss", "greater_is_better": True}
+    change_arguments(module, monkeypatch, **own_folder, **best)
     training = begun(module, epochs=2)
     first, second = (report.metrics["eval_loss"] for report in reports(training, 2))
     assert first > second, "the first one is the best"
@@ -148,6 +127,12 @@ def test_the_best_own_checkpoint_stays_whatever_way_its_folder_is_written(
     training.save(tmp_path / "saved")
     assert own[0].is_dir()
     training.release()
+
+
+def change_arguments(module: ModuleType, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Let an example give other arguments to its Trainer."""
+    arguments = module.TrainingArguments
+    monkeypatch.setattr(module, "TrainingArguments", lambda **settings: arguments(**(settings | changes)))
 
 
 def check_resumed(module: ModuleType, folder: Path) -> None:
