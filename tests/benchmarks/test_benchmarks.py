@@ -346,11 +346,14 @@ def test_a_switch_of_the_optimizer_reaches_it(kind: str) -> None:
         assert (group["fused"], group["foreach"]) == (kind == "fused", kind == "foreach")
 
 
-def test_what_is_compiled_is_what_a_flag_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("arm", "mode"), [("compiled", None), ("compiled, CUDA graphs", "reduce-overhead")])
+def test_what_is_compiled_is_what_a_flag_compiles(
+    monkeypatch: pytest.MonkeyPatch, arm: str, mode: str | None
+) -> None:
     compiled: list[Any] = []
-    monkeypatch.setattr(training_strategy, "compile_model", compiled.append)
-    inner_loop.SWITCHES["compiled"].settings["model"]("a model")
-    assert compiled == ["a model"]
+    monkeypatch.setattr(training_strategy, "compile_model", lambda *given: compiled.append(given))
+    inner_loop.SWITCHES[arm].settings["model"]("a model")
+    assert compiled == [("a model", mode)]
 
 
 @pytest.mark.parametrize("name", ["contiguous_format", "channels_last"])

@@ -261,8 +261,8 @@ def check_compile(strategy: str) -> None:
         )
 
 
-def compile_model(model: pl.LightningModule) -> None:
-    """Compile the model's forward in place, so that its weights keep their names.
+def compile_model(model: pl.LightningModule, mode: str | None = None) -> None:
+    """Compile the model's forward in place, so that its weights keep their names; in a mode of torch.compile.
 
     Only the forward: Dynamo of PyTorch 2.13 fails on `self.log` in Lightning's steps. Without the optimizer's
     step no guard holds learning rate or weight decay: trials that differ in those compile once.
@@ -274,7 +274,7 @@ def compile_model(model: pl.LightningModule) -> None:
     has_forward = is_overridden("forward", model, pl.LightningModule)
     for module in [model] if has_forward else model.children():  # else its steps call its children
         # Not `module.compile()`: it compiles the call, and with DDP and ZeRO a call is a whole step.
-        module.forward = torch.compile(_in_a_frame(module.forward))
+        module.forward = torch.compile(_in_a_frame(module.forward), mode=mode)
 
 
 def _in_a_frame(forward: Callable[..., Any]) -> Callable[..., Any]:
