@@ -251,4 +251,5 @@ def _filled(spans: Sequence[tuple[float, float, float]], edges: np.ndarray) -> n
 
 
 def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    """In the zone of this PC, as all times of a report: plotly draws the hour, and leaves the zone out."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone()

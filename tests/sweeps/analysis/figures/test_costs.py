@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,26 @@ def test_an_epoch_that_was_left_by_an_earlier_run_begins_with_the_run_that_ended
     record.report(0, 2, 0.5, {"acc": 0.5}, 600.0)
     (trace,) = costs.timeline(analysis_sweep.load(tmp_path)).data
     assert dict(zip(trace.y, trace.base, strict=True))["a, process 7"].timestamp() == pytest.approx(resumed)
+
+
+def test_figures_have_the_time_of_this_pc_as_the_sentences_of_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = begun(tmp_path)
+    add(record, drawn(0), 1)
+    ended = record.trials[0].epochs[1].time
+    monkeypatch.setenv("TZ", "UTC+5")
+    time.tzset()
+    try:
+        sweep = analysis_sweep.load(tmp_path)
+        drawn_at = [costs.timeline(sweep).data[0].base[0], costs.utilization(sweep).data[0].x[-1]]
+        hour = time.strftime("%H", time.localtime(ended - 1))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    begins, last = (f"{moment:%H}" for moment in drawn_at)
+    assert begins == hour
+    assert last in (hour, f"{(int(hour) + 1) % 24:02}"), "its epoch may end in the next hour"
 
 
 def test_utilization_adds_up_to_the_seconds_that_were_trained() -> None:
