@@ -15,8 +15,6 @@ from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
-from rich.text import Text
 
 from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
@@ -181,8 +179,8 @@ def _aligned(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> list[st
     for column in aligned.columns:
         column.justify = "right" if column.header in ("trials", "hours") else "left"
     for row in rows:
-        aligned.add_row(*(Text(row[name]) for name in names))
-    page = Console(file=io.StringIO(), width=10**6, color_system=None)
+        aligned.add_row(*(row[name] for name in names))
+    page = terminal.Screen(file=io.StringIO(), width=10**6, color_system=None)
     with page.capture() as capture:
         page.print(aligned)
     return [line.rstrip() for line in capture.get().splitlines()]

@@ -16,7 +16,6 @@ from typing import Any
 from ray.util import state
 from ray.util.state.exception import RayStateApiException
 from rich.table import Table
-from rich.text import Text
 
 from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
@@ -195,7 +194,7 @@ def _table(pcs: Sequence[Use], trials: Mapping[tuple[str, int], str]) -> Table:
         runs = [trials.get((pc.node.hostname, pid), f"{name} (process {pid})") for name, pid in pc.processes]
         used = [f"{pc.taken.get(name, 0):g} of {pc.node.has.get(name, 0):g}" for name in SHOWN]
         name = f"{pc.node.address} (head)" if pc.node.is_head else pc.node.address
-        table.add_row(*map(Text, (name, *used, ", ".join(sorted(runs)) or "nothing")))
+        table.add_row(name, *used, ", ".join(sorted(runs)) or "nothing")
     return table
 
 

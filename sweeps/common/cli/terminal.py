@@ -23,7 +23,10 @@ from sweeps.common.formatting import duration, fitted, size
 
 
 class Screen(Console):
-    """A terminal or file that may go away while a sweep runs."""
+    """A terminal or file that may go away while a sweep runs. Brackets and colons of a text are no markup."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
 
     def on_broken_pipe(self) -> None:
         """Print no more: what read the output has ended, as `| head` does. Rich would end the program."""
@@ -41,7 +44,7 @@ class Cell:
 
     def draw(self, drawn: RenderableType) -> None:
         """Show this."""
-        page = Console(record=True, file=io.StringIO(), width=self.width, force_terminal=True)
+        page = Screen(record=True, file=io.StringIO(), width=self.width, force_terminal=True)
         page.print(drawn)
         html = page.export_html(inline_styles=True, clear=False, code_format=_PREFORMATTED, theme=_COLOURS)
         self._send(html, page.export_text())

@@ -26,6 +26,17 @@ def test_columns_are_aligned_and_brackets_are_text() -> None:
     assert drawn(80) == ["pc               runs", "10.0.0.1 (head)  SweepTrial [42], SweepTrial [43]"]
 
 
+def test_a_value_in_brackets_or_colons_is_shown_as_it_is_on_a_terminal_and_in_a_notebook() -> None:
+    table = terminal.plain_table("layers[a]", "files")
+    table.add_row("[conv,pool]", "[/data/a]:car:")
+    page, sent = terminal.console(), list[str]()
+    page.file = file = io.StringIO()
+    page.print(table)
+    terminal.Cell(lambda html, text: sent.append(text)).draw(table)
+    for text in (file.getvalue(), *sent):
+        assert text.split() == ["layers[a]", "files", "[conv,pool]", "[/data/a]:car:"]
+
+
 def test_a_cell_that_does_not_fit_is_folded_and_not_cut() -> None:
     words = " ".join(drawn(30)).split()
     assert {"SweepTrial", "[42],", "[43]"} <= set(words)
