@@ -66,9 +66,11 @@ def _best(record: Record) -> Tile:
 
 
 def _gain(record: Record) -> Tile | None:
-    """How much better the best trial is than the best of the defaults; None where none has a score."""
+    """How much better the best trial is than the best of the defaults; None where none has a score that
+    counts."""
     best, objective = record.best(), record.objective
-    defaults = objective.best(record.baselines, lambda trial: trial.best_score(objective))
+    sound = [trial for trial in record.baselines if trial.status not in BAD]
+    defaults = objective.best(sound, lambda trial: trial.best_score(objective))
     score = None if defaults is None else defaults.best_score(objective)
     if best is None or defaults is None or score is None:
         return None

@@ -11,7 +11,7 @@ from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.report.sections import Tile, summary
 from sweeps.analysis.sweep import Sweep
 from sweeps.record.record import Record
-from sweeps.record.trials import DEFAULTS
+from sweeps.record.trials import BAD, DEFAULTS, Status
 from tests.support.kinds import add, begun, drawn, rerun
 from tests.support.weighed import FRONT, weighed
 
@@ -48,6 +48,14 @@ def test_where_nothing_is_known_the_time_takes_its_place(sweeps: dict[str, Sweep
 def test_defaults_that_are_the_best_gain_nothing(tmp_path: Path) -> None:
     add(begun(tmp_path), {"lr": 0.1}, 2, origin=DEFAULTS)
     assert tiles_of(tmp_path)["Gain over your defaults"].value == "none"
+
+
+@pytest.mark.parametrize("status", BAD)
+def test_defaults_whose_score_does_not_count_are_not_compared_with(status: Status, tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    add(record, {"lr": 0.9}, 2, status, "no good", score=lambda epoch: 0.9, origin=DEFAULTS)
+    add(record, {"lr": 0.1}, 2, score=lambda epoch: 0.5)
+    assert list(tiles_of(tmp_path))[:2] == ["Best acc", "Time"]
 
 
 def test_a_confirmed_trial_is_told_by_its_mean_and_a_front_by_its_knee(tmp_path: Path) -> None:
