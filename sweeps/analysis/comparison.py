@@ -91,9 +91,9 @@ def table(records: Iterable[Record]) -> pa.Table:
     and mode are those of the first one), best_trial and best_score (of all trials, unfinished ones too; of
     several objectives the knee of the front, and the first one's), confirmed_score (of that trial, the mean
     over its reruns with new seeds), front (of several objectives: trials and their values, the knee first),
-    test_score (the same metric on the test rows), epochs (trained, reruns' too), trained_hours (of all trials
-    and reruns together), elapsed_hours (of the sweep, all its runs together), parents (sweeps that it
-    refines: name, folder, started), note and tags (of the user). What is not known is null.
+    test_score (of the best trial, that metric on the test rows), epochs (trained, reruns' too), trained_hours
+    (of all trials and reruns together), elapsed_hours (of the sweep, all its runs together), parents (sweeps
+    that it refines: name, folder, started), note and tags (of the user). What is not known is null.
     """
     return pa.Table.from_pylist([_encodable(_row(record)) for record in records], schema=_SCHEMA)
 
@@ -108,7 +108,7 @@ def _encodable(value: Any) -> Any:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    info, best = record.info, record.best()
+    info, best, test = record.info, record.best(), record.test_of_best()
     confirmed = record.confirmed_with_score().get(best.number) if best else None
     front = record.front_values() if record.objectives.are_several else {}
     counts = Counter(trial.status for trial in record.searched)
@@ -127,7 +127,7 @@ def _row(record: Record) -> dict[str, Any]:
         "best_score": best.best_score(record.objective) if best else None,
         "confirmed_score": confirmed.mean if confirmed else None,
         "front": [{"trial": n, "values": v} for n, v in front.items()] if front else None,
-        "test_score": info.test_score,
+        "test_score": test.score(info.objective.metric) if test else None,
         "epochs": sum(trial.spent_epochs for trial in record.trials),
         "trained_hours": math.fsum(trial.spent_seconds for trial in record.trials) / 3600,
         "elapsed_hours": record.elapsed_s / 3600,

@@ -12,7 +12,7 @@ from sweeps.common.yaml_values import ParamValue
 from sweeps.record import sweep_info
 from sweeps.record.pareto import BestFirst
 from sweeps.record.reruns import Confirmed, confirmed_by, in_order, order_of, seeds
-from sweeps.record.sweep_info import SweepInfo
+from sweeps.record.sweep_info import HeldOutScore, SweepInfo
 from sweeps.record.trials import BAD, DEFAULTS, ENDED_WELL, EpochRow, TrialRow
 from sweeps.space.point import Point
 
@@ -193,6 +193,16 @@ class RankedTrials:
         names this one; where it has not ended, it may still fail."""
         front = self.front()
         return self.trials[front[0]] if front else None
+
+    def test_of_best(self) -> HeldOutScore | None:
+        """What the weights of the best trial, or of one of its reruns, scored on the test rows; None where
+        those that were scored are of a trial that led before, or of an earlier epoch."""
+        best, test = self.best(), self.info.test
+        if best is None or test is None or test.run is None:
+            return None
+        run = self.trials[test.run]
+        is_of_best = best.number in (run.number, run.confirms)
+        return test if is_of_best and test.epoch in (None, run.best_epoch(self.objective)) else None
 
     @property
     def rerun_trials(self) -> list[int]:

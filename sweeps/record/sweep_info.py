@@ -144,6 +144,11 @@ class HeldOutScore:
     epoch: int | None = None
     """Of these weights; a trial that goes on for more epochs may get better ones."""
 
+    def score(self, metric: str) -> float | None:
+        """The metric of an objective on these rows."""
+        names = (metric, metric.replace("val", "test"), f"test_{metric}")
+        return next((self.scores[name] for name in names if name in self.scores), None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepInfo:
@@ -247,14 +252,6 @@ class SweepInfo:
         """Since when it is paused, in seconds since 1970; None where it is not."""
         last = next((each for each in reversed(self.steered) if each.command in ("pause", "go")), None)
         return last.time if last is not None and last.command == "pause" else None
-
-    @cached_property
-    def test_score(self) -> float | None:
-        """The objective's metric on the test rows."""
-        metric = self.objective.metric
-        names = (metric, metric.replace("val", "test"), f"test_{metric}")
-        scores = self.test.scores if self.test else {}
-        return next((scores[name] for name in names if name in scores), None)
 
 
 def parse(about: Mapping[str, Any]) -> SweepInfo:

@@ -80,12 +80,11 @@ def _front(record: Record) -> str:
 
 def _on_test(record: Record, best: TrialRow) -> str:
     """What the weights of the best trial, or of one of its reruns, scored on the test rows."""
-    test = record.info.test
-    reruns = {rerun.number: rerun for rerun in record.reruns_of(best.number)}
-    if test is None or (test.run != best.number and test.run not in reruns):
+    if (test := record.test_of_best()) is None:
         return ""
-    run, scores = test.run, ", ".join(f"{name} {short(score)}" for name, score in test.scores.items())
-    again = f" (the weights of trial {run}, its rerun with seed {reruns[run].seed})" if run in reruns else ""
+    scores, again = ", ".join(f"{name} {short(score)}" for name, score in test.scores.items()), ""
+    if test.run is not None and test.run != best.number:
+        again = f" (the weights of trial {test.run}, its rerun with seed {record.trials[test.run].seed})"
     times = len(record.info.tests)
     often = f" They were scored {times} times." if times > 1 else ""
     return f" On the test rows, which no trial has seen, it scored {scores}{again}.{often}"

@@ -9,8 +9,9 @@ import pytest
 
 from sweeps.analysis import comparison
 from sweeps.analysis import sweep as analysis_sweep
-from sweeps.analysis.report import page
+from sweeps.analysis.report import page, sentences
 from sweeps.record import lock
+from sweeps.record.sweep_info import HeldOutScore
 from tests.conftest import propose
 from tests.support.scored import make
 
@@ -61,6 +62,15 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
     assert rows[0]["trainable"] == "digits_mlp, x.y"
     assert (rows[0]["best_score"], rows[0]["test_score"], rows[0]["parents"]) == (1.0, None, [])
     assert [rows[0][status] for status in ("trials", "finished", "diverged", "unfinished")] == [4, 2, 1, 1]
+
+
+def test_a_test_score_is_told_of_the_weights_of_the_best_trial_alone(tmp_path: Path) -> None:
+    """Not that of a trial that led before the sweep went on, or of an epoch before it trained for longer."""
+    record = make(tmp_path, [[0.1, 0.7], [0.3]])
+    for trial, epoch, told in ((0, 2, 0.65), (1, 1, None), (0, 1, None)):
+        record.note_test(HeldOutScore(trial, {"test_acc": 0.65}, epoch))
+        assert analysis_sweep.compare([tmp_path])["test_score"].to_pylist() == [told]
+        assert ("On the test rows" in sentences.result(record)) is (told is not None)
 
 
 def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:

@@ -23,8 +23,9 @@ def test_what_a_record_does_not_say_has_a_default() -> None:
 
 
 def test_the_test_score_is_that_of_the_objective() -> None:
-    test = {"trial": 3, "test_acc": 0.5, "test_loss": 2.0}
-    assert parse({"mode": "max", "metric": "val_acc", "test": test}).test_score == 0.5
+    test = parse({"mode": "max", "test": {"trial": 3, "test_acc": 0.5, "test_loss": 2.0}}).test
+    assert test is not None
+    assert [test.score(metric) for metric in ("val_acc", "loss", "val_f1")] == [0.5, 2.0, None]
 
 
 def test_a_range_of_what_is_a_setting_too_is_a_range(tmp_path: Path) -> None:
