@@ -16,7 +16,7 @@ from sweeps.analysis.sweep import Sweep
 from sweeps.common.formatting import count, duration, short
 from sweeps.record import status
 from sweeps.record.record import Record
-from sweeps.record.trials import BAD, Status, TrialRow
+from sweeps.record.trials import BAD, Status
 
 
 class Tile(NamedTuple):
@@ -53,7 +53,7 @@ def _best(record: Record) -> Tile:
     label, best = f"Best {record.objective.metric}", record.best()
     if best is None:
         return Tile(label, "none", "no trial has a score yet" if record.live else "no trial ended well")
-    values, note = _values(record, best), f"trial {best.number}"
+    values, note = record.front_values()[best.number], f"trial {best.number}"
     if (confirmed := record.confirmed_with_score().get(best.number)) is not None:
         note += f", mean of {count(len(confirmed.scores), 'new seed')}"
     elif record.objectives.are_several:
@@ -74,15 +74,9 @@ def _gain(record: Record) -> Tile | None:
     score = None if defaults is None else defaults.best_score(objective)
     if best is None or defaults is None or score is None:
         return None
-    gain = _values(record, best)[0] - score
+    gain = record.front_values()[best.number][0] - score
     value = "none" if gain * objective.sign <= 0 else f"{gain:+.4g}"
     return Tile("Gain over your defaults", value, f"they had {short(score)} (trial {defaults.number})")
-
-
-def _values(record: Record, trial: TrialRow) -> tuple[float, ...]:
-    """Of each objective; of a trial that was confirmed the mean of its reruns."""
-    confirmed = record.confirmed_with_score().get(trial.number)
-    return confirmed.means if confirmed is not None else trial.values(record.objectives) or ()
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,7 @@ def facts(
     """
     best, score, leader = record.best(), None, status.best(record)
     if best is not None:
-        confirmed = record.confirmed()
-        is_confirmed = bool(confirmed and confirmed[0].scores)
-        score = confirmed[0].mean if is_confirmed else best.best_score(record.objective)
+        score = record.front_values()[best.number][0]
         leader = f"best {leader}"
     text = f"{plan.config.name}: {what}; {leader}"
     if len(text) > MOST_CHARACTERS:
