@@ -14,7 +14,8 @@ from aiohttp import web
 
 from sweeps.common import project
 from sweeps.common.errors import UserError
-from sweeps.config.sweep_folder import RESULTS
+from sweeps.common.formatting import command, shown_path
+from sweeps.config.sweep_folder import RESULTS, sweeps_in
 from sweeps.page import settings_form
 from sweeps.page.page_context import PageContext, context_of, posted
 from sweeps.page.sweep import trial_log
@@ -78,16 +79,16 @@ async def check(request: web.Request) -> web.Response:
         typed = await _typed(request, form)
     except UserError as error:
         return page.html(request, "checked.html", command="", said=str(error), status_of_check=2)
-    command = settings_form.shown_command(typed.words[1:], typed.folder)
+    shown = settings_form.shown_command(typed.words[1:], typed.folder)
     if not typed.is_own and "asked" not in form:
         said = "It runs code that is not in this page's own project: press Check for its plan."
-        return page.html(request, "checked.html", command=command, said=said, status_of_check=None)
+        return page.html(request, "checked.html", command=shown, said=said, status_of_check=None)
     try:
         status, said = await dry_run(typed.words, typed.folder)
     except OSError as error:  # such as too long a command
         status, said = 2, str(error)
-    shown = trial_log.shown(said.encode())
-    return page.html(request, "checked.html", command=command, said=shown, status_of_check=status)
+    said = trial_log.shown(said.encode())
+    return page.html(request, "checked.html", command=shown, said=said, status_of_check=status)
 
 
 async def start(request: web.Request) -> web.Response:
@@ -112,6 +113,7 @@ async def show_started(request: web.Request) -> web.Response:
         command=settings_form.shown_command(started.words[1:], started.folder),
         printed=trial_log.end_of(started.log),
         sweep=_sweep_of(started, page),
+        elsewhere=_page_elsewhere(started, page),
     )
 
 
@@ -141,13 +143,27 @@ def _started(request: web.Request) -> TypedCommand:
 def _sweep_of(started: TypedCommand, page: PageContext) -> ListedSweep | None:
     """The sweep that a command has begun, or goes on with, as soon as it is there; another folder of the page
     may have one of its name."""
+    folder = _folder_of(started)
+    return next((each for each in page.sweeps.sweeps.values() if each.folder == folder), None)
+
+
+def _page_elsewhere(started: TypedCommand, page: PageContext) -> str:
+    """The command of a page that shows this sweep, once it is there, where this one shows none of its place:
+    another project has typed it, or another --results-dir was given; else ""."""
+    folder = _folder_of(started)
+    if folder is None or {folder, folder.parent} & {*page.sweeps.folders} or sweeps_in(folder) != [folder]:
+        return ""
+    return command("dashboard", shown_path(folder))
+
+
+def _folder_of(started: TypedCommand) -> Path | None:
+    """Of the sweep that a command begins or goes on with; None of a --results-dir that can't be."""
     typed = dict(itertools.pairwise(started.words))
     try:
         results = started.folder / Path(typed.get("--results-dir", RESULTS)).expanduser()
     except RuntimeError:  # ~NAME of a user who is not there: the command says so
         return None
-    folder = Path(typed.get("--resume", results.resolve() / started.name))
-    return next((each for each in page.sweeps.sweeps.values() if each.folder == folder), None)
+    return Path(typed.get("--resume", results.resolve() / started.name))
 
 
 async def _typed(request: web.Request, form: Mapping[str, str]) -> Typed:

@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from sweeps.analysis.figures import FIGURES
+from sweeps.common import local_dirs
 from sweeps.page import page_context, server, start_page, typed_commands
 from sweeps.page.sweep import compare_page, shown_sweep
 from sweeps.page.sweep.control_page import PREFIX
@@ -398,6 +399,23 @@ def test_a_start_leads_to_its_own_sweep_where_another_folder_has_one_of_its_name
             found = start_page._sweep_of(started, page.page)
             assert found is not None
             assert found.folder == tmp_path / place / "results" / "first"
+
+
+def test_a_start_whose_sweep_is_in_no_folder_of_the_page_names_one_that_shows_it(
+    page: Served, tmp_path: Path
+) -> None:
+    key, folder = "20260131-140500-abcdef", tmp_path / "elsewhere" / "first"
+    notes = local_dirs.state_dir() / typed_commands.FOLDER
+    notes.mkdir(parents=True)
+    words = ["run", "--name", "first", "--results-dir", "elsewhere"]
+    note = {"words": words, "name": "first", "folder": str(tmp_path), "pid": 1, "began": 0}
+    (notes / f"{key}.json").write_text(json.dumps(note))
+    assert "It has ended before its first trial" in page.ask(f"/started/{key}").text
+    folder.mkdir(parents=True)
+    sweep(folder)
+    shown = page.ask(f"/started/{key}").text
+    assert f"dashboard {folder}" in shown
+    assert "before its first trial" not in shown
 
 
 def test_a_sweep_without_a_name_starts_by_the_name_that_was_checked(page: Served) -> None:
