@@ -148,7 +148,7 @@ def timeline(sweep: Sweep) -> go.Figure:
     for status, mark in style.MARKS.items():
         if not (of_status := [bar for bar in bars if bar.trial.status == status]):
             continue
-        line = {"color": "white", "width": 0.5}
+        line = {"color": style.WHITE, "width": 0.5}
         figure.add_trace(
             go.Bar(
                 base=[_moment(bar.begin) for bar in of_status],

@@ -67,7 +67,7 @@ def contour(sweep: Sweep) -> go.Figure:
             surface = go.Contour(x=points.x, y=points.y, z=scores, coloraxis="coloraxis", connectgaps=True)
             surface.update(contours_coloring="heatmap", line={"smoothing": 1.3, "width": 0.5})
             figure.add_trace(surface, **at)
-            points.marker = {"color": style.BLACK, "size": 6, "line": {"width": 1, "color": "white"}}
+            points.marker = {"color": style.BLACK, "size": 6, "line": {"width": 1, "color": style.WHITE}}
         else:  # a surface between so few would show hills that no trial has seen
             line = {"width": 1, "color": style.GREY}
             points.marker = {"color": scores, "coloraxis": "coloraxis", "size": 10, "line": line}

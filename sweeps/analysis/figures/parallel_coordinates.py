@@ -70,7 +70,7 @@ def _add_axes(figure: go.Figure, labels: Sequence[str], scales: Sequence[_Scale]
     """The axes of parallel coordinates, with their names above them."""
     for place, scale in enumerate(scales):
         for height, text in scale.ticks:
-            words = {"text": text, "font_size": 11, "bgcolor": "white", "opacity": 0.85, "borderpad": 0}
+            words = {"text": text, "font_size": 11, "bgcolor": style.WHITE, "opacity": 0.85, "borderpad": 0}
             figure.add_annotation(x=place, y=height, showarrow=False, xanchor="left", xshift=3, **words)
     names = {"tickvals": list(range(len(labels))), "ticktext": [*map(_broken, labels)]}
     look = {"side": "top", "tickangle": 0, "gridcolor": style.GREY, "showline": False}

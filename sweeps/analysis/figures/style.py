@@ -23,6 +23,8 @@ from sweeps.record.trials import Status, TrialRow
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#8A8A8A"
+WHITE = "rgb(255, 255, 255)"
+"""The ground, which `figures.js` replaces: a hyperparameter may have the value `white`."""
 PALETTE = (BLUE, ORANGE, GREEN, VERMILLION, SKY, PURPLE, BLACK)
 """Colours for the colour-blind too: Okabe and Ito, 2008, https://jfly.uni-koeln.de/color/"""
 SCORES = [[0.0, "#aab4be"], [0.5, ORANGE], [1.0, VERMILLION]]
@@ -57,7 +59,7 @@ class Mark:
     @property
     def filling(self) -> dict[str, object]:
         """The pattern of a bar."""
-        return {"shape": self.pattern, "fgcolor": "white", "fillmode": "overlay", "size": 6}
+        return {"shape": self.pattern, "fgcolor": WHITE, "fillmode": "overlay", "size": 6}
 
 
 MARKS: dict[Status, Mark] = {
@@ -82,8 +84,8 @@ TEMPLATE = go.layout.Template(
         "colorway": PALETTE,
         "colorscale": {"sequential": "Cividis"},
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#1a1a1a"},
-        "paper_bgcolor": "white",
-        "plot_bgcolor": "white",
+        "paper_bgcolor": WHITE,
+        "plot_bgcolor": WHITE,
         "margin": {"l": 56, "r": 16, "t": 64, "b": 48},
         "xaxis": _AXIS,
         "yaxis": _AXIS,
@@ -230,7 +232,7 @@ def star(record: Record, best: TrialRow, x: Any, y: Any, epoch: int | None = Non
         x=[x],
         y=[y],
         mode="markers",
-        marker={"symbol": "star", "size": 15, "color": BLACK, "line": {"width": 1, "color": "white"}},
+        marker={"symbol": "star", "size": 15, "color": BLACK, "line": {"width": 1, "color": WHITE}},
         **{"name": f"best: trial {best.number}", **hover(record, [best], epoch), **more},
     )
 

@@ -16,7 +16,7 @@ const figures = (() => {
   function themed(content) {
     const inked = content.replaceAll('"#000000"', JSON.stringify(color("text")))
       .replaceAll('"#0072B2"', JSON.stringify(color("accent")))
-      .replaceAll('"white"', JSON.stringify(color("panel")));
+      .replaceAll('"rgb(255, 255, 255)"', JSON.stringify(color("panel")));
     const figure = JSON.parse(inked), template = figure.layout.template.layout;
     template.font.color = color("text");
     template.paper_bgcolor = template.plot_bgcolor = "rgba(0, 0, 0, 0)";

@@ -9,9 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from optuna.distributions import CategoricalDistribution
 
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.figures import style
 from sweeps.analysis.report import page as report_page
 from sweeps.analysis.report import sections as report_sections
 from sweeps.analysis.report.report_tables import Link
@@ -68,6 +70,20 @@ def test_each_figure_is_in_a_section(folders: dict[str, Path], tmp_path: Path) -
     sections = [section for sweep in pages for section in report_sections.sections(sweep.record)]
     shown = {name for section in sections for name in section.figures}
     assert shown == set(analysis_figures.FIGURES)
+
+
+def test_no_value_of_a_hyperparameter_is_drawn_as_a_colour(tmp_path: Path) -> None:
+    """A browser replaces each text of a figure that is one of these colours."""
+    script = (report_page.FOLDER / "figures.js").read_text()
+    replaced = re.findall(r"replaceAll\('(\"[^']+\")'", script)
+    record, ranges = begun(tmp_path), {"noise": CategoricalDistribution(["white", "pink"])}
+    for number in range(4):
+        add(record, {"noise": ["white", "pink"][number % 2]}, 1, ranges=ranges)
+    content = report_page.figure(record, "slices").content
+    assert '"white"' in content
+    assert '"white"' not in replaced
+    assert f'"{style.WHITE}"' in content
+    assert {f'"{each}"' for each in (style.BLACK, style.BLUE, style.WHITE)} == {*replaced}
 
 
 @pytest.mark.slow
