@@ -23,6 +23,7 @@ from sweeps.page.sweep.trial_log import LogPart
 from sweeps.page.sweep_summary import status_word
 from sweeps.record import status
 from sweeps.record.journal import RecordUnreadable
+from sweeps.record.record import Record
 from sweeps.record.trials import TrialRow
 from sweeps.training.time_breakdown import PARTS, mean_costs, verdict
 
@@ -62,13 +63,20 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
         "breakdown": {part.replace("_", " "): costs.get(f"{part}_pct", 0.0) for part in PARTS}
         if costs
         else {},
-        "verdict": verdict(costs),
+        "verdict": verdict(costs, is_prepared=_is_prepared(record, trial)),
         "attempts": attempts_of(trial),
         "log": end,
         "log_name": "" if log is None else log.name,
         "versions": {**sweep.versions, "log-file": "" if log is None else log.name, **log_versions},
         "forms": [form for form in forms if form.command in OF_TRIAL and form.command != left_out],
     }
+
+
+def _is_prepared(record: Record, trial: TrialRow) -> bool:
+    """Whether it trains on prepared data, as the names of the data sets say."""
+    of_model = f" of {trial.trainable}" if record.info.is_of_several else ""
+    data = record.info.identity["data"]
+    return any(name.startswith("prepared data") and name.endswith(of_model) for name in data)
 
 
 async def show_figure(request: web.Request) -> web.Response:

@@ -113,6 +113,19 @@ def test_a_trial_has_its_curve_its_hyperparameters_and_its_log(page: Served, res
     assert page.ask("/sweep/s/trial/1", HX_Target="details").status == 200
 
 
+def test_a_trial_that_waits_for_prepared_data_is_not_advised_to_prepare_it(results: Path) -> None:
+    for name, words in (("prepared", "prepared data, size=32"), ("raw", "data")):
+        (results / name).mkdir()
+        record = Record.create(
+            results / name, name, "max", {"sweep": name, "metric": "acc", "identity": {"data": {words: "x"}}}
+        )
+        propose(record, {"lr": 0.1}, LR)
+        record.report(0, 1, 0.5, {"acc": 0.5}, 1.0, {"data_wait_pct": 60.0})
+    with served(results) as page:
+        assert "for data; prepare the data or add loader workers" in page.ask("/sweep/raw/trial/0").text
+        assert "for data; add loader workers" in page.ask("/sweep/prepared/trial/0").text
+
+
 def test_beside_a_trial_that_trains_is_the_last_line_of_its_log(page: Served, results: Path) -> None:
     (results / "s" / "logs").mkdir()
     (results / "s" / "logs" / "trial_0004.log").write_text(f"epoch 1\nepoch 2 {EVIL}\n\n")
