@@ -107,9 +107,10 @@ def _refine(record: Record) -> Step | None:
 
 
 def _needs_trials(record: Record) -> bool:
-    """Whether a judgement needs more trials than there are; a grid has no more, and several objectives have
-    no judgement."""
-    if record.objectives.are_several or record.info.settings.searcher == "grid":
+    """Whether a judgement needs more trials than there are, and this version can add some; a grid has no
+    more, and several objectives have no judgement."""
+    is_whole = record.objectives.are_several or record.info.settings.searcher == "grid"
+    if is_whole or not record.info.is_of_this_version:
         return False
     parts = (compared_trials(record, name) for name in trainables(record))
     return any(0 < len(part.order) < FEW for part in parts)

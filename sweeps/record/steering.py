@@ -65,14 +65,15 @@ def how_to_go_on(folder: Path, words: Sequence[str] = ()) -> NoProcess | None:
         words: of a command that is to be done; (): to go on as it was.
 
     Raises:
-        UserError: the record can't be read.
+        UserError: the record can't be read, or another version has made it.
     """
     try:
         record = Record.read(folder)
+        if status.is_running(record):
+            return None
+        record.refuse_other_versions("go on with it")
     except (OSError, RecordUnreadable) as error:
         raise UserError(str(error)) from None
-    if status.is_running(record):
-        return None
     shown, how, can_go_on = shown_path(folder), status.status(record), status.can_go_on(record)
     flags = status.flags_for(record, words, has_ended=not can_go_on)
     why = f"{shown}: no process runs this sweep; it is {how}. "

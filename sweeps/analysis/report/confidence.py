@@ -45,9 +45,10 @@ def confidence(record: Record) -> list[str]:
 
 
 def to_confirm(record: Record) -> str:
-    """The command that reruns the best trials with new seeds; "" where that was asked for, or the sweep is
-    running."""
-    if record.best() is None or record.info.confirm or status.is_running(record):
+    """The command that reruns the best trials with new seeds; "" where that was asked for, the sweep is
+    running, or this version can't continue it."""
+    is_over = record.info.is_of_this_version and not status.is_running(record)
+    if record.best() is None or record.info.confirm or not is_over:
         return ""
     return resume_command(record.folder, "--confirm", "3")
 

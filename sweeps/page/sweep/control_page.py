@@ -153,14 +153,14 @@ async def go_on(request: web.Request) -> web.Response:
     which one that is."""
     sweep = await shown_sweep(request)
     words, folder = _posted_words((await posted(request)).get("words", "")), sweep.listed.folder
-    found = await asyncio.to_thread(steering.how_to_go_on, folder, words)
-    if found is None:
-        why = "A process runs this sweep: press the button again."
-        return _answer(request, sweep, words, why, is_refused=True)
-    typed = ["run", "--resume", str(folder), *found.flags]
     try:
+        found = await asyncio.to_thread(steering.how_to_go_on, folder, words)
+        if found is None:
+            why = "A process runs this sweep: press the button again."
+            return _answer(request, sweep, words, why, is_refused=True)
+        typed = ["run", "--resume", str(folder), *found.flags]
         started = request.app[TYPED].start(typed, folder.name, sweep.project)
-    except OSError as error:
+    except (UserError, OSError) as error:
         return _answer(request, sweep, words, str(error), is_refused=True)
     text = "It is starting, in a process of its own: it goes on when this page is closed."
     return _answer(request, sweep, typed, text, started=started)

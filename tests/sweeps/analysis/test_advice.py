@@ -14,8 +14,10 @@ from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.advice import Advice, advise
 from sweeps.analysis.compared_trials import compared_trials
 from sweeps.analysis.new_ranges import Change
+from sweeps.analysis.report import confidence
 from sweeps.analysis.sweep import load
 from sweeps.record.record import Record
+from sweeps.record.sweep_info import FORMAT
 from sweeps.record.trials import EpochRow, TrialRow
 from sweeps.space.point import OptunaPoint
 from tests.conftest import propose
@@ -107,6 +109,14 @@ def test_of_few_trials_more_are_asked_for_and_of_ties_none(tmp_path: Path) -> No
     (step,) = advice.steps
     assert step.text.startswith("Use the weights of trial")
     assert "Use another --metric, or tune other hyperparameters." in advice.basis[0]
+
+
+def test_no_resume_is_advised_of_a_sweep_that_this_version_does_not_continue(tmp_path: Path) -> None:
+    record = kinds.begun(tmp_path, outcome="finished", identity={}, format=FORMAT - 1)
+    for number in range(6):
+        kinds.add(record, kinds.drawn(number), 1, "failed" if number == 5 else "finished")
+    assert [step.command for step in advise(load(tmp_path)).steps if "--resume" in step.command] == []
+    assert confidence.to_confirm(record) == ""
 
 
 def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None:

@@ -180,14 +180,15 @@ def test_a_note_leaves_an_older_sweep_the_older_one(tmp_path: Path, monkeypatch:
     assert live.read().info.note == "a baseline"
 
 
+@pytest.mark.parametrize("words", [("note", "x"), ("retry", "failed"), ("set", "num-trials=9")])
 def test_an_ended_sweep_of_another_version_is_left_as_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     journal = ended(tmp_path / "later") / JOURNAL
     later = journal.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT + 1}')
     journal.write_text(later + '{"op_code":8,"torn')
     before = journal.read_bytes()
-    assert control.main([str(tmp_path / "later"), "note", "x"]) == 2
+    assert control.main([str(tmp_path / "later"), *words]) == 2
     assert "another version of sweeps has made this sweep." in capsys.readouterr().err
     assert journal.read_bytes() == before
 
