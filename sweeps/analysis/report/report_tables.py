@@ -15,8 +15,6 @@ from sweeps.record.trials import DEFAULTS, TrialRow
 
 NO_HYPERPARAMETERS = ("_target_", "_partial_", "_convert_", "_recursive_")
 """Keys by which Hydra builds an object, which are left out where they are fixed."""
-MOST_ROWS = 20
-"""That are shown before the reader asks for all."""
 
 
 class Link(NamedTuple):
@@ -35,11 +33,6 @@ class Table:
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str | Link]]
-
-    @property
-    def is_folded(self) -> bool:
-        """Whether the first rows alone are shown at first."""
-        return len(self.rows) > MOST_ROWS
 
 
 def front(record: Record) -> Table:
