@@ -140,11 +140,6 @@ class ComparedTable:
     title: str
     rows: Sequence[ComparedRow]
 
-    @property
-    def differing(self) -> int:
-        """How many rows differ."""
-        return sum(row.differs for row in self.rows)
-
 
 def sweep_tables(records: Sequence[Record]) -> list[ComparedTable]:
     """Results, hyperparameters of the best trials, settings and search spaces of sweeps."""
