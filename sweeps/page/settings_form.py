@@ -81,11 +81,6 @@ class SettingField:
         """Whether it has another value than its default."""
         return self.text != default_text(self.setting)
 
-    @property
-    def is_on(self) -> bool:
-        """Of a switch."""
-        return self.text == "true"
-
 
 def fields(values: Mapping[str, str]) -> list[SettingField]:
     """All settings of the form with these values or their defaults, what is used most first."""
