@@ -65,17 +65,13 @@ async def show(request: web.Request) -> web.Response:
 
 
 def _page(page: PageContext, sweep: ShownSweep, request: web.Request) -> web.Response:
-    """The page of a record as it is now, in the thread that reads records: the next look changes it."""
+    """The page of a record as it is now, or the part of it that is fetched again, in the thread that reads
+    records: the next look changes it."""
     part = request.headers.get("HX-Target", "")
-    content = _content(sweep, request, part)
-    return page.html(request, "sweep.html", sweep=sweep, part=part, clock=clock, **content)
-
-
-def _content(sweep: ShownSweep, request: web.Request, part: str) -> dict[str, Any]:
-    """What the parts of the page show, all or the one that is fetched again."""
-    record, parts = sweep.record, [part] if part else [*_OF_PARTS]
-    made = (_OF_PARTS[name](sweep, request) for name in parts if name in _OF_PARTS)
-    return {"record": record, **{name: value for each in made for name, value in each.items()}}
+    made = (of_part(sweep, request) for name, of_part in _OF_PARTS.items() if part in ("", name))
+    content = {name: value for each in made for name, value in each.items()}
+    content |= {"sweep": sweep, "record": sweep.record, "part": part, "clock": clock}
+    return page.html(request, "sweep.html", **content)
 
 
 def _trials(sweep: ShownSweep, request: web.Request) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import dataclasses
 import html
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web
 
@@ -41,10 +40,6 @@ async def show(request: web.Request) -> web.Response:
 
 def _page(page: PageContext, request: web.Request, sweep: ShownSweep, trial: TrialRow) -> web.Response:
     """The page of a trial as it is now, in the thread that reads records: the next look changes it."""
-    return page.html(request, "trial.html", sweep=sweep, trial=trial, **_content(sweep, trial))
-
-
-def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
     record, folder = sweep.record, sweep.listed.folder
     costs = mean_costs((row.seconds, row.costs) for row in trial.epochs.values())
     version = f"{trial.attempt}-{len(trial.epochs)}-{sweep.versions['slow']}"
@@ -53,23 +48,25 @@ def _content(sweep: ShownSweep, trial: TrialRow) -> dict[str, Any]:
     log, forms = trial_log.log_of(folder, trial), offered(sweep.listed.status)
     end = None if log is None else trial_log.end_of(log)
     log_versions = {} if log is None or end is None else {"log": _log_version(log, end)}
-    return {
-        "record": record,
-        "how": status_word(trial, status.status(record)),
-        "values": status.in_words(record, trial.values(record.objectives)),
-        "figure": Drawn("trial_curves", address=address),
-        "beside": beside_best(record, trial),
-        "best": record.best(),
-        "breakdown": {part.replace("_", " "): costs.get(f"{part}_pct", 0.0) for part in PARTS}
-        if costs
-        else {},
-        "verdict": verdict(costs, is_prepared=_is_prepared(record, trial)),
-        "attempts": attempts_of(trial),
-        "log": end,
-        "log_name": "" if log is None else log.name,
-        "versions": {**sweep.versions, "log-file": "" if log is None else log.name, **log_versions},
-        "forms": [form for form in forms if form.command in OF_TRIAL and form.command != left_out],
-    }
+    return page.html(
+        request,
+        "trial.html",
+        sweep=sweep,
+        trial=trial,
+        record=record,
+        how=status_word(trial, status.status(record)),
+        values=status.in_words(record, trial.values(record.objectives)),
+        figure=Drawn("trial_curves", address=address),
+        beside=beside_best(record, trial),
+        best=record.best(),
+        breakdown={part.replace("_", " "): costs.get(f"{part}_pct", 0.0) for part in PARTS} if costs else {},
+        verdict=verdict(costs, is_prepared=_is_prepared(record, trial)),
+        attempts=attempts_of(trial),
+        log=end,
+        log_name="" if log is None else log.name,
+        versions={**sweep.versions, "log-file": "" if log is None else log.name, **log_versions},
+        forms=[form for form in forms if form.command in OF_TRIAL and form.command != left_out],
+    )
 
 
 def _is_prepared(record: Record, trial: TrialRow) -> bool:
