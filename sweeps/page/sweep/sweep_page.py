@@ -82,7 +82,6 @@ def _trials(sweep: ShownSweep, request: web.Request) -> dict[str, Any]:
         "shown": shown,
         "frame": trial_table.frame_of(record, shown.rows, CURVE_WIDTH, CURVE_HEIGHT),
         "statuses": trial_table.STATUSES,
-        "words_of_curve": trial_table.words_of_curve,
     }
 
 

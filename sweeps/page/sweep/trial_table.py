@@ -53,6 +53,13 @@ class ShownTrial:
         return [(epoch, row.score) for epoch, row in sorted(self.trial.epochs.items())]
 
     @property
+    def curve_in_words(self) -> str:
+        """What its small curve shows, of a trial with epochs, for who can't see it."""
+        first, last = (score for _, score in (self.scores[0], self.scores[-1]))
+        metric, epochs = self.record.objective.metric, count(len(self.trial.epochs), "epoch")
+        return f"{metric} from {short(first)} to {short(last)} in {epochs}"
+
+    @property
     def words(self) -> str:
         """All in which a filter looks."""
         trial = self.trial
@@ -112,12 +119,3 @@ def frame_of(record: Record, rows: Sequence[ShownTrial], width: int, height: int
     low, high = np.percentile(scores, shown_percents) if scores else (0.0, 1.0)
     last = max(epochs, default=1)
     return Frame((min(1, last), last), (float(low), float(high)), width, height)
-
-
-def words_of_curve(record: Record, trial: TrialRow) -> str:
-    """What a small curve shows, for who can't see it."""
-    scores = [row.score for _, row in sorted(trial.epochs.items())]
-    if not scores:
-        return "no epoch yet"
-    metric, ends = record.objective.metric, f"{short(scores[0])} to {short(scores[-1])}"
-    return f"{metric} from {ends} in {count(len(scores), 'epoch')}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.page.sweep.trial_table import ShownTrial, frame_of, rows_of, view_of, words_of_curve
+from sweeps.page.sweep.trial_table import ShownTrial, frame_of, rows_of, view_of
 from sweeps.page.sweep_summary import training
 from sweeps.page.table_view import TablePage
 from sweeps.record import lock
@@ -122,5 +122,4 @@ def test_a_small_curve_stays_in_its_frame(record: Record) -> None:
             assert 0 <= x <= 90
             assert 0 <= y <= 24
     assert frame.points([]) == ""
-    assert words_of_curve(record, record.trials[3]) == "acc from 0.225 to 0.9 in 4 epochs"
-    assert words_of_curve(record, record.trials[4]) == "no epoch yet"
+    assert rows_of(record)[3].curve_in_words == "acc from 0.225 to 0.9 in 4 epochs"
