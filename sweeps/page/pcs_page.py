@@ -116,11 +116,6 @@ class PlacedTrial:
     sweep: ListedSweep
     trial: TrainingTrial
 
-    @property
-    def path(self) -> str:
-        """Of its page."""
-        return f"{self.sweep.path}/trial/{self.trial.number}"
-
 
 async def show(request: web.Request) -> web.Response:
     """The page."""
