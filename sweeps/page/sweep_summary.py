@@ -68,7 +68,7 @@ class SweepSummary:
     curve: Sequence[tuple[float, float]]
     """Epochs trained until then, and the best score so far, wherever it got better; the last one ends it."""
     ends: float | None
-    """When it is estimated to end, in seconds since 1970; None where it does not run, or is not known."""
+    """When it is estimated to end, in seconds since 1970; None where it does not train, or is not known."""
 
     @property
     def places(self) -> Mapping[str, int]:
@@ -108,7 +108,7 @@ def summary_of(record: Record) -> SweepSummary:
         is_confirmed=confirmed is not None,
         best=status.best(record),
         curve=best_so_far(record, "epochs", MOST_POINTS),
-        ends=_ends(record) if status.is_running(record) else None,
+        ends=_ends(record) if status.status(record) is Outcome.RUNNING else None,
     )
 
 

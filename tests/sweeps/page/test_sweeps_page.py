@@ -19,7 +19,7 @@ from sweeps.page import sweep_list
 from sweeps.page.sweep_list import SweepList
 from sweeps.record import lock
 from sweeps.record.record import Record
-from sweeps.record.sweep_info import Outcome
+from sweeps.record.sweep_info import Outcome, Steered
 from tests.conftest import propose
 from tests.support.dashboards import LR, Served, cookie_of, served
 from tests.support.kinds import rerun
@@ -57,6 +57,16 @@ def test_the_best_of_a_confirmed_sweep_is_the_mean_of_its_reruns(tmp_path: Path)
     summary = sweep_list.summary_of(record)
     assert (summary.best_score, summary.best_trial) == (pytest.approx(0.65), 1)
     assert summary.best.startswith("acc 0.65 (trial 1, mean of 2 reruns)")
+
+
+def test_the_time_left_is_told_of_a_sweep_that_trains_and_not_in_a_pause(tmp_path: Path) -> None:
+    record, now = scored(tmp_path / "s", [0.1]), time.time()
+    record.note("time_left", {"seconds": 600.0, "epochs": 5.0, "time": now})
+    assert sweep_list.summary_of(record).ends is None, "no process runs it"
+    with lock.held(tmp_path / "s"):
+        assert sweep_list.summary_of(record).ends == now + 600.0
+        record.note_steered(Steered(["pause"], "It pauses.", now))
+        assert sweep_list.summary_of(record).ends is None
 
 
 def test_sweeps_are_filtered_and_sorted_by_the_server(tmp_path: Path) -> None:
