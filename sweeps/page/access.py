@@ -51,7 +51,7 @@ class Access:
     def __init__(self, token: str, host: str, *, is_read_only: bool) -> None:
         self.is_read_only = is_read_only
         self.token = token
-        self._hosts, self._answers_any_address = {*LOCAL_HOSTS, host}, host not in LOCAL_HOSTS
+        self._hosts, self._answers_any_address = {*LOCAL_HOSTS, host.lower()}, host not in LOCAL_HOSTS
         if self._answers_any_address:
             self._hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
         self._used_codes: set[str] = set()

@@ -83,6 +83,12 @@ def test_a_name_that_was_given_this_address_reads_nothing(page: Served, host: st
         assert "Set-Cookie" not in answer.headers
 
 
+def test_a_host_answers_to_its_name_in_small_letters_as_browsers_send_it() -> None:
+    named = access.Access("token", "Anna-PC.lan", is_read_only=False)
+    assert named._is_named("anna-pc.lan:8787")
+    assert not named._is_named("bob-pc.lan:8787")
+
+
 def test_a_tunnel_from_another_port_is_let_through(page: Served) -> None:
     assert page.ask("/login", is_in=False, Host="localhost:9999").status == 200
 
