@@ -53,7 +53,8 @@ class Access:
         self.token = token
         self._hosts, self._answers_any_address = {*LOCAL_HOSTS, host.lower()}, host not in LOCAL_HOSTS
         if self._answers_any_address:
-            self._hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+            name = socket.gethostname().lower()
+            self._hosts |= {name, f"{name.partition('.')[0]}.local", socket.getfqdn().lower()}
         self._used_codes: set[str] = set()
 
     @web.middleware
@@ -71,7 +72,8 @@ class Access:
 
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if not self._is_named(request.host):
-            raise web.HTTPForbidden(text=f"This page does not answer to the name {request.host!r}.")
+            how = "Open it by the address of its PC, or start it with this name as --host."
+            raise web.HTTPForbidden(text=f"This page does not answer to the name {request.host!r}. {how}")
         if request.method not in ("GET", "HEAD", "POST"):
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD", "POST"])
         if request.method == "POST":

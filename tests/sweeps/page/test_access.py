@@ -89,6 +89,16 @@ def test_a_host_answers_to_its_name_in_small_letters_as_browsers_send_it() -> No
     assert not named._is_named("bob-pc.lan:8787")
 
 
+def test_a_page_for_all_networks_answers_to_the_name_of_its_pc_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gpu1.local` is how another PC of the same network finds it without a name server."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "GPU1")
+    monkeypatch.setattr(socket, "getfqdn", lambda: "GPU1.lab.example")
+    named = access.Access("token", "0.0.0.0", is_read_only=False)
+    names = ("gpu1", "gpu1.local", "gpu1.lab.example", "10.0.0.7")
+    assert all(named._is_named(f"{name}:8787") for name in names)
+    assert not named._is_named("gpu1.evil.example:8787")
+
+
 def test_a_tunnel_from_another_port_is_let_through(page: Served) -> None:
     assert page.ask("/login", is_in=False, Host="localhost:9999").status == 200
 
