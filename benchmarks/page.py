@@ -4,7 +4,7 @@ The command `sweeps dashboard`, asked as a browser asks it, over records that th
 sweeps, of which three grow, and one of 10,000 trials. Of each repeat:
 
   url       from the command to the address that it prints
-  first     the first page of the 200, whose records were never read; again: by a server that is started anew
+  first     the first page of the 200
   all_read  from the address to the page with the rows of all of them
   next      the same page once more, as a browser fetches it after each change
   large     the page of the sweep of 10,000 trials, from the list; then once more; by a server that has just
@@ -49,7 +49,6 @@ FIGURES = (
         "url_s",
         "first_s",
         "all_read_s",
-        "first_again_s",
         "next_s",
         "large_s",
         "large_again_s",
@@ -154,8 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measured(small: Path, large: Path, state: Path) -> dict[str, float]:
-    """The figures of one repeat, with caches of its own."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(state / "cache"), "XDG_STATE_HOME": str(state)}
+    """The figures of one repeat, with a state folder of its own."""
+    environment = {**os.environ, "XDG_STATE_HOME": str(state)}
     found: dict[str, Any] = {}
     with contextlib.closing(Page(small, environment)) as page:
         found["url_s"] = page.url_s
@@ -168,8 +167,6 @@ def measured(small: Path, large: Path, state: Path) -> dict[str, float]:
         found["idle_pct"] = page.busy_pct(IDLE_S)
         with page.open("/events/sweeps"):
             found["open_pct"] = page.busy_pct(IDLE_S)
-    with contextlib.closing(Page(small, environment)) as page:
-        found["first_again_s"], _ = page.get("")
     with contextlib.closing(Page(large, environment)) as page:
         page.get("")
         page.wait_until_read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -16,7 +15,7 @@ from urllib.parse import quote
 
 from sweeps.common.formatting import encodable
 from sweeps.config.sweep_folder import JOURNAL, sweeps_in
-from sweeps.page.sweep_summary import SummaryCache, SweepState, SweepSummary, summary_of
+from sweeps.page.sweep_summary import SweepState, SweepSummary, summary_of
 from sweeps.record import lock
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.live_record import LiveRecords
@@ -79,7 +78,6 @@ class SweepList:
         self.folders = list(dict.fromkeys(folder.resolve() for folder in folders))
         self.sweeps: Mapping[str, ListedSweep] = {}
         """As of the last look, the newest first."""
-        self._cache = SummaryCache()
         self._records = LiveRecords()
         self._looked = -LOOKS_AGAIN_S
         self._failures = Counter[Path]()
@@ -119,8 +117,6 @@ class SweepList:
             else:
                 left += not self._failures[row.folder]
         self._show(rows)
-        with contextlib.suppress(OSError):  # a full disk: the next start reads the records again
-            self._cache.save()
         return left > 0
 
     def key_of(self, folder: Path) -> str | None:
@@ -162,9 +158,9 @@ class SweepList:
             state = _state_of(folder)
         except OSError as error:
             return ListedSweep(key=key, folder=folder, fault=str(error))
-        if known is not None and (known.key, known.state) == (key, state):
-            return known
-        return ListedSweep(key=key, folder=folder, state=state, summary=self._cache.get(folder, state))
+        if known is not None and known.state == state:
+            return dataclasses.replace(known, key=key)
+        return ListedSweep(key=key, folder=folder, state=state)
 
     def _read(self, row: ListedSweep) -> ListedSweep:
         try:
@@ -178,7 +174,6 @@ class SweepList:
         except Exception as error:  # a fault in one record costs its row, not the page
             why = f"its record can't be shown ({type(error).__name__}: {error})"
             return dataclasses.replace(row, fault=why)
-        self._cache.put(row.folder, row.state, summary)
         self._failures.pop(row.folder, None)
         return dataclasses.replace(row, summary=summary)
 

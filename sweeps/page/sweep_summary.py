@@ -1,16 +1,13 @@
-"""What the list shows of a sweep. It is kept in a file, so that a start of the page reads no old record."""
+"""What the list shows of a sweep."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from sweeps.analysis.course import best_so_far
-from sweeps.common import atomic_io, local_dirs
 from sweeps.kinds.registry import shown_name
 from sweeps.record import status
 from sweeps.record.record import Record
@@ -19,8 +16,6 @@ from sweeps.record.trials import BAD, TrialRow
 
 MOST_POINTS = 60
 """Of the small curve."""
-CACHE_FORMAT = 6
-"""Another one is thrown away."""
 
 
 class TrainingTrial(NamedTuple):
@@ -142,48 +137,3 @@ class SweepState(NamedTuple):
     """Of the journal."""
     is_held: bool = False
     """Whether a process runs it."""
-
-
-class SummaryCache:
-    """A file with the summaries of sweeps as of a state of each; one that can't be read counts as empty."""
-
-    def __init__(self) -> None:
-        self._path = local_dirs.cache_dir() / "page" / "summaries.json"
-        self._entries: dict[str, tuple[SweepState, SweepSummary]] = {}
-        self._is_changed = False
-        try:
-            content = json.loads(self._path.read_text())
-            if content["format"] == CACHE_FORMAT:
-                self._entries = {
-                    name: (SweepState(*state), _summary(kept))
-                    for name, (state, kept) in content["sweeps"].items()
-                }
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            self._entries = {}
-
-    def get(self, folder: Path, state: SweepState) -> SweepSummary | None:
-        """The summary of a sweep in this state; None where it is not known."""
-        kept = self._entries.get(str(folder))
-        return kept[1] if kept is not None and kept[0] == state else None
-
-    def put(self, folder: Path, state: SweepState, summary: SweepSummary) -> None:
-        """Keep a summary, in the file from the next `save` on. That of a sweep that runs is soon of the past:
-        the file is not written for it."""
-        self._entries[str(folder)] = state, summary
-        self._is_changed |= not state.is_held
-
-    def save(self) -> None:
-        """Write what is new; of sweeps whose folders are gone nothing is kept."""
-        if not self._is_changed:
-            return
-        self._is_changed = False
-        self._entries = {name: kept for name, kept in self._entries.items() if Path(name).is_dir()}
-        rows = {name: (state, asdict(summary)) for name, (state, summary) in self._entries.items()}
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        atomic_io.write(self._path, json.dumps({"format": CACHE_FORMAT, "sweeps": rows}))
-
-
-def _summary(content: Mapping[str, Any]) -> SweepSummary:
-    curve = [(float(epochs), float(score)) for epochs, score in content["curve"]]
-    training = [TrainingTrial(*trial) for trial in content["training"]]
-    return SweepSummary(**{**content, "curve": curve, "training": training})

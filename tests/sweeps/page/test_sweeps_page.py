@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import html
-import json
 import os
 import re
 import time
@@ -13,7 +12,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from sweeps.common import local_dirs
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.page import sweep_list
 from sweeps.page.sweep_list import SweepList
@@ -120,10 +118,7 @@ def test_sweeps_of_one_name_are_told_apart(tmp_path: Path) -> None:
     }
 
 
-def test_ended_sweeps_are_read_once_and_a_damaged_cache_is_thrown_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = local_dirs.cache_dir() / "page" / "summaries.json"
+def test_ended_sweeps_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         scored(tmp_path / "results" / name, [0.5])
     reads: list[Path] = []
@@ -134,35 +129,11 @@ def test_ended_sweeps_are_read_once_and_a_damaged_cache_is_thrown_away(
         return read(folder)
 
     monkeypatch.setattr(sweep_list.Record, "read", counted)
-
-    def rows() -> list[tuple[str, str]]:
-        found = SweepList([tmp_path / "results"])
-        found.look()
-        return sorted((each.name, each.status) for each in found.sweeps.values())
-
-    assert (rows(), len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
-    assert (rows(), len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
-    kept = json.loads(cache.read_text())
-    for damaged in (
-        "",
-        "[]",
-        "{",
-        json.dumps({**kept, "format": 0}),
-        json.dumps({**kept, "sweeps": {"a": 1}}),
-    ):
-        cache.write_text(damaged)
-        reads.clear()
-        assert (rows(), len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
-
-
-def test_the_cache_is_not_written_at_each_change_of_a_sweep_that_runs(results: Path) -> None:
-    found, cache = SweepList([results]), local_dirs.cache_dir() / "page" / "summaries.json"
-    with lock.held(results / "s"):
-        found.read_on()
-        assert found.sweeps["s"].is_read
-        assert not cache.exists()
-    found.read_on()
-    assert cache.is_file()
+    found = SweepList([tmp_path / "results"])
+    for _ in range(2):
+        found.read_on(60.0)
+        rows = sorted((each.name, each.status) for each in found.sweeps.values())
+        assert (rows, len(reads)) == ([("a", "finished"), ("b", "finished")], 2)
 
 
 def test_records_are_read_a_part_at_a_time_the_newest_first(
