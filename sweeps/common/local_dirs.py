@@ -13,6 +13,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any
 
 DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE = "SWEEPS_DATA_DIR", "SWEEPS_PREPARED_DIR"
 OF_THE_MACHINE = {"--data-dir": DATA_DIR_VARIABLE, "--prepared-dir": PREPARED_DIR_VARIABLE}
@@ -132,3 +133,23 @@ def claim(path: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def write_claimed(path: Path, text: str, part: Path) -> int:
+    """Write a file that is claimed from the moment on at which it is seen; the descriptor of the claim.
+    `part` is where it is written."""
+    descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    os.write(descriptor, text.encode())
+    part.replace(path)
+    return descriptor
+
+
+def is_claimed(file: IO[Any]) -> bool:
+    """Whether a process that is still there has claimed an open file, which need not be writable."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False

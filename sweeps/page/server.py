@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -172,8 +171,8 @@ async def _plotly(_: web.Request) -> web.Response:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenPage:
-    """A page that is open on this PC: a file, which its process holds locked. The kernel lets go of a lock
-    when its process ends, in whatever way: a file that is not locked is of the past."""
+    """A page that is open on this PC: a file that its process has claimed, so that one that nobody has
+    claimed is of the past."""
 
     url: str
     """Without its token."""
@@ -194,12 +193,8 @@ class OpenPage:
 def noted(page: OpenPage) -> Iterator[None]:
     """Note the page of this process for a block."""
     path = _folder() / f"{page.pid}.json"
-    part = path.with_suffix(".part")
-    number = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    number = local_dirs.write_claimed(path, json.dumps(asdict(page)), path.with_suffix(".part"))
     try:
-        fcntl.flock(number, fcntl.LOCK_EX)
-        os.write(number, json.dumps(asdict(page)).encode())
-        part.replace(path)  # it is seen only when it is locked
         yield
     finally:
         path.unlink(missing_ok=True)
@@ -211,9 +206,7 @@ def open_pages() -> list[OpenPage]:
     found = []
     for path in _folder().glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError), path.open() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if local_dirs.is_claimed(file):
                 found.append(OpenPage(**json.load(file)))
             else:
                 path.unlink()

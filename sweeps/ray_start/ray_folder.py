@@ -153,7 +153,7 @@ class RayFolder:
         for path in self._users.glob("*"):
             try:
                 with path.open("rb") as file:
-                    if _is_locked(file):
+                    if local_dirs.is_claimed(file):
                         found.append(_user(file, path))
                     else:
                         path.unlink()
@@ -178,13 +178,8 @@ class RayFolder:
 
     def add_user(self, user: User) -> tuple[int, Path]:
         """Use it; the file of the user, and its descriptor, which holds the lock."""
-        name = f"{user.pid}-{user.begun}"
-        made, path = self.folder / name, self._users / name
-        number = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(number, fcntl.LOCK_EX)
-        os.write(number, json.dumps(asdict(user)).encode())
-        made.replace(path)  # it is seen only when it is locked
-        return number, path
+        path = self._users / f"{user.pid}-{user.begun}"
+        return local_dirs.write_claimed(path, json.dumps(asdict(user)), self.folder / path.name), path
 
     @contextlib.contextmanager
     def locked(self, *, wait: bool = True) -> Iterator[int | None]:
@@ -288,16 +283,6 @@ def _user(file: BinaryIO, path: Path) -> User:
         with contextlib.suppress(ValueError, TypeError):  # it writes at this moment
             return User(**json.loads(file.read()))
     return User(pid=pid, name="a sweep", begun=begun)
-
-
-def _is_locked(file: BinaryIO) -> bool:
-    """Whether its process is there."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(file, fcntl.LOCK_UN)
-    return False
 
 
 def services_of_systemd(cgroups: str) -> list[str]:

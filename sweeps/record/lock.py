@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from sweeps.common import local_dirs
 from sweeps.common.errors import UserError
 
 LOCK_FILE = ".lock"
@@ -48,9 +48,6 @@ def is_held(folder: Path) -> bool:
     """Whether a process runs the sweep now. Only reads: filelock would need to write to the folder."""
     try:
         with (folder / LOCK_FILE).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return local_dirs.is_claimed(lock)
     except OSError:  # no such file: a folder that was copied; or not ours to read
         return False
-    return False
