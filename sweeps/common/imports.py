@@ -84,21 +84,30 @@ def module_command(module: str, *words: str) -> list[str]:
 
 
 @contextlib.contextmanager
+def without_garbage_collection() -> Iterator[None]:
+    """Leave the search for cycles until the end of a block."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextlib.contextmanager
 def fast() -> Iterator[None]:
     """Import with the garbage collector off. Afterwards exclude the imported objects from it for good.
 
     Collections take a quarter of the time of `import lightning`. And after each trial a collection of half a
     million objects would take 0.25 to 0.3 s. What else is alive by then is excluded, too.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
     atexit.register(_free_triton)
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if was_enabled:
-            gc.enable()
+    with without_garbage_collection():
+        try:
+            yield
+        finally:
+            gc.freeze()
 
 
 _of_users = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from sweeps.common import local_dirs, project
 from sweeps.common.atomic_io import disk_is_full
 from sweeps.common.cli import stop_signals
 from sweeps.common.errors import CannotContinue, UserError, first_line
+from sweeps.common.imports import without_garbage_collection
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE
 
 RAY_TMPDIR = "RAY_TMPDIR"
@@ -180,14 +180,8 @@ def shut_down(ray: Any) -> None:
     src/ray/core_worker/core_worker_process.cc; for threads see ray-project/ray#31145). A thread that calls
     `gc.collect` itself is not held back.
     """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with stop_signals.held_back(SHUT_DOWN_S):
-            ray.shutdown()
-    finally:
-        if was_enabled:
-            gc.enable()
+    with without_garbage_collection(), stop_signals.held_back(SHUT_DOWN_S):
+        ray.shutdown()
 
 
 @contextlib.contextmanager
