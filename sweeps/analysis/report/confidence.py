@@ -19,6 +19,8 @@ LEAST_SCORES, MOST_SCORES = 8, 1000
 """Different ones, of which the rows are told."""
 ROUNDING = 1.2e-7
 """Of a score between 0 and 1 that was computed in 32 bits."""
+BY_ACCIDENT = 1e-3
+"""Probability with which numbers that are no shares of any rows may look like ones."""
 
 
 def confidence(record: Record) -> list[str]:
@@ -87,18 +89,38 @@ def _lead_in_search(record: Record) -> str:
 
 def validation_rows(record: Record) -> int | None:
     """Of how many rows the metric is a share, as an accuracy is: the least number of which each score is a
-    whole number of rows. None where there is none: of a loss, and of a mean over batches of different sizes.
+    whole number of rows, or is rounded from one, as programs print it. None where there is none: of a loss,
+    and of a mean over batches of different sizes.
 
     Where it is less than there are, chance is thought too large rather than too small.
     """
-    every = {row.score for trial in record.searched for row in trial.epochs.values()}
+    epochs = [row for trial in record.searched for row in trial.epochs.values()]
+    every = {row.score for row in epochs}
     scores = np.array(sorted(score for score in every if math.isfinite(score)))[:MOST_SCORES]
     if len(scores) < LEAST_SCORES or scores[0] < 0 or scores[-1] > 1:
         return None
+    digits = max(map(_digits, scores))
+    if (rows := _least_rows(scores, max(ROUNDING, 0.5 / 10**digits))) is not None:
+        return rows
+    # Scores of 10,000 rows look like rounded ones; that others beside them are not rounded tells them apart.
+    logged = (value for row in epochs[-1:] for value in row.metrics.values())
+    return _least_rows(scores, ROUNDING) if max(map(_digits, logged), default=0) > digits else None
+
+
+def _digits(number: float) -> int:
+    """Behind the point, of which 32 bits have nine at most."""
+    return len(f"{number:.9f}".rstrip("0").partition(".")[2])
+
+
+def _least_rows(scores: np.ndarray, rounding: float) -> int | None:
+    """The least number of rows of which all scores are shares, but for their rounding; None where there is
+    none, or where numbers that are no shares would have one as well."""
     rows = np.arange(LEAST_ROWS, MOST_ROWS + 1)
     for score in scores:
-        rows = rows[np.abs(score * rows - np.round(score * rows)) < 1e-6 + ROUNDING * rows]
-    return int(rows[0]) if len(rows) else None
+        rows = rows[np.abs(score * rows - np.round(score * rows)) < 1e-6 + rounding * rows]
+    tried = np.arange(LEAST_ROWS, 1 + rows.min(initial=MOST_ROWS))
+    by_accident = np.minimum(2 * (1e-6 + rounding * tried), 1) ** len(scores)
+    return int(rows[0]) if len(rows) and by_accident.sum() < BY_ACCIDENT else None
 
 
 def _on_front(record: Record, found: list[Confirmed]) -> str:

@@ -13,6 +13,7 @@ import pytest
 from sweeps.analysis.report.confidence import confidence, validation_rows
 from sweeps.record import lock
 from sweeps.record.record import Record
+from tests.conftest import propose
 from tests.support.kinds import add, begun, drawn, rerun
 from tests.support.reports import page_of, words_of
 
@@ -142,9 +143,33 @@ def test_one_row_more_is_not_beyond_chance_where_the_best_has_all_rows_right(tmp
     assert "The lead is hardly beyond chance." in confidence(record)[0]
 
 
-def test_a_loss_tells_no_rows(tmp_path: Path) -> None:
+def test_scores_that_a_program_prints_with_four_digits_are_of_its_rows_not_of_ten_thousand(
+    tmp_path: Path,
+) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for right in (550, 545, *range(101, 113)):
+        add(record, drawn(len(record.trials)), 1, score=always(round(right / 600, 4)))
+    (said,) = confidence(record)
+    assert "acc is a share of 600 validation rows" in said
+    assert "The lead is within chance." in said
+
+
+@pytest.mark.parametrize(("loss", "rows"), [(0.1234567, 10_000), (0.1235, None)])
+def test_four_digits_are_of_ten_thousand_rows_where_others_have_more(
+    loss: float, rows: int | None, tmp_path: Path
+) -> None:
+    record = begun(tmp_path, outcome="finished")
+    for right in (8775, 8774, *range(1001, 1113, 7)):
+        number = propose(record, {}).number
+        record.report(number, 1, right / 10_000, {"acc": right / 10_000, "loss": loss}, 1.0)
+        record.end(number, "finished")
+    assert validation_rows(record) == rows
+
+
+@pytest.mark.parametrize("digits", [4, 16])
+def test_a_loss_tells_no_rows(digits: int, tmp_path: Path) -> None:
     record = begun(tmp_path, outcome="finished")
     for number in range(12):
-        add(record, drawn(number), 1, score=always(0.1 + number**1.5 / 45))
+        add(record, drawn(number), 1, score=always(round(0.1 + number**1.5 / 45, digits)))
     assert validation_rows(record) is None
     assert "It is not known how much of a lead is chance." in words_of(page_of(tmp_path))
