@@ -105,8 +105,8 @@ class ProgramReports:
             last_lines.extend(line[:500] for line in lines if line.strip())
             # What was written to a file before a line was printed is there.
             numbers: dict[str, Iterator[Mapping[str, float]]] = {
-                METRICS: map(metrics_in, _appended(file, at_the_end=is_end)),
-                EVENTS: events.new(at_the_end=is_end or has_waited),
+                METRICS: _together(map(metrics_in, _appended(file, at_the_end=is_end))),
+                EVENTS: _together(events.new(at_the_end=is_end or has_waited)),
                 OUTPUT: map(metrics_in, lines),
             }
             if self.source:
@@ -139,6 +139,18 @@ class ProgramReports:
     def _add(self, source: str, numbers: Iterator[Mapping[str, float]]) -> Iterator[Found]:
         for each in numbers:
             yield from self._reports[source].add(each, are_metrics=source != OUTPUT)
+
+
+def _together(numbers: Iterator[Mapping[str, float]]) -> Iterator[Mapping[str, float]]:
+    """Those that follow each other and name the same epoch together: the metric need not be the last that is
+    written, and what comes behind it is not of the next report."""
+    known: dict[str, float] = {}
+    for found in numbers:
+        if found.get(EPOCH) != known.get(EPOCH) or found.keys() & known.keys() != {EPOCH}:
+            yield known
+            known = {}
+        known.update(found)
+    yield known
 
 
 def _appended(file: GrowingFile, *, at_the_end: bool) -> Iterator[str]:

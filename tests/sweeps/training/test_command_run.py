@@ -475,6 +475,18 @@ def test_a_program_that_is_missing_on_a_pc(run: MakeRun) -> None:
         training.advance()
 
 
+def test_a_metric_that_is_written_behind_another_one_is_of_the_same_epoch(run: MakeRun) -> None:
+    source = """
+import json, os
+for epoch in range(1, 4):
+    with open(os.environ["SWEEPS_METRICS"], "a") as file:
+        for metrics in {"acc": epoch / 2}, {"loss": epoch}:
+            print(json.dumps({**metrics, "epoch": epoch}), file=file)
+"""
+    found = reports(run(source, python()))
+    assert [dict(each.metrics) for each in found] == [{"acc": n / 2, "loss": n} for n in (1, 2, 3)]
+
+
 @pytest.mark.slow
 def test_metrics_come_from_event_files(run: MakeRun) -> None:
     source = """
@@ -483,10 +495,13 @@ writer = SummaryWriter("logs/mine")
 for step in range(3):
     writer.add_scalar("loss", 2, step)
     writer.add_scalar("acc", step / 2, step)
+    writer.add_scalar("f1", step / 4, step)
 writer.close()
 """
     found = reports(run(source, python()))
-    assert [dict(each.metrics) for each in found] == [{"loss": 2, "acc": step / 2} for step in range(3)]
+    assert [dict(each.metrics) for each in found] == [
+        {"loss": 2, "acc": step / 2, "f1": step / 4} for step in range(3)
+    ]
 
 
 LOGGING = """
