@@ -6,16 +6,19 @@ Beside `point.py`, which a trial's process imports without Optuna.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.trial import FixedTrial, TrialState, create_trial
+from optuna.trial import FixedTrial, FrozenTrial, TrialState, create_trial
 
 from sweeps.common.param_types import are_same
 from sweeps.space.numeric_range import Array, Range, are_numbers, clip
@@ -55,6 +58,38 @@ def point_within(space: Space, point: Point, ranges: Container[str] = ()) -> tup
         if all(are_same(found.fixed.get(name, value), value) for name, value in had.items()):
             return found, as_optuna
     return None
+
+
+class _KnownTrial(FrozenTrial):
+    """A trial that its study only reads. Optuna copies each one deeply into a study, which takes 25 of the
+    40 ms of a proposal after 1,000 trials."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:
+        return copy.copy(self)  # the study numbers it
+
+
+def known_trial(
+    point: OptunaPoint,
+    state: TrialState,
+    values: Sequence[float] | None = None,
+    intermediate_values: Mapping[int, float] = MappingProxyType({}),
+) -> FrozenTrial:
+    """What is known of a point, as a trial for a study in memory."""
+    any_time = datetime(1970, 1, 1)
+    return _KnownTrial(
+        number=-1,
+        trial_id=-1,
+        state=state,
+        value=None,
+        values=values,
+        datetime_start=any_time,
+        datetime_complete=any_time if state.is_finished() else None,
+        params=dict(point.params),
+        distributions=dict(point.distributions),
+        user_attrs={},
+        system_attrs={},
+        intermediate_values=dict(intermediate_values),
+    )
 
 
 def range_of(distributions: Iterable[BaseDistribution]) -> Range | None:
