@@ -74,8 +74,6 @@ class SweepSummary:
 def summary_of(record: Record) -> SweepSummary:
     """The row of a sweep."""
     leader, objective = record.best(), record.objective
-    score = None if leader is None else leader.best_score(objective)
-    confirmed = None if leader is None else record.confirmed_with_score().get(leader.number)
     return SweepSummary(
         name=record.name,
         trainable=", ".join(map(shown_name, record.info.trainables)),
@@ -99,8 +97,8 @@ def summary_of(record: Record) -> SweepSummary:
         epochs=sum(trial.spent_epochs for trial in record.trials),
         tags=list(record.info.tags),
         best_trial=None if leader is None else leader.number,
-        best_score=score if confirmed is None else confirmed.mean,
-        is_confirmed=confirmed is not None,
+        best_score=None if leader is None else record.front_values()[leader.number][0],
+        is_confirmed=bool(record.confirmed_with_score()),
         best=status.best(record),
         curve=best_so_far(record, "epochs", MOST_POINTS),
         ends=_ends(record) if status.status(record) is Outcome.RUNNING else None,
