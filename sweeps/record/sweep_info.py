@@ -127,8 +127,6 @@ class NotedTimeLeft:
     """How long the sweep still takes, as its process has estimated it last."""
 
     seconds: float
-    epochs: float
-    """To come, of all trials together."""
     time: float
     """Of the estimate, in seconds since 1970."""
 

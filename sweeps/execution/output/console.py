@@ -116,7 +116,7 @@ class SweepReporter(KeptHere, CLIReporter):
         most_s = math.inf if budget_s is None else budget_s
         self._context.places.left_s = None if left is None else min(left.best_s, most_s)
         if left is not None:
-            self._note(NotedTimeLeft(min(left.best_s, most_s), left.epochs, time.time()))
+            self._note(NotedTimeLeft(min(left.best_s, most_s), time.time()))
         return left
 
     def _note(self, left: NotedTimeLeft) -> None:

@@ -141,7 +141,7 @@ def test_the_time_left_is_noted_for_pages_once_and_where_it_has_changed(tmp_path
     reporter = SweepReporter(context_of(tmp_path, record, CONFIG), one)
     began = 1_000_000.0
     for after_s, seconds in ((0, 600), (1, 599), (120, 480), (180, 900), (240, 840)):
-        reporter._note(NotedTimeLeft(seconds, 7, began + after_s))
+        reporter._note(NotedTimeLeft(seconds, began + after_s))
     lines = [line for line in (tmp_path / JOURNAL).read_text().splitlines() if "time_left" in line]
     assert len(lines) == 2
-    assert Record.read(tmp_path).info.time_left == NotedTimeLeft(900, 7, began + 180)
+    assert Record.read(tmp_path).info.time_left == NotedTimeLeft(900, began + 180)
