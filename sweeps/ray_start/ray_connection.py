@@ -115,13 +115,7 @@ def join_here(ray: Any, address: str, python: str, sweep: str = "") -> Any:
     """
     starts = f"{python} {facts_of_this_process()}"
     with _refusal_told(ray, None), quietly(), _environment({project.RAY_JOB: None}):
-        return ray.init(
-            address=address,
-            runtime_env={"py_executable": starts, "config": {"eager_install": False}},
-            job_config=_named(ray, sweep),
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        return _joined(ray, address, {"py_executable": starts, "config": {"eager_install": False}}, sweep)
 
 
 def facts_of_this_process() -> str:
@@ -155,18 +149,18 @@ def join(ray: Any, address: str, code: Sequence[Path], variables: Iterable[str],
         UserError: no cluster answers at the address, or it does not take the code.
     """
     with _refusal_told(ray, address), quietly(), tempfile.TemporaryDirectory() as empty:
-        return ray.init(
-            address=address,
-            runtime_env=_runtime_env(code, empty, variables),
-            job_config=_named(ray, sweep),
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        return _joined(ray, address, _runtime_env(code, empty, variables), sweep)
 
 
-def _named(ray: Any, sweep: str) -> Any:
-    """The job of a sweep, which Ray's page of jobs names as it does one that was submitted."""
-    return ray.job_config.JobConfig(metadata={"job_name": sweep} if sweep else {})
+def _joined(ray: Any, address: str, runtime_env: dict[str, Any], sweep: str) -> Any:
+    """Ray's page of jobs names the job of a sweep as it does one that was submitted."""
+    return ray.init(
+        address=address,
+        runtime_env=runtime_env,
+        job_config=ray.job_config.JobConfig(metadata={"job_name": sweep} if sweep else {}),
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
 
 
 def shut_down(ray: Any) -> None:
