@@ -40,9 +40,8 @@ def held_s(record: Record) -> float:
     """Seconds in which GPUs trained, the sum of all: one that trials share counts once."""
     spans = list[tuple[float, float, tuple[str, str]]]()
     for trial in record.trials:
-        attempts = [*trial.attempts, trial]
-        for nth, epoch, row in trial.every_report():
-            place = attempts[nth].place_of(epoch)
+        for attempt, epoch, row in trial.every_report():
+            place = attempt.place_of(epoch)
             gpu = str(place.get("pc", "")), str(place.get("gpu", ""))
             spans.append((row.time - row.seconds, row.time, gpu))
     found_s, ends = 0.0, dict[tuple[str, str], float]()

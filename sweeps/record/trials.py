@@ -187,15 +187,15 @@ class TrialRow:
         """Where an epoch was trained; {} where its process could not tell."""
         return next((place for place in reversed(self.places) if place["after_epoch"] < epoch), {})
 
-    def every_report(self) -> Iterator[tuple[int, int, EpochRow]]:
-        """Its epochs, and those of earlier attempts that it has not kept: the number of the attempt that has
-        reported it, from 0, the epoch, and the row; each report is there once."""
+    def every_report(self) -> Iterator[tuple[TrialRow, int, EpochRow]]:
+        """Its epochs, and those of earlier attempts that it has not kept: the attempt that has reported it,
+        the epoch, and the row; each report is there once."""
         if not self.attempts:
-            return ((0, epoch, row) for epoch, row in self.epochs.items())
-        rows: dict[tuple[int, float], tuple[int, int, EpochRow]] = {}
-        for nth, attempt in enumerate((*self.attempts, self)):
+            return ((self, epoch, row) for epoch, row in self.epochs.items())
+        rows: dict[tuple[int, float], tuple[TrialRow, int, EpochRow]] = {}
+        for attempt in (*self.attempts, self):
             for epoch, row in attempt.epochs.items():
-                first, *_ = rows.get((epoch, row.time), (nth,))
+                first, *_ = rows.get((epoch, row.time), (attempt,))
                 rows[epoch, row.time] = first, epoch, row
         return iter(rows.values())
 

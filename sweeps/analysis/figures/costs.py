@@ -214,10 +214,9 @@ def _spans(record: Record) -> list[_Span]:
     """Of all epochs; one that an earlier run of the sweep left begins with the run that ended it."""
     runs, found = sorted([0.0, *(run.started or 0.0 for run in record.info.runs)]), list[_Span]()
     for trial in record.trials:
-        attempts = [*trial.attempts, trial]
-        for nth, epoch, row in trial.every_report():
+        for attempt, epoch, row in trial.every_report():
             begin = max(row.time - row.seconds, runs[max(0, bisect.bisect_left(runs, row.time) - 1)])
-            place = {**NOT_RECORDED, **attempts[nth].place_of(epoch)}
+            place = {**NOT_RECORDED, **attempt.place_of(epoch)}
             pc, pid = (str(place[name]) for name in NOT_RECORDED)
             found.append(_Span(pc, pid, begin, row.time, row.costs, trial))
     return found
