@@ -87,11 +87,8 @@ def seeds(sweep_seed: int, count: int) -> list[int]:
 
     All trials are rerun with the same seeds, so that they differ by their hyperparameters alone.
     """
-    found: list[int] = []
-    for turn in itertools.count():
-        if len(found) == count:
-            break
-        state = np.random.SeedSequence((sweep_seed, turn), spawn_key=(2,)).generate_state(1)
-        if (seed := int(state[0])) not in (sweep_seed, *found):
-            found.append(seed)
-    return found
+    found, turns = {sweep_seed: None}, itertools.count()
+    while len(found) <= count:
+        state = np.random.SeedSequence((sweep_seed, next(turns)), spawn_key=(2,)).generate_state(1)
+        found[int(state[0])] = None
+    return list(found)[1:]
