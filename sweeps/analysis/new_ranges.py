@@ -229,7 +229,8 @@ def _at_end(
 
     if side == "low":
         best, trials = [1 - share for share in best], [1 - share for share in trials]
-    at, chance = sum(share >= 1 - EDGE for share in best), max(EDGE, 1 / count) if count else EDGE
+    at = sum(share >= 1 - EDGE for share in best)
+    chance = (int(EDGE * (count - 1) + 1e-9) + 1) / count if count else EDGE  # two of eleven values
     if best[0] >= 1 - EDGE and 2 * at >= len(best) and binom.sf(at - 1, len(best), chance) <= level:
         return at
     if count is not None:
