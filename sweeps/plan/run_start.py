@@ -219,6 +219,8 @@ def begin_run(plan: Plan, record: Record) -> None:
     # A kill may come behind each line: a finished sweep is none from the first on, and its settings are there
     # before the record goes by them, but more epochs, which a resume takes from the record.
     record.note("outcome", Outcome.RUNNING)
+    if record.info.waits_since is not None:  # it was killed in the queue
+        record.note("waits_since", None)
     more_epochs.note(plan, record)
     folder.write_settings(plan, plan.folder)
     trials, ranges = plan.trials_in_all(record), dict(plan.config.ranges)

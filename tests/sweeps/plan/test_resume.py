@@ -20,6 +20,7 @@ from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import environment
+from sweeps.record import status
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import FORMAT, Outcome, Steered
@@ -302,6 +303,16 @@ def test_a_paused_sweep_says_so(sweep: Sweep) -> None:
     assert re.search(r"\n  it is paused since \d\d:\d\d on .* control .*/s go", sweep.look().text)
     sweep.record.note_steered(Steered(["go"], time=1.0))
     assert "paused" not in sweep.look().text
+
+
+def test_a_sweep_that_was_killed_in_the_queue_is_not_said_to_wait_once_it_is_resumed(sweep: Sweep) -> None:
+    """Ctrl-C would say of trials in training that nothing trains."""
+    sweep.record.note("waits_since", 1.0)
+    plan = sweep.to_resume()
+    with folder.opened(plan) as record:
+        assert status.status(record) is Outcome.WAITING
+        run_start.begin_run(plan, record)
+        assert status.status(record) is Outcome.RUNNING
 
 
 def test_a_changed_space_is_refused_unless_forced(sweep: Sweep) -> None:
