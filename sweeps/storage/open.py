@@ -56,7 +56,9 @@ class Folder:
     def newest(self, number: int, params: Params | None = None) -> tuple[Path | None, list[str]]:
         with self._as_storage_errors():
             self.root.stat()  # a missing folder is not a trial without checkpoints
-            return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
+            found = checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
+            self.root.stat()  # nor are those damaged that were lost with it meanwhile
+            return found
 
     def forget_downloads(self) -> None:
         """Do nothing: a checkpoint is read where it lies."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common import atomic_io
 from sweeps.storage.open import Folder
 from sweeps.storage.protocol import StorageError
 
@@ -41,6 +42,28 @@ def test_a_folder_that_is_lost_while_a_checkpoint_is_written_is_at_fault_and_els
         folder.write(3, 1, fill, {})
     with pytest.raises(StorageError, match=NOT_THERE):
         folder.write(3, 1, lose, {})
+
+
+def test_a_folder_that_is_lost_while_a_checkpoint_is_read_has_no_damaged_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a trial would begin anew, and remove those that are whole with its first one."""
+
+    def lose(file: Path) -> str:
+        (tmp_path / "share").rename(tmp_path / "unmounted")
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    folder = Folder(tmp_path / "share" / "mine")
+    folder.make()
+    folder.write(3, 1, lambda part: (part / "weights.pt").touch(), {})
+    with monkeypatch.context() as lost:
+        lost.setattr(atomic_io, "sha256_of", lose)
+        with pytest.raises(StorageError, match=NOT_THERE):
+            folder.newest(3)
+    (tmp_path / "unmounted").rename(tmp_path / "share")
+    newest, faults = folder.newest(3)
+    assert newest is not None
+    assert not faults
 
 
 def test_a_share_that_does_not_answer_is_at_fault_where_an_old_checkpoint_is_removed(
