@@ -44,7 +44,7 @@ def run(plan: Plan, here: SharedRay | None, cell: Cell | None = None) -> int:
             _tell_queue(plan)
             return 0
     with folder.opened(plan) as record:
-        storage_and_data.check_storage_here(plan)
+        storage_and_data.check_storage_here(plan, record)
         if config.resume is not None:
             plan = more_epochs.with_noted(plan, record)
             _tell_plan(plan)

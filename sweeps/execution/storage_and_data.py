@@ -20,7 +20,9 @@ from sweeps.kinds.trainable import Description
 from sweeps.plan.plan import Plan
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
+from sweeps.record.record import Record
 from sweeps.storage.data_source import PreparedData
+from sweeps.storage.open import Folder
 from sweeps.storage.protocol import Storage, StorageError, new_name
 from sweeps.training.data.preparation import ensure_prepared
 
@@ -29,14 +31,20 @@ Raw = tuple[Description, Mapping[str, ParamValue]]
 """A trainable whose data is not prepared, and its fixed hyperparameters."""
 
 
-def check_storage_here(plan: Plan) -> None:
-    """Make the sweep's folder in its storage, and check it from here, before anything starts.
+def check_storage_here(plan: Plan, record: Record) -> None:
+    """Make the sweep's folder in its storage, and check it from here, before anything starts. One that has
+    had checkpoints is not made again: below a share that is not mounted it would be empty.
 
     Raises:
-        UserError: it can't be written or read, or has the checkpoints of another sweep of that name.
+        UserError: it can't be written or read, is gone, or has the checkpoints of another sweep of that name.
     """
     storage = plan.storage
     try:
+        if isinstance(storage, Folder) and record.checkpoint_bytes and not storage.root.is_dir():
+            raise UserError(
+                f"{_setting(plan)}: {storage.where}, with the checkpoints of this sweep, is not there. Mount "
+                "the share that it is on; or make that folder, to go on without them"
+            )
         storage.make()
         fault = _fault(storage, "")
         taken = [] if fault or plan.config.resume is not None else storage.numbers()
