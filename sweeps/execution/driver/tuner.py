@@ -196,7 +196,8 @@ def _confirm(context: RunContext, commands: UserCommands) -> None:
     """Rerun the best trials of the search with new seeds, where that was asked for. Reruns are trials of the
     record, but not of the search: rungs, searchers and leaders ignore them."""
     for number in context.record.give_up_reruns():
-        context.plan.storage.remove(number)
+        with contextlib.suppress(StorageError):  # they take room, and a resume removes them
+            context.plan.storage.remove(number)
     while commands.wait_for_go() and context.record.is_to_be_confirmed:
         context.say(f"\nConfirmation: {describe_confirmation(context.config)}")
         searcher = RerunSearcher(context.config, context.plan.space, context.record)

@@ -21,7 +21,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.validation import check
 from sweeps.execution.driver import control_apply
 from sweeps.execution.driver.queue_turn import QueueTurn
-from sweeps.execution.driver.tuner import Leaving
+from sweeps.execution.driver.tuner import Leaving, _confirm
 from sweeps.execution.driver.user_commands import NO_WEIGHTS, StoppedTrials, UserCommands
 from sweeps.execution.output.console import STATUS_EVERY_S
 from sweeps.execution.run_context import RunContext
@@ -804,6 +804,20 @@ def test_a_stopped_trial_ends_once_the_storage_answers(
         assert sweep.record.trials[number].status == "unfinished"
     stopped_trials.on_step_end(1, [])
     assert sweep.record.trials[number].status == "stopped"
+
+
+def test_reruns_are_given_up_also_where_the_storage_does_not_answer(
+    sweep: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(of: Folder, number: int, epoch: int | None = None) -> None:
+        raise StorageError("no answer")
+
+    trial = sweep.record.trials[sweep.begin(0.1, ended="finished")]
+    rerun = sweep.record.begin(trial.point, trial.optuna, 7, confirms=trial.number)
+    monkeypatch.setattr(Folder, "remove", silent)
+    _confirm(sweep.context, sweep.commands)
+    assert rerun.status == "pruned"
+    assert sweep.context.end.is_running
 
 
 def test_a_stopped_leader_that_hangs_again_and_again_ends_without_its_weights(sweep: Steered) -> None:
