@@ -328,7 +328,7 @@ def _tuner(
 
 def _why_lost(error: BaseException, folder: Path) -> str | None:
     """Why nothing can be written any more; None for any other kind of error."""
-    if not folder.is_dir():
+    if not os.access(folder, os.F_OK):  # `is_dir` raises where a share does not answer
         return f"{folder} is gone"
     for cause in causes(error):
         if isinstance(cause, RecordLost | StorageError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -43,7 +44,8 @@ def print_result(context: RunContext, test_scores: dict[str, float]) -> None:
     print()
     _print(_failure(record) if best is None else _best(plan, record, best, test_scores))
     if end.outcome is Outcome.LOST:
-        kept = "All results so far are recorded" if plan.folder.is_dir() else "Put it back before you resume"
+        is_there = os.access(plan.folder, os.F_OK)  # `is_dir` raises where a share does not answer
+        kept = "All results so far are recorded" if is_there else "Put it back before you resume"
         say(f"The sweep stopped: {end.error}. {kept}.")
     elif end.outcome is not Outcome.FINISHED:
         is_out_of_time = end.outcome is Outcome.OUT_OF_TIME
@@ -93,8 +95,8 @@ def answer_end(record: Record, outcome: Outcome) -> None:
         best=event_lines.best_of(record),
         trials=len(record.searched),
         elapsed_s=record.elapsed_s,
-        report=str(report) if report.is_file() else None,
-        best_folder=str(weights) if weights.is_dir() else None,
+        report=str(report) if os.access(report, os.F_OK) else None,
+        best_folder=str(weights) if os.access(weights, os.F_OK) else None,
     )
 
 
@@ -179,7 +181,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
             text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"
             log = next((trial.log for trial in ended if trial.reason == _reason(ended) and trial.log), None)
             yield status_.capitalize(), text + (f"; {shown_path(record.folder / log)}" if log else "")
-    if (plan.folder / BEST_FOLDER).is_dir():
+    if os.access(plan.folder / BEST_FOLDER, os.F_OK):
         more = len(record.front()) - 1
         others = (
             f" (those of {count(more, 'other trial')} of the front in its folders trial_*)" if more else ""

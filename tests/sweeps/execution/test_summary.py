@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from sweeps.config.sweep_config import SweepConfig
+from sweeps.execution.driver.tuner import _why_lost
 from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
+from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome, Steered
 from sweeps.training.checkpoints import checkpoint_store
@@ -98,6 +103,28 @@ def test_a_folder_that_is_gone_holds_no_results(
     context.end.stop(Outcome.LOST, "why")
     summary.print_result(context, {})
     assert f"The sweep stopped: why. {then}\n" in capsys.readouterr().out
+
+
+def test_a_share_that_answers_by_errors_alone_is_as_a_folder_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before Python 3.14, `is_dir` raises them."""
+    from sweeps.execution.output import summary
+
+    def no_answer(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+
+    record = Record.read(kinds.write("single", tmp_path / "sweep"))
+    context = context_of(tmp_path / "sweep", record, SweepConfig())
+    with monkeypatch.context() as lost:
+        lost.setattr(Path, "stat", no_answer)
+        lost.setattr(os, "access", lambda *_: False)
+        why = _why_lost(RecordLost("the record can't be written"), tmp_path / "sweep")
+        assert why == f"{tmp_path / 'sweep'} is gone"
+        context.end.stop(Outcome.LOST, why)
+        summary.print_result(context, {})
+        summary.answer_end(record, Outcome.LOST)
+    assert f"The sweep stopped: {why}. Put it back before you resume.\n" in capsys.readouterr().out
 
 
 def test_the_front_is_told_a_trial_a_line_and_the_knee_first(tmp_path: Path) -> None:
