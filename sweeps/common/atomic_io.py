@@ -13,9 +13,10 @@ from pathlib import Path
 from sweeps.common.errors import causes
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """Write a small file atomically."""
+def write(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+    """Write a small file atomically; the mode is that of a new file, before the user's mask."""
     with atomic_write(path) as part:
+        part.touch(mode)
         part.write_bytes(content.encode() if isinstance(content, str) else content)
 
 

@@ -170,9 +170,7 @@ def token_of_user(*, is_read_only: bool) -> str:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():
-            with atomic_io.atomic_write(path) as part:
-                part.touch(mode=0o600)
-                part.write_text(secrets.token_urlsafe(32))
+            atomic_io.write(path, secrets.token_urlsafe(32), 0o600)
         if path.stat().st_mode & 0o077 or path.stat().st_uid != os.getuid():
             raise UserError(f"{path}: others can read this token. Remove the file: a new one is made then")
         token = path.read_text().strip()

@@ -21,8 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from sweeps.common import local_dirs
-from sweeps.common.atomic_io import atomic_write
+from sweeps.common import atomic_io, local_dirs
 from sweeps.ray_start.ray_folder import boot_id, start_of
 
 NOTED = re.compile(
@@ -102,7 +101,7 @@ def noted(
     with contextlib.suppress(OSError):  # it is then not started again
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.parent.chmod(0o700)
-        _write(path, note)
+        atomic_io.write(path, json.dumps(asdict(note)), 0o600)
     try:
         yield
     finally:
@@ -116,13 +115,7 @@ def keep(folders: Collection[str]) -> None:
     for folder in folders:
         path = _path(Path(folder))
         if folder and (note := _read(path)) is not None and note.is_alive and not note.is_kept:
-            _write(path, replace(note, is_kept=True))
-
-
-def _write(path: Path, note: QueuedSweep) -> None:
-    with atomic_write(path) as part:
-        part.touch(mode=0o600)
-        part.write_text(json.dumps(asdict(note)))
+            atomic_io.write(path, json.dumps(asdict(replace(note, is_kept=True))), 0o600)
 
 
 def _is_noted(name: str, value: str) -> bool:

@@ -18,8 +18,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import shown_path
 from sweeps.config.control_commands import WITHDRAWN
@@ -97,7 +97,8 @@ class Inbox:
     def answer(self, request: Request, answer: Answer) -> None:
         """Answer a request, which is done with that. On a full disk its sender learns nothing."""
         with contextlib.suppress(OSError):
-            _write(self._control / f"{request.name}{ANSWER}", vars(answer))
+            file = self._control / f"{request.name}{ANSWER}"
+            atomic_io.write(file, json.dumps(vars(answer)), 0o600)
         (self._control / f"{request.name}.json").unlink(missing_ok=True)
 
     def close(self) -> bool:
@@ -141,7 +142,7 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
     name = f"{time.time_ns()}-{secrets.token_hex(4)}"
     sent = requests / f"{name}.json"
     try:
-        _write(sent, {"words": list(words)})
+        atomic_io.write(sent, json.dumps({"words": list(words)}), 0o600)
         return _wait(folder, requests.parent / f"{name}{ANSWER}", sent, ends)
     except (FileNotFoundError, NotADirectoryError):  # a file has the name of the folder
         raise UserError(
@@ -186,12 +187,3 @@ def _words(path: Path) -> tuple[str, ...]:
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise ValueError('not a request: it must hold {"words": ["pause"]}, or other words of a command')
     return tuple(words)
-
-
-def _write(path: Path, content: Any) -> None:
-    """Write a file that only its owner can read and write, whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(content, file)
-    part.rename(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import signal
 import threading
@@ -132,10 +131,10 @@ def test_it_is_refused_where_the_sweep_takes_none(inbox: Inbox, tmp_path: Path) 
 def test_a_request_for_which_the_disk_has_no_room_is_refused(
     inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_room(content: object, file: object) -> None:
+    def no_room(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(json, "dump", no_room)
+    monkeypatch.setattr(Path, "write_bytes", no_room)
     with pytest.raises(UserError, match="No space left on device"):
         ask(tmp_path, ["pause"], wait_s=0)
     assert waiting(tmp_path) == []
