@@ -84,16 +84,10 @@ def folder_of_user(parent: Path = Path("/tmp")) -> Path:
     return folder
 
 
-def new_temporary_folder() -> Path:
-    """A new folder for checkpoints on their way, of this process until it ends. Those of processes that were
-    killed are removed."""
-    prefix = "sweeps-checkpoint-"
-    remove_left(f"{prefix}*")
-    return new_claimed_folder(prefix)[0]
-
-
 def new_claimed_folder(prefix: str) -> tuple[Path, int]:
-    """A new folder in the PC's folder of temporary files, and the descriptor of `claim` that keeps it."""
+    """A new folder in the PC's folder of temporary files, and the descriptor of `claim` that keeps it. Those
+    of processes that were killed are removed."""
+    remove_left(f"{prefix}*")
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix))
         # Another process that begins at this moment may take it for one that was left.

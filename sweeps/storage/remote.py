@@ -234,7 +234,7 @@ class Remote:
         """The temporary folder of this process, empty."""
         try:
             if self._scratch is None or not self._scratch.is_dir():
-                self._scratch = local_dirs.new_temporary_folder()
+                self._scratch = local_dirs.new_claimed_folder("sweeps-checkpoint-")[0]
             for left in self._scratch.iterdir():
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
         except OSError as error:  # the trial is not at fault

@@ -231,7 +231,6 @@ class TrialFolder:
     """The files of a trial on its PC. They are removed when nothing refers to it any more."""
 
     def __init__(self, of_project: Path) -> None:
-        local_dirs.remove_left(f"{_PREFIX}*")
         if not of_project.is_dir():
             raise PCUnfit(
                 f"{of_project} is not there: a command needs the project's folder at the same path on each PC"

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 CLAIMS = """
 import sys, time
 from sweeps.common import local_dirs
-print(local_dirs.new_temporary_folder(), flush=True)
+print(local_dirs.new_claimed_folder("sweeps-a-")[0], flush=True)
 time.sleep(600)
 """
 
@@ -37,11 +37,11 @@ def test_a_folder_is_removed_when_its_process_was_killed_and_not_before(temporar
     assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
     (folder / "weights.pt").touch()
-    own = local_dirs.new_temporary_folder()
+    own = local_dirs.new_claimed_folder("sweeps-a-")[0]
     assert set(temporary.iterdir()) == {folder, own}
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    another = local_dirs.new_temporary_folder()
+    another = local_dirs.new_claimed_folder("sweeps-a-")[0]
     assert set(temporary.iterdir()) == {own, another}
 
 
@@ -59,7 +59,7 @@ def test_one_that_another_process_takes_for_a_left_one_is_made_again(
 
     with monkeypatch.context() as patched:
         patched.setattr(tempfile, "mkdtemp", make_and_lose_the_first)
-        folder = local_dirs.new_temporary_folder()
+        folder = local_dirs.new_claimed_folder("sweeps-a-")[0]
     assert folder == made[1]
     assert folder.is_dir()
 
