@@ -100,12 +100,13 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Of a disk, or of what a user may have of it."""
 
 
 def disk_is_full(error: BaseException, folder: Path) -> bool:
     """Whether a write failed because of a full disk. PyTorch hides the system's error number."""
-    if any(isinstance(cause, OSError) and cause.errno in _FULL for cause in causes(error)):
+    if any(isinstance(cause, OSError) and cause.errno in FULL for cause in causes(error)):
         return True
     with suppress(OSError):  # a share that is gone
         return free_bytes(folder) < 16 * 2**20  # a rest that small counts as none

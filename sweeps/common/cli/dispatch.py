@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sweeps.common import project
+from sweeps.common import atomic_io, project
 from sweeps.common.cli import json_output
 from sweeps.common.cli.parser import listed
 from sweeps.common.errors import CannotContinue, CannotTrain, UserError
@@ -69,10 +69,13 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
     except OSError as error:
         # Another one, of a file, comes also where nobody reads the output any more.
         fault = _fault_of_output()
-        if error.filename is not None or fault is None or fault.errno != error.errno:
+        if error.filename is None and fault is not None and fault.errno == error.errno:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _complain(f"the standard output can't be written: {fault.strerror}")
+        elif error.errno in atomic_io.FULL:
+            _complain(": ".join(map(str, filter(None, [error.filename, error.strerror]))))
+        else:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _complain(f"the standard output can't be written: {fault.strerror}")
         return 1
     except KeyboardInterrupt:
         print(interrupted, file=sys.stderr)

@@ -156,6 +156,18 @@ def test_what_a_lenient_block_can_not_write_hides_no_error_and_is_none(
     assert (done.stderr.splitlines() or [""])[-1].startswith(said)
 
 
+@pytest.mark.parametrize("file", ["/disk/it", None])
+def test_a_full_disk_costs_a_line_and_no_traceback(
+    file: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full() -> int:
+        raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), file)
+
+    assert status_of(full) == 1
+    where = "" if file is None else f"{file}: "
+    assert capsys.readouterr().err == f"error: {where}{os.strerror(errno.EDQUOT)}\n"
+
+
 def test_an_error_of_a_file_is_no_fault_of_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost() -> int:
         return os.open("/nowhere/it", os.O_RDONLY)
