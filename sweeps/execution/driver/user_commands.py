@@ -85,7 +85,8 @@ class UserCommands:
     def _take_up_early(self) -> None:
         """Take up commands while nothing trains."""
         if self.take_up():  # a trial was stopped, maybe, or fewer are to come
-            run_start.settle(self._context.plan, self._context.record)
+            with contextlib.suppress(OSError):  # of the storage: what is left is seen to when trials go on
+                run_start.settle(self._context.plan, self._context.record)
 
     def _wait_in_pause(self) -> bool:
         """Wait as long as the sweep is paused; whether it was."""
@@ -109,7 +110,8 @@ class UserCommands:
             return True
         if end.outcome is Outcome.PAUSED:  # trials have left their processes, for those of another plan
             end.outcome = Outcome.RUNNING
-            run_start.settle(context.plan, record)
+            with contextlib.suppress(OSError):  # the same
+                run_start.settle(context.plan, record)
         return False
 
     def _answer_all(self) -> bool:

@@ -565,6 +565,23 @@ def test_more_epochs_in_a_pause_end_the_processes_of_fewer_though_go_comes_befor
     assert not Leaving(sweep.context, processes).stop_all(), "its processes train 27 epochs"
 
 
+@pytest.mark.parametrize("error", [StorageError("no answer"), OSError("of a share")])
+def test_a_pause_takes_commands_and_ends_also_where_the_storage_does_not_answer(
+    error: OSError, sweep: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server may be down for that time, and may have just been started again."""
+
+    def silent(of: Folder) -> None:
+        raise error
+
+    monkeypatch.setattr(Folder, "tidy", silent)
+    sweep.does("pause")
+    ask(sweep.folder, ["go"], wait_s=0)
+    sweep.sleep = lambda seconds: setattr(sweep, "now", sweep.now + 1)
+    assert sweep.commands.wait_for_go()
+    assert sweep.context.end.is_running
+
+
 def test_the_time_of_a_pause_does_not_count(sweep: Steered) -> None:
     sweep.begin(0.5)
     sweep.does("pause")
