@@ -46,16 +46,22 @@ def newer_than_tested() -> list[str]:
     """
     faults, lines = [], []
     for package, (name, oldest, newest) in TESTED.items():
-        if (installed := release_of(package)) is None:  # the import says it better
-            continue
-        numbers = _numbers(installed)
-        if numbers < _numbers(oldest):
-            install = pip_install("-U", f"{package}>={oldest}")
-            faults.append(f"{name} {installed} is too old; {oldest} or newer is needed: {install}")
-        elif numbers[:2] > _numbers(newest):  # the third is for repairs
+        installed = release_of(package) or newest  # where there is none, the import says it better
+        if fault := too_old(package, name, oldest):
+            faults.append(fault)
+        elif _numbers(installed)[:2] > _numbers(newest):  # the third is for repairs
             lines.append(f"{name} {installed} is newer than {newest}, the newest that sweeps was tested with")
     refuse(faults)
     return lines
+
+
+def too_old(package: str, name: str, oldest: str) -> str:
+    """What to type where the installed release of a package won't do; "" where it will, or there is none."""
+    installed = release_of(package) or oldest
+    if _numbers(installed) >= _numbers(oldest):
+        return ""
+    install = pip_install("-U", f"{package}>={oldest}")
+    return f"{name} {installed} is too old; {oldest} or newer is needed: {install}"
 
 
 def release_of(package: str) -> str | None:

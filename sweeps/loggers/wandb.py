@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from sweeps.common import atomic_io
 from sweeps.common.errors import UserError
+from sweeps.common.imports import too_old
 from sweeps.common.param_types import nested
 from sweeps.common.yaml_values import nearest
 from sweeps.loggers import RunWriter, epochs_with_best
@@ -25,6 +26,8 @@ from sweeps.record import sweep_info
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
+OLDEST = "0.30"
+"""The first release with `login(prompt=False)`; earlier ones lack `Run.sync_dir` and settings, too."""
 PROJECT = "sweeps"
 """Where WANDB_PROJECT names none."""
 MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
@@ -144,8 +147,10 @@ def _mode() -> Literal["online", "offline", "disabled"]:
     """As the user has set it up; by default offline without an account.
 
     Raises:
-        UserError: WANDB_MODE is no mode, or asks for an account and nobody is logged in.
+        UserError: W&B is too old, or WANDB_MODE is no mode, or asks for an account and nobody is logged in.
     """
+    if fault := too_old("wandb", "W&B", OLDEST):
+        raise UserError(fault)
     import wandb
 
     for name, value in DEFAULTS.items():

@@ -11,16 +11,18 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from pathlib import Path
 
 import psutil
 import pytest
 
-from sweeps.loggers import _follower
+from sweeps.loggers import _follower, wandb
 from sweeps.run import main as run_main
 from tests.conftest import ROOT, propose, skip_without
 from tests.support import children
 from tests.support.dashboards import LR, sweep
+from tests.sweeps.common.test_tested_versions import install
 from tests.sweeps.loggers.logged import log, wandb_runs
 from tests.sweeps.loggers.test_loggers import Said, followed, until
 from tests.sweeps.plan.test_resume import Sweep
@@ -170,6 +172,18 @@ def test_a_mode_that_can_not_be_is_told_before_the_sweep(
     flags = ["--trainable", "digits_mlp", "--loggers", "wandb", "--results-dir", str(tmp_path), "--dry-run"]
     assert run_main(flags) == 2
     assert capsys.readouterr().err == f"error: --loggers wandb: {message}\n"
+
+
+def test_a_release_that_lacks_what_is_used_is_told_before_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By what a sweep runs in a process of its own; pip is asked for the same release."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install(tmp_path, "wandb", "0.29.1")
+    wandb.print_fault()
+    assert capsys.readouterr().out.startswith("W&B 0.29.1 is too old; 0.30 or newer is needed: ")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["wandb"] == [f"wandb>={wandb.OLDEST}"]
 
 
 def test_disabled_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
