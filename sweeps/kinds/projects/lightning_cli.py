@@ -174,7 +174,8 @@ class ParsedCLI:
             given: the same, in part, before the parser read them.
         """
         with self._in_its_main():
-            found: Any = load_yaml(self.cli.parser.dump(config, skip_unset=False)) or {}
+            # By its place: before jsonargparse 4.49 `skip_unset` is called `skip_none`.
+            found: Any = load_yaml(self.cli.parser.dump(config, "parser_mode", False)) or {}
         if "pytorch_lightning.cli" in sys.modules:  # its own program would refuse the other package's classes
             found = settings_tree.with_other_leaves(found, None, lambda value, _: _renamed(value))
         found = found.get(FIT) if self.has_subcommands else found

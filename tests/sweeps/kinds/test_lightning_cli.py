@@ -280,6 +280,23 @@ def test_without_jsonargparse_it_says_what_to_install(monkeypatch: pytest.Monkey
     assert "jsonargparse is not installed: " in fault(*RUN, "--ranges", "model.lr=0.1..1")
 
 
+def test_an_older_jsonargparse_has_another_name_for_what_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before 4.49."""
+    from jsonargparse import ArgumentParser
+
+    dump = ArgumentParser.dump
+
+    def older(self: Any, cfg: Any, format: str = "parser_mode", skip_none: bool = True, **inner: Any) -> Any:
+        assert inner.keys() != {"skip_unset"}, "jsonargparse itself gives more"
+        return dump(self, cfg, format, **({"skip_unset": skip_none} | inner))
+
+    monkeypatch.setattr(ArgumentParser, "dump", older)
+    (model,) = planned(*RUN, "--ranges", "model.lr=1e-3..1:log").models
+    assert model.space.fixed["model.hidden"] == 48
+
+
 def test_a_program_that_can_run_only_once_is_found_again(here: Path) -> None:
     """As one that registers a resolver of OmegaConf; a changed file of settings is read."""
     program = here / "net_project" / "cli.py"
