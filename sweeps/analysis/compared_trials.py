@@ -7,6 +7,7 @@ Scores of different epochs are never compared. Figures, advice and refined range
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import warnings
 from collections.abc import Container, Mapping, Sequence
@@ -143,9 +144,12 @@ class ComparedTrials:
         # It takes seconds to import, which the page of all sweeps and the start of a sweep do without.
         from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
+        known = inspect.signature(PedAnovaImportanceEvaluator).parameters
+        # Before Optuna 4.7 it has the other name.
+        best: Any = {"target_quantile" if "target_quantile" in known else "baseline_quantile": self.top}
         # Of a condition that few trials met, and of a value between two steps: it was tried.
         with warnings.catch_warnings(action="ignore"):
-            evaluator = PedAnovaImportanceEvaluator(target_quantile=self.top)
+            evaluator = PedAnovaImportanceEvaluator(**best)
             best_first = list(self.scores)
             even = best_first[:: math.ceil(len(best_first) / MOST_FOR_IMPORTANCE)]
             study = optuna.create_study(direction=self.objective.direction)

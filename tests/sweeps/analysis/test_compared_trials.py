@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import weakref
 from pathlib import Path
 
+import pytest
 from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.importance import PedAnovaImportanceEvaluator
 
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis.compared_trials import compared_trials, newest_distributions, tried
@@ -54,6 +57,20 @@ def test_importance_finds_the_hyperparameter_that_decides(sweeps: dict[str, Swee
     shares = found.importances
     assert next(iter(shares)) == "lr"
     assert math.isclose(sum(shares.values()), 1)
+
+
+def test_importance_is_the_same_by_an_older_optuna(
+    sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 4.7 it takes the share of the best trials by another name."""
+
+    class Older(PedAnovaImportanceEvaluator):
+        def __init__(self, *, baseline_quantile: float = 0.1, evaluate_on_local: bool = True) -> None:
+            super().__init__(target_quantile=baseline_quantile, evaluate_on_local=evaluate_on_local)
+
+    monkeypatch.setattr("optuna.importance.PedAnovaImportanceEvaluator", Older)
+    found = compared_trials(sweeps["pruned"].record)
+    assert dataclasses.replace(found).importances == found.importances != {}
 
 
 def test_hyperparameters_of_several_trainables_are_told_apart(sweeps: dict[str, Sweep]) -> None:
