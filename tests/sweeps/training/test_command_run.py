@@ -532,6 +532,26 @@ def test_metrics_come_from_calls_of_a_library(
     assert not Path("wandb").exists()
 
 
+OLD_WANDB = {
+    "__init__.py": "from wandb.sdk import wandb_run\ninit = wandb_run.Run",
+    "sdk/__init__.py": "",
+    "sdk/wandb_run.py": "class Run:\n    def log(self, data, step=None): pass",
+}
+"""Its parts as 0.17 has them: `wandb.Run` came later."""
+
+
+def test_metrics_come_from_calls_of_an_old_release(
+    run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in OLD_WANDB.items():
+        file = tmp_path / "own" / "wandb" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "own"))
+    source = "import wandb\nrun = wandb.init()\nfor step in range(2): run.log({'acc': step / 2}, step=step)"
+    assert [dict(each.metrics) for each in reports(run(source, python()))] == [{"acc": 0}, {"acc": 0.5}]
+
+
 def test_a_pc_without_the_project(run: MakeRun, tmp_path: Path) -> None:
     training = run()
     (tmp_path / "project").rename(tmp_path / "moved")

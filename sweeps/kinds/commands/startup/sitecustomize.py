@@ -41,8 +41,9 @@ class Finder:
 
 
 def wrap(library: Any) -> None:
-    """Wrap `Run.log` of a library."""
-    run = getattr(library, "Run", None)
+    """Wrap `Run.log` of a library. Older releases of W&B have the class in a module of its own alone."""
+    inner = sys.modules.get(f"{library.__name__}.sdk.wandb_run")
+    run = getattr(library, "Run", None) or getattr(inner, "Run", None)
     log = getattr(run, "log", None)
     if run is None or log is None:
         return
