@@ -11,7 +11,6 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -227,9 +226,10 @@ class Fit:
             callbacks=[self._best, self._epoch_end, *more, *self.callbacks],
         )
         if self._schedule_from:
-            configure = partial(self._trainer.configure_for_epochs_left, self._model.configure_optimizers)
-            # Of this model alone: Lightning asks the model itself for its optimizers.
-            self._model.configure_optimizers = configure  # type: ignore[method-assign]
+            configure, own = self._trainer.configure_for_epochs_left, self._model.configure_optimizers
+            # Of this model alone: Lightning asks the model itself for its optimizers. A callback may copy the
+            # model, as WeightAveraging does, but not the Trainer, which a partial would hold.
+            self._model.configure_optimizers = lambda: configure(own)  # type: ignore[method-assign]
         resume = None if self._checkpoint is None else self._checkpoint / RESUME_FILE
         # Written by `save`: it holds the state of optimizer and loop, so not weights only.
         with contextlib.suppress(LeftInside):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,6 +130,20 @@ def test_a_schedule_that_is_made_anew_is_that_of_the_epochs_that_are_left(make: 
     assert Progress.read(tmp_path / "later").schedule_from == EPOCHS
     assert Scheduled.rates == whole[2 * STEPS :], "it begins anew once"
     assert [report.metrics for report in again] == [report.metrics for report in reports[2:]]
+
+
+class CopiesModel(pl.Callback):
+    """As Lightning's WeightAveraging."""
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        copy.deepcopy(pl_module)
+
+
+def test_a_model_whose_schedule_is_made_anew_can_be_copied(tmp_path: Path) -> None:
+    trained(fit(one_cycle, EPOCHS), save_at=EPOCHS, folder=tmp_path)
+    later = fit(one_cycle, 2 * EPOCHS, tmp_path, EPOCHS)
+    later.callbacks.append(CopiesModel())
+    assert [report.epoch for report in trained(later)] == [5, 6, 7, 8]
 
 
 def test_a_checkpoint_from_before_the_new_start_is_not_used(tmp_path: Path) -> None:
