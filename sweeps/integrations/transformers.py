@@ -94,7 +94,7 @@ class ReportEvaluations(TrainerCallback):
         if self._folder is not None:
             args.output_dir, folder, self._folder = self._own_folder, self._folder, None
             self._keep_own(folder, args, state)
-            self._trial.has_saved()
+            self._trial.run.has_saved()
 
     def _keep_own(self, folder: Path, args: TrainingArguments, state: TrainerState) -> None:
         """Let the Trainer's best checkpoint be one of its own, which stay: `load_best_model_at_end` reads it,
@@ -115,7 +115,7 @@ class ReportEvaluations(TrainerCallback):
 
     def _save(self, folder: Path) -> None:
         self._folder = folder
-        if not self._trial.go_on_to_save():  # the loop has ended; the weights are left
+        if not self._trial.run.go_on_to_save():  # the loop has ended; the weights are left
             self._model.save_pretrained(folder)
 
 

@@ -83,16 +83,6 @@ class FunctionTrial:
         """Report an epoch that has ended."""
         self.run.report(metrics, save)
 
-    def go_on_to_save(self) -> bool:
-        """For a `save`, where only the loop of a library can save: let the report return, until that loop has
-        saved and calls `has_saved`. False where the function has ended."""
-        return self.run.go_on_to_save()
-
-    def has_saved(self) -> None:
-        """Let the `save` return that has called `go_on_to_save`; as a report, it returns where the trial goes
-        on."""
-        self.run.has_saved()
-
 
 class FunctionRun:
     """A `RunHere` by a function, in a greenlet on the thread that advances it.
@@ -194,7 +184,8 @@ class FunctionRun:
             raise TrialStopped
 
     def go_on_to_save(self) -> bool:
-        """Let the last report return, until `has_saved` is called. False where the function has ended.
+        """For a `save`, where only the loop of a library can save: let the last report return, until that
+        loop has saved and calls `has_saved`. False where the function has ended.
 
         Raises:
             CannotTrain: it has come to its next report, or to its end, and saved nothing.

@@ -193,7 +193,7 @@ def by_loop(seen: list[object], is_saved: bool = True) -> Any:
 
         def save(folder: Path) -> None:
             asked.append(folder)
-            if not trial.go_on_to_save():
+            if not trial.run.go_on_to_save():
                 (folder / "late").touch()
 
         for epoch in trial.epochs:
@@ -201,7 +201,7 @@ def by_loop(seen: list[object], is_saved: bool = True) -> Any:
             seen.append(epoch)
             if asked and is_saved:
                 (asked.pop() / "state").write_text(str(epoch))
-                trial.has_saved()
+                trial.run.has_saved()
                 seen.append("on")
 
     return train
