@@ -110,10 +110,6 @@ def _larger_batch(setup: Setup, has: Capabilities) -> Setup | str:
     return replace(setup, batch_rows=4 * has.batch_rows)
 
 
-def _lower_precision(setup: Setup, has: Capabilities) -> Setup:
-    return setup.with_fit(precision="16-mixed" if has.gpus else "bf16-mixed")
-
-
 def _on_all_devices(strategy: Strategy) -> Change:
     def change(setup: Setup, has: Capabilities) -> Setup | str:
         devices = has.gpus or has.cores
@@ -128,19 +124,15 @@ def _on_all_devices(strategy: Strategy) -> Change:
     return change
 
 
-def _compiled(setup: Setup, has: Capabilities) -> Setup:
-    return setup.with_fit(compile=True)
-
-
 RUNGS: Mapping[str, Change] = {
     "as given": lambda setup, has: setup,
     "more loader workers": _more_workers,
     "prepared Parquet": _prepared,
     "larger batch": _larger_batch,
-    "lower precision": _lower_precision,
+    "lower precision": lambda setup, has: setup.with_fit(precision="16-mixed" if has.gpus else "bf16-mixed"),
     "DDP on all devices": _on_all_devices("ddp"),
     "ZeRO 2 on all devices": _on_all_devices("deepspeed_stage_2"),
-    "compile": _compiled,
+    "compile": lambda setup, has: setup.with_fit(compile=True),
     AGAIN: lambda setup, has: start(has),
 }
 
