@@ -55,6 +55,7 @@ class Settings:
 
 
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Before PyTorch 2.11 the first one has no effect on these segments (pytorch#183387)."""
 
 
 def use_expandable_segments() -> None:
@@ -67,7 +68,8 @@ def use_expandable_segments() -> None:
     # cards (pytorch#192330).
     is_supported = sys.platform == "linux" and "microsoft" not in platform.release().lower()
     if is_supported and not any(name in os.environ for name in _ALLOCATOR):
-        os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
+        now, before = _ALLOCATOR
+        os.environ[before if torch.__version__ < "2.11" else now] = "expandable_segments:True"
 
 
 def free_memory() -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.torch_version import TorchVersion
 
 from sweeps.common.errors import CannotTrain
 from sweeps.training import torch_state
@@ -93,12 +94,23 @@ def test_the_allocator_is_left_to_the_user_who_set_it(monkeypatch: pytest.Monkey
     assert "PYTORCH_ALLOC_CONF" not in os.environ
 
 
-def test_the_allocator_grows_its_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
-        monkeypatch.delenv(name, raising=False)
+@pytest.mark.parametrize(
+    ("release", "variable"),
+    [("2.4.1", "PYTORCH_CUDA_ALLOC_CONF"), ("2.9.1+cu128", "PYTORCH_CUDA_ALLOC_CONF"),
+     ("2.11.0", "PYTORCH_ALLOC_CONF"), ("2.13.0+cpu", "PYTORCH_ALLOC_CONF")],
+)  # fmt: skip
+def test_the_allocator_grows_its_segments(
+    release: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}
+    for name in names:
+        monkeypatch.setenv(name, "")  # known to monkeypatch, so that it takes back what is set below
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(torch, "__version__", TorchVersion(release))
     torch_state.use_expandable_segments()
-    assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # known to monkeypatch, so that it takes it back
+    assert {name: os.environ[name] for name in names & os.environ.keys()} == {
+        variable: "expandable_segments:True"
+    }
 
 
 @pytest.mark.slow
