@@ -29,13 +29,14 @@ from tests import ROOT
 
 PAGE = ROOT / "docs" / "versions.md"
 SHOWN = (*TESTED, "numpy", "pyarrow")
-ROOMS = ("training", "trial", "searchers", "space", "ray_cluster/test_ray_internals.py")
+ROOMS = ("training", "trial", "searchers", "space", "analysis", "ray_cluster/test_ray_internals.py")
 AT_CORNERS = (
     "training/test_torch_internals.py",
     "training/test_lightning_internals.py",
     "training/runs/test_fit_loop.py",
     "ray_cluster/test_ray_internals.py",
     "space/test_optuna_space.py",
+    "analysis/test_compared_trials.py",
     "searchers/test_tpe.py",
     "trial/test_runner.py",
 )
