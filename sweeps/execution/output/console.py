@@ -124,7 +124,7 @@ class SweepReporter(KeptHere, CLIReporter):
         before = self._record.info.time_left
         if before is not None:
             wrong_s = abs(before.time + before.seconds - left.time - left.seconds)
-            if left.time < before.time + STATUS_EVERY_S or wrong_s < max(30.0, left.seconds / 10):
+            if 0 <= left.time - before.time < STATUS_EVERY_S or wrong_s < max(30.0, left.seconds / 10):
                 return
         self._record.note("time_left", vars(left))
 

@@ -3,13 +3,13 @@
 How many trials train how far the scheduler says (`search/rungs.py`). The pace is that of this run of the
 sweep, since its number of slots has changed or a pause has ended; the range is that of the trials' seconds
 per epoch, from the 20 % quantile to the 80 % quantile. `benchmarks/time_left.py` compares it with the truth.
+It counts the time that the sweep has run: a PC may sleep meanwhile, and its clock may be set.
 """
 
 from __future__ import annotations
 
 import itertools
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -57,15 +57,15 @@ class TimeLeftTeller:
 
     def __init__(self, context: RunContext, slots: Callable[[], int]) -> None:
         self._context, self._slots = context, slots
-        self._slots_before, self._since = slots(), 0.0
+        self._slots_before, self._since_s = slots(), 0.0
 
     def now(self) -> TimeLeft | None:
         """The time left; None before the first epoch."""
-        record, config, now = self._context.record, self._context.config, time.time()
+        record = self._context.record
         if (slots := self._slots()) != self._slots_before:
-            self._slots_before, self._since = slots, now
-        ahead = self._context.plan.scheduler.cohorts(config, record.planned_trials)
-        return time_left(record, ahead, max(1, slots), self._since, now)
+            self._slots_before, self._since_s = slots, record.elapsed_s
+        ahead = self._context.plan.scheduler.cohorts(self._context.config, record.planned_trials)
+        return time_left(record, ahead, max(1, slots), self._since_s, record.elapsed_s)
 
     def in_words(self, left: TimeLeft | None) -> str:
         """The same in words, as far as it is known: while others have all places that is when one is free."""
@@ -77,15 +77,15 @@ class TimeLeftTeller:
 
 
 def time_left(
-    record: RankedTrials, ahead: Sequence[Cohort], slots: int, since: float, now: float
+    record: RankedTrials, ahead: Sequence[Cohort], slots: int, since_s: float, now_s: float
 ) -> TimeLeft | None:
     """The time left of a sweep that runs; None before its first epoch.
 
     Args:
         ahead: its trials, and how far they are to train.
         slots: trials at a time.
-        since: the moment from which there are so many, in seconds since 1970.
-        now: the same.
+        since_s: how long the sweep had run when there were so many first.
+        now_s: how long it has run.
     """
     of_trials = [trial.epochs[len(trial.epochs)].seconds for trial in record.trials if trial.epochs]
     if not of_trials:
@@ -97,7 +97,7 @@ def time_left(
     longest = max((epochs for trials, epochs in spans if trials >= 0.5), default=0)
     # The last trials leave slots idle: on average, half as long as the longest of them takes.
     epochs = max(longest, to_come / slots + (1 - 1 / slots) * longest / 2)
-    best_s = epochs * _epoch_s(record, mean_s, slots, since, now)
+    best_s = epochs * _epoch_s(record, mean_s, slots, since_s, now_s)
     low, high = map(float, np.quantile(of_trials, (0.2, 0.8)))
     return TimeLeft(best_s, best_s * min(1.0, low / mean_s), best_s * max(1.0, high / mean_s), to_come)
 
@@ -107,18 +107,18 @@ def _spans_of_reruns(record: RankedTrials, last_epoch: int) -> list[tuple[float,
     return [*unfinished, (len(record.reruns_to_come()), last_epoch)]
 
 
-def _epoch_s(record: RankedTrials, mean_s: float, slots: int, since: float, now: float) -> float:
-    """Seconds that an epoch takes a slot by the clock, with all that comes between epochs.
+def _epoch_s(record: RankedTrials, mean_s: float, slots: int, since_s: float, now_s: float) -> float:
+    """Seconds that an epoch takes a slot, with all that comes between epochs.
 
     Each slot is taken to have trained one epoch before the first that is counted.
     """
     began = [run.started or 0.0 for run in record.info.runs]
     gone_on = [each.time for each in record.info.steered if each.command == "go"]
-    counted_from = max([since, *began, *gone_on])
-    reported, first = 0, now
+    counted_from = max([*began, *gone_on], default=0.0)
+    reported, first_s = 0, now_s
     for trial in record.trials:
         for row in reversed(trial.epochs.values()):
-            if row.time < counted_from:
+            if row.time < counted_from or row.elapsed_s < since_s:
                 break
-            reported, first = reported + 1, min(first, row.time)
-    return slots * (now - first + mean_s) / (max(0, reported - 1) + slots)
+            reported, first_s = reported + 1, min(first_s, row.elapsed_s)
+    return slots * (now_s - first_s + mean_s) / (max(0, reported - 1) + slots)

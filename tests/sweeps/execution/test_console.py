@@ -145,3 +145,5 @@ def test_the_time_left_is_noted_for_pages_once_and_where_it_has_changed(tmp_path
     lines = [line for line in (tmp_path / JOURNAL).read_text().splitlines() if "time_left" in line]
     assert len(lines) == 2
     assert Record.read(tmp_path).info.time_left == NotedTimeLeft(900, began + 180)
+    reporter._note(set_back := NotedTimeLeft(830, began - 3600))  # the clock
+    assert Record.read(tmp_path).info.time_left == set_back

@@ -12,6 +12,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.output.time_left import TimeLeft, TimeLeftTeller, time_left
 from sweeps.execution.run_context import RunContext
 from sweeps.ray_cluster.places.place_division import Allotment
+from sweeps.record import record as record_module
 from sweeps.record.record import Record
 from sweeps.schedulers import asha, halving, hyperband, none
 from sweeps.search.record_scheduler import PruningMethod
@@ -40,7 +41,7 @@ def epochs_left(
     """By a plan of so many trials of at most 9 epochs."""
     plan = plan_of(folder, scheduler, num_trials=trials, max_epochs=9, grace_epochs=1)
     there = scheduler.cohorts(plan.config, [trials])
-    found = time_left(record, there, slots, time.time(), time.time())
+    found = time_left(record, there, slots, 1.0, 1.0)  # no report is as late
     assert found is not None
     assert found.low_s == found.best_s == found.high_s, "all epochs took as long"
     return found.best_s / EPOCH_S
@@ -48,7 +49,7 @@ def epochs_left(
 
 def test_before_the_first_epoch_nothing_is_known(tmp_path: Path) -> None:
     there = none.Scheduler.cohorts(SweepConfig.from_settings(num_trials=2), [2])
-    assert time_left(record_of(tmp_path, {0: 0}), there, 1, 0.0, time.time()) is None
+    assert time_left(record_of(tmp_path, {0: 0}), there, 1, 0.0, 1.0) is None
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_the_range_is_that_of_the_trials(tmp_path: Path) -> None:
         propose(record, {})
         record.report(number, 1, 0.5, {}, 5.0 + number)
     there = none.Scheduler.cohorts(SweepConfig.from_settings(num_trials=12, max_epochs=9), [12])
-    found = time_left(record, there, 1, time.time(), time.time())
+    found = time_left(record, there, 1, 1.0, 1.0)
     assert found is not None
     assert (found.low_s / found.best_s, found.high_s / found.best_s) == pytest.approx((0.7, 1.3))
 
@@ -135,6 +136,36 @@ def test_more_slots_take_less_time(context: RunContext) -> None:
     assert alone is not None
     assert four is not None
     assert four.best_s < alone.best_s / 2
+
+
+class Clocks:
+    """Stand in for the `time` of the record: one may be set, and goes on while the PC sleeps."""
+
+    def __init__(self) -> None:
+        self.set_s, self.run_s = time.time(), 0.0
+
+    def time(self) -> float:
+        return self.set_s
+
+    def monotonic(self) -> float:
+        return self.run_s
+
+
+@pytest.mark.parametrize("jump_s", [8 * 3600.0, -3600.0])
+def test_a_pc_that_has_slept_and_a_clock_that_is_set_change_no_pace(
+    jump_s: float, context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clocks, record = Clocks(), context.record
+    monkeypatch.setattr(record_module, "time", clocks)
+    record.start_clock()
+    teller, found = TimeLeftTeller(context, lambda: 1), list[float]()
+    for epoch in (1, 2, 3, 4):
+        clocks.set_s, clocks.run_s = clocks.set_s + 60.0 + jump_s * (epoch == 3), clocks.run_s + 60.0
+        record.report(0, epoch, 0.5, {}, 60.0)
+        left = teller.now()
+        assert left is not None
+        found.append(left.best_s)
+    assert found == pytest.approx([60.0 * (4 * 9 - epoch) for epoch in (1, 2, 3, 4)])
 
 
 @pytest.mark.parametrize(
