@@ -132,17 +132,18 @@ def _since(folder: Path) -> float:
 def interrupted() -> list[QueuedSweep]:
     """The sweeps that a reboot has interrupted, in their order."""
     forget_killed()
-    notes = [note for path in _folder().glob("*.json") if (note := _read(path)) is not None]
+    notes = [note for path in _files() if (note := _read(path)) is not None]
     found = [note for note in notes if not note.is_of_this_boot and Path(note.folder).is_dir()]
     return sorted(found, key=lambda note: note.since)
 
 
 def forget_killed() -> None:
     """Remove the notes of sweeps that were killed while the PC ran on, and those that count no more."""
-    for path in _folder().glob("*.json"):
-        note = _read(path)
-        if note is None or not (note.is_alive or (note.is_kept and not note.is_of_this_boot)):
-            path.unlink(missing_ok=True)
+    for path in _files():
+        with contextlib.suppress(OSError):  # it may be there all the same
+            note = _parsed(path.read_text())
+            if note is None or not (note.is_alive or (note.is_kept and not note.is_of_this_boot)):
+                path.unlink()
 
 
 def start_again(note: QueuedSweep) -> subprocess.Popen[bytes] | None:
@@ -171,10 +172,23 @@ def start_again(note: QueuedSweep) -> subprocess.Popen[bytes] | None:
 
 def _read(path: Path) -> QueuedSweep | None:
     """A note; None where there is none, or one of another version."""
+    with contextlib.suppress(OSError):
+        return _parsed(path.read_text())
+    return None
+
+
+def _parsed(text: str) -> QueuedSweep | None:
     try:
-        return QueuedSweep(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
+        return QueuedSweep(**json.loads(text))
+    except (ValueError, TypeError):
         return None
+
+
+def _files() -> list[Path]:
+    """Those of all notes; none where the home folder can't be read now, as one of a server that is silent."""
+    with contextlib.suppress(OSError):
+        return [*_folder().glob("*.json")]
+    return []
 
 
 def _path(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import platform
 import subprocess
@@ -163,6 +164,29 @@ def test_a_note_that_is_cut_short_is_none(folder: Path) -> None:
         note.write_text(note.read_text()[:20])
         assert queued_sweeps.interrupted() == []
     assert note.parent.is_dir()
+
+
+def test_a_home_folder_that_does_not_answer_ends_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The holder of Ray looks there again and again: Ray would end with it, and all sweeps."""
+    monkeypatch.setenv("XDG_STATE_HOME", f"/{'away' * 100}")  # too long a name
+    queued_sweeps.forget_killed()
+    assert queued_sweeps.interrupted() == []
+    with queued_sweeps.noted(folder, ["run"], lambda: False):
+        queued_sweeps.forget_killed()
+
+
+def test_a_note_that_can_not_be_read_now_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Path) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with queued_sweeps.noted(folder, ["run"], lambda: False):
+        there = notes()
+        with monkeypatch.context() as away:
+            away.setattr(Path, "read_text", fails)
+            queued_sweeps.forget_killed()
+        assert notes() == there != []
 
 
 def test_a_note_stays_where_the_pc_may_be_shutting_down(folder: Path) -> None:
