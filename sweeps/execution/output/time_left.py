@@ -1,8 +1,8 @@
 """The time left of a sweep that runs: the epochs to come, at the pace of those before.
 
 How many trials train how far the scheduler says (`search/rungs.py`). The pace is that of this run of the
-sweep, since its number of slots has changed or a pause has ended; the range is that of the trials' seconds
-per epoch, from the 20 % quantile to the 80 % quantile. `benchmarks/time_left.py` compares it with the truth.
+sweep, since its number of slots has changed; the range is that of the trials' seconds per epoch, from the
+20 % quantile to the 80 % quantile. `benchmarks/time_left.py` compares it with the truth.
 It counts the time that the sweep has run: a PC may sleep meanwhile, and its clock may be set.
 """
 
@@ -112,13 +112,11 @@ def _epoch_s(record: RankedTrials, mean_s: float, slots: int, since_s: float, no
 
     Each slot is taken to have trained one epoch before the first that is counted.
     """
-    began = [run.started or 0.0 for run in record.info.runs]
-    gone_on = [each.time for each in record.info.steered if each.command == "go"]
-    counted_from = max([*began, *gone_on], default=0.0)
+    began = max((run.started or 0.0 for run in record.info.runs), default=0.0)
     reported, first_s = 0, now_s
     for trial in record.trials:
         for row in reversed(trial.epochs.values()):
-            if row.time < counted_from or row.elapsed_s < since_s:
+            if row.time < began or row.elapsed_s < since_s:
                 break
             reported, first_s = reported + 1, min(first_s, row.elapsed_s)
     return slots * (now_s - first_s + mean_s) / (max(0, reported - 1) + slots)
