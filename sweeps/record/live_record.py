@@ -18,8 +18,6 @@ class LiveRecord:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.version = 0
-        """Another number after each `read` that has found a change."""
         self.file_bytes = 0
         """Size of the file at the last `read`."""
         self._seen: tuple[int, int, int] | None = None
@@ -43,7 +41,7 @@ class LiveRecord:
                 self._found = _read_on(self.folder, before if isinstance(before, Record) else None)
             except (FileNotFoundError, RecordUnreadable) as error:
                 self._found = error
-            self._seen, self.version = seen, self.version + 1
+            self._seen = seen
         if not isinstance(self._found, Record):
             raise self._found.with_traceback(None)  # else it would grow with each call
         return self._found
