@@ -85,8 +85,9 @@ def held_back(for_s: float, clock: Callable[[], float] = time.monotonic) -> Iter
     Raises:
         KeyboardInterrupt: it has come: behind the block, or in it, where that takes longer.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread is interrupted
+    before, is_main = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
+    if not is_main or before is not signal.default_int_handler:  # it interrupts none, or is handled already
+        yield
         return
     until_s, has_come = clock() + for_s, False
 
@@ -96,10 +97,6 @@ def held_back(for_s: float, clock: Callable[[], float] = time.monotonic) -> Iter
         if clock() >= until_s:
             raise KeyboardInterrupt
 
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # it is handled already, or ignored
-        yield
-        return
     signal.signal(signal.SIGINT, of_this_process(on_signal))
     try:
         yield
