@@ -154,10 +154,6 @@ class Cluster:
         """Whether the PC of this id is left out already."""
         return node in self._there and self._there[node].address in self.left_out
 
-    def may_have(self, node: str) -> bool:
-        """Whether the PC of this id is there; also for "", a PC that is not known yet."""
-        return not node or node in self._there
-
     def _gone(self, there: Mapping[str, Node], deadlines: Mapping[str, float]) -> Iterator[str]:
         for id_, node in there.items():
             if id_ not in self._there:

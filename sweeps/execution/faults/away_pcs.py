@@ -75,8 +75,9 @@ class AwayPCs(DriverCallback):
         """Print which PCs leave, and end what can be ended now."""
         cluster = self._cluster
         if news := cluster.news():
+            there = {"", *(node.id for node in cluster.there)}  # "": its PC is not known yet
             for process in self._processes.all():
-                process.is_gone = not cluster.may_have(process.own.node)
+                process.is_gone = process.own.node not in there
             for line in news:
                 self._context.say(line)
             if not placement.most(self._context.config, cluster.pcs, self._context.gpus_per_trial):
