@@ -86,10 +86,12 @@ class Remote:
     def write(self, number: int, epoch: int, fill: Fill, params: Params, *, is_last: bool = False) -> int:
         archive = self._pack(epoch, fill, params)
         size = archive.stat().st_size
-        target = f"{self._folder(number)}/{archive.name}"
-        self._upload(archive, target, NEEDED_S if is_last else TRAINING_S)
+        target, waits_s = f"{self._folder(number)}/{archive.name}", NEEDED_S if is_last else TRAINING_S
+        # Before it is written: where this PC sleeps meanwhile, another one goes on with the trial.
+        there = self._retry(lambda fs: self._epochs_in(fs, number), waits_s)
+        self._upload(archive, target, waits_s)
         with suppress(StorageError):  # it is written; the next one removes what is too old
-            self._retry(lambda fs: self._remove_older(fs, number, epoch), ())
+            self._retry(lambda fs: self._remove_older(fs, number, epoch, there), ())
         self._empty_scratch()
         return size
 
@@ -158,11 +160,11 @@ class Remote:
         found = (re.fullmatch(rf"epoch_(\d+){ARCHIVE}", name) for name in _names(fs, self._folder(number)))
         return sorted((int(match[1]) for match in found if match), reverse=True)
 
-    def _remove_older(self, fs: Any, number: int, epoch: int) -> None:
-        """Also later ones: they were broken, as the trial has resumed from an earlier one."""
-        there = self._epochs_in(fs, number)
-        older = [other for other in there if other <= epoch]
-        for other in [*(other for other in there if other > epoch), *older[checkpoint_store.KEPT :]]:
+    def _remove_older(self, fs: Any, number: int, epoch: int, there: Sequence[int]) -> None:
+        """Of those that were there, also later ones: they were broken, as the trial has resumed from an
+        earlier one."""
+        older = [other for other in there if other < epoch]
+        for other in [*(other for other in there if other > epoch), *older[checkpoint_store.KEPT - 1 :]]:
             _remove_file(fs, self._archive(number, other))
 
     def _pack(self, epoch: int, fill: Fill, params: Params) -> Path:

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,46 @@ def test_the_two_newest_stay_and_those_behind_a_broken_one_go(store: Storage) ->
     assert store.epochs(3) == [5, 3]
     store.remove(3, 5)
     assert store.epochs(3) == [3]
+
+
+@dataclass(frozen=True)
+class Here:
+    """A folder of this PC as a server, where something happens before a file arrives."""
+
+    url: str
+    happens: Callable[[], object] = bool
+
+    @property
+    def root(self) -> str:
+        return self.url
+
+    def open(self) -> Any:
+        return fsspec.filesystem("file")
+
+    def upload(self, fs: Any, file: Path, target: str) -> None:
+        self.happens()
+        fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+        copy_to_server(fs, file, target)
+
+    def diagnose(self, error: Exception, fs: Any) -> tuple[str, bool]:
+        return str(error), True
+
+    def make(self, fs: Any) -> None:
+        fs.makedirs(self.root, exist_ok=True)
+
+
+def test_a_pc_that_slept_in_the_middle_of_a_write_leaves_what_its_successor_has_written(
+    tmp_path: Path,
+) -> None:
+    other = Remote(Here(str(tmp_path)), "NAME")
+    other.write(3, 1, fill(100), MINE)
+
+    def go_on() -> None:
+        for epoch in (2, 3):
+            other.write(3, epoch, fill(100), MINE)
+
+    Remote(Here(str(tmp_path), go_on), "NAME").write(3, 2, fill(100), MINE)
+    assert other.epochs(3) == [3, 2]
 
 
 def test_trials_are_listed_and_removed(store: Storage) -> None:
