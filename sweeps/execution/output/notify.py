@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import IO, Any
 
 from ray.tune.experiment import Trial
@@ -206,6 +207,14 @@ class Alerts(DriverCallback):
         return f"half of the trials is through, {ended} of {planned}" if 0 < planned <= 2 * ended else ""
 
 
+def _file_for_output() -> IO[bytes]:
+    """For what a command prints, which is left out where there is no room for a file."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return Path(os.devnull).open("w+b")
+
+
 class _Sender(threading.Thread):
     """Runs a command for one event after another: at once, or when the last one for the same event is old
     enough. What waits is the newest."""
@@ -249,7 +258,7 @@ class _Sender(threading.Thread):
     def run(self) -> None:
         """Until it is closed."""
         while (variables := self._next()) is not None:
-            with tempfile.TemporaryFile() as output:
+            with _file_for_output() as output:
                 with self._changed:
                     self._running = command = ShellCommand(self._command, variables)
                 failure = command.run(TIMEOUT_S, output)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,16 @@ def test_a_command_that_fails_again_and_again_costs_one_line(tmp_path: Path) -> 
         report(context, ended="failed")
     alerts.close()
     assert said(context) == ["--notify-command failed at 'failed': exit status 22: refused"]
+
+
+def test_a_full_disk_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, lines = alerted(tmp_path, "failed")
+    alerts = notify.Alerts(context, every_s=0.0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))  # no file can be made there
+    report(context, ended="failed", reason="no space")
+    alerts.close()
+    assert lines.read_text() == "failed|running|||s: trial 0 failed: no space; no trial ended well\n"
+    assert said(context) == []
 
 
 def test_a_command_that_hangs_does_not_hold_the_sweep_and_is_not_left(tmp_path: Path) -> None:
