@@ -101,13 +101,13 @@ def _run_trials(
         context = RunContext.from_plan(plan, record, cluster, end, cell)
         if not cluster.is_alone:
             context.places.refuse_other_version(str(config.address))
-        with context.announced():
-            if not cluster.is_alone:
-                storage_and_data.check_storage(context)
-            storage_and_data.deliver_data(context)
         test_scores: dict[str, float] = {}
         try:
             with cluster.watch.needed(lambda: _last_words(context)):
+                with context.announced():
+                    if not cluster.is_alone:
+                        storage_and_data.check_storage(context)
+                    storage_and_data.deliver_data(context)
                 environment.note(plan.folder, cluster)
                 run_start.begin_run(plan, record)
                 end.has_begun = True

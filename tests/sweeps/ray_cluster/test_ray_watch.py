@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -9,11 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from sweeps import sweep
 from sweeps.common.errors import RayLost
-from sweeps.ray_cluster import ray_watch
+from sweeps.execution import storage_and_data
+from sweeps.execution.output import notify
+from sweeps.execution.run_context import RunContext
+from sweeps.ray_cluster import ray_watch, session
 from sweeps.ray_cluster.ray_watch import RayWatch
 from tests.conftest import ROOT, TOY
 
@@ -86,6 +93,28 @@ def test_the_end_of_a_process_of_ray_interrupts_what_needs_it(name: str) -> None
         with pytest.raises(RayLost, match=f"its process {name} is gone"):
             needs_it()
     assert name in watch.lost
+
+
+def test_it_is_watched_while_data_is_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes hours, and much memory."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        cluster = SimpleNamespace(is_alone=True, watch=RayWatch({"raylet": process.pid}))
+        context = SimpleNamespace(announced=contextlib.nullcontext)
+
+        def prepare(_: object) -> None:
+            process.kill()
+            time.sleep(10)
+
+        monkeypatch.setattr(notify, "at_the_end", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(session, "connect", lambda *_: contextlib.nullcontext(cluster))
+        monkeypatch.setattr(sweep, "following", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(RunContext, "from_plan", lambda *_: context)
+        monkeypatch.setattr(storage_and_data, "deliver_data", prepare)
+        config = SimpleNamespace(dashboard=False, logger_names=())
+        record: Any = None
+        plan: Any = SimpleNamespace(config=config, folder=Path())
+        with pytest.raises(RayLost, match="its process raylet is gone"):
+            sweep._run_trials(plan, record, [], None, None)
 
 
 def test_what_nothing_interrupts_has_its_last_words(tmp_path: Path) -> None:
