@@ -154,7 +154,7 @@ def _quiet() -> None:
     from sweeps.ray_start import ray_environment
 
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-    ray_environment.prepare_environment()
+    ray_environment.set_environment()
     warnings.simplefilter("ignore", FutureWarning)
     import optuna
 

@@ -35,7 +35,7 @@ def start(config: SweepConfig, cell: Cell | None = None) -> int:
         return submit.submit(config)
     for line in imports.newer_than_tested():
         print(f"warning    {line}", flush=True)
-    ray_environment.prepare_environment()  # before Ray is imported
+    ray_environment.set_environment()  # before Ray is imported
     trains_here = config.address is None and not config.dry_run
     if trains_here:
         ray_environment.refuse_imported()

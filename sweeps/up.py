@@ -56,7 +56,7 @@ def up(stays_here: bool, dashboard: bool) -> int:
         UserError: the Ray that is there is of another version, or no folder is of use for one.
         CannotContinue: it does not start.
     """
-    ray_environment.prepare_environment()
+    ray_environment.set_environment()
     ray_environment.settle_token(None)
     dashboard = dashboard and not missing("aiohttp_cors", "dashboard")
     with SharedRay("sweeps up", "", dashboard=dashboard, ray_folder=RayFolder()) as here:

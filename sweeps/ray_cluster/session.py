@@ -1,4 +1,4 @@
-"""Join the Ray of this PC or a cluster. Imported after `ray_environment.prepare_environment`.
+"""Join the Ray of this PC or a cluster. Imported after `ray_environment.set_environment`.
 
 Other people and programs on the GPUs of a sweep are found before it starts, so that none tramples another. A
 process of this sweep's own Ray is none of them: Ray gives each GPU to one of its sweeps at a time.

@@ -60,15 +60,11 @@ ANSWERS_S = 60.0
 """For `ray status`, which gives up after 50 s where another program listens."""
 
 
-def set_environment(settings: Mapping[str, str]) -> None:
-    """Set what Ray reads when it is imported; a value that the user set stays."""
+def set_environment(settings: Mapping[str, str] = ENVIRONMENT) -> None:
+    """Set what Ray reads when it is imported, by default for a process that runs a sweep; a value that the
+    user set stays."""
     for name, value in settings.items():
         os.environ.setdefault(name, value)
-
-
-def prepare_environment() -> None:
-    """For a process that runs a sweep; a value that the user set stays."""
-    set_environment(ENVIRONMENT)
 
 
 def prepare_to_look() -> None:

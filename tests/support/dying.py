@@ -13,7 +13,7 @@ from typing import Any
 from sweeps.ray_start import ray_environment
 from sweeps.run import main as run_main
 
-ray_environment.prepare_environment()
+ray_environment.set_environment()
 if __name__ == "__main__":  # Ray reads it when it is imported
     ray_environment.settle_token(None)
 

@@ -128,7 +128,7 @@ def test_memory_that_others_take_is_not_free(tmp_path: Path, monkeypatch: pytest
 
 HIDES = """
 from sweeps.ray_start import ray_environment
-ray_environment.prepare_environment()
+ray_environment.set_environment()
 import os, psutil, ray
 
 @ray.remote

@@ -188,7 +188,7 @@ from sweeps.ray_start import ray_connection, shared_ray
 from sweeps.ray_start import ray_environment
 from sweeps.trial import fork_server
 
-ray_environment.prepare_environment()
+ray_environment.set_environment()
 ray_environment.settle_token(None)
 os.environ["ONE"] = "1"
 with fork_server.started() as python, shared_ray.SharedRay("s", python, dashboard=False) as here:
