@@ -29,11 +29,6 @@ class PageProcess:
             start_new_session=True,  # Ctrl-C is for the sweep
         )
 
-    @property
-    def pid(self) -> int:
-        """Of its process."""
-        return self._process.pid
-
     def describe(self) -> str:
         """Where it is, once it is there, or why it is not."""
         has_ended = False

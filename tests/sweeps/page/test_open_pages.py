@@ -155,11 +155,11 @@ def test_a_sweep_prints_the_address_of_its_page_or_why_there_is_none(
         said = process.describe()
         assert said.startswith("dashboard  http://127.0.0.1:")
         # Nobody reads what it prints any more: it prints on all the same, and answers.
-        os.close(os.open(f"/proc/{process.pid}/fd/1", os.O_WRONLY | os.O_NONBLOCK))
+        os.close(os.open(f"/proc/{process._process.pid}/fd/1", os.O_WRONLY | os.O_NONBLOCK))
         with urllib.request.urlopen(said.split()[1].partition("?")[0] + "login", timeout=60) as answer:
             assert answer.status == 200
     finally:
-        os.kill(process.pid, signal.SIGTERM)
+        os.kill(process._process.pid, signal.SIGTERM)
     nothing = PageProcess(tmp_path / "nothing").describe()
     assert nothing.startswith("dashboard  none: error: ")
     assert "no such folder" in nothing
