@@ -133,7 +133,7 @@ def interrupted() -> list[QueuedSweep]:
     """The sweeps that a reboot has interrupted, in their order."""
     forget_killed()
     notes = [note for path in _files() if (note := _read(path)) is not None]
-    found = [note for note in notes if not note.is_of_this_boot and Path(note.folder).is_dir()]
+    found = [note for note in notes if not note.is_of_this_boot and os.access(note.folder, os.W_OK)]
     return sorted(found, key=lambda note: note.since)
 
 

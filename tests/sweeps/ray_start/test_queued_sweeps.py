@@ -177,6 +177,15 @@ def test_a_home_folder_that_does_not_answer_ends_nothing(
         queued_sweeps.forget_killed()
 
 
+def test_one_whose_share_does_not_answer_waits_for_the_next_time(folder: Path) -> None:
+    with queued_sweeps.noted(folder, ["run"], lambda: True):
+        (note,) = notes()
+    away = {"boot": "the one before", "folder": f"/{'away' * 100}"}  # too long a name
+    note.write_text(json.dumps({**json.loads(note.read_text()), **away}))
+    assert queued_sweeps.interrupted() == []
+    assert notes() == [note]
+
+
 def test_a_note_that_can_not_be_read_now_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: Path) -> str:
         raise OSError(errno.EIO, "Input/output error")
