@@ -182,7 +182,8 @@ def typed(where: str, kind: Any, value: Any) -> Any:
         return str(value)
     others = [each for each in kinds if each not in (NoneType, list[str])]
     wanted: Any = functools.reduce(operator.or_, others)
-    for found in [hyperparameter(value), value] if isinstance(value, str) else [value]:
+    read = hyperparameter(value) if isinstance(value, str) else value
+    for found in [value if isinstance(read, str) else read, value]:  # text stays as it is given
         if not type_fault(found, wanted) and (isinstance(found, str) or math.isfinite(found)):
             return param_types.typed(found, wanted)
     raise UserError(f"{where} {value}: {requirement(value, wanted)}")

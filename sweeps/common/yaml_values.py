@@ -25,6 +25,8 @@ _PLAIN = (
 )
 """What is no text, as in YAML 1.2: YAML 1.1 reads `1:30` as 90, `010` as 8, `no` as false, a date as no text,
 and `1e-3` as text (yaml/pyyaml#173)."""
+_CUT = re.compile(r"(?:^|\s)#|\n")
+"""What YAML takes for a comment, or makes a space."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -96,11 +98,14 @@ def dump_yaml(content: Any) -> str:
 
 
 def hyperparameter(text: str) -> Any:
-    """A value read as YAML; what is not YAML is text."""
+    """A value read as YAML; what is not YAML is text. Text without quotes keeps its # and its lines."""
     try:
-        return load_yaml(text) if text else ""
+        found = load_yaml(text) if text else ""
     except yaml.YAMLError:
         return text
+    bare = text.strip()
+    is_cut = (found is None or isinstance(found, str)) and bool(_CUT.search(bare))
+    return text if is_cut and bare[0] not in "'\"|>!" else found
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -40,6 +41,20 @@ def test_a_number_and_null_are_read_as_people_write_them(text: str, value: objec
     found = load_yaml(f"a: {text}")["a"]
     assert (found, type(found)) == (value, type(value))
     assert load_yaml("a: &b {c: 1}\nd: {<<: *b}")["d"] == {"c": 1}
+
+
+@pytest.mark.parametrize("text", ["#fff", "solve issue #3", "one line\nand another", "a '#' # b"])
+def test_what_is_typed_without_quotes_keeps_its_hash_and_its_lines(text: str) -> None:
+    assert hyperparameter(text) == text
+    assert hyperparameter(f"[{json.dumps(text)}]") == [text]
+    assert hyperparameter(json.dumps(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("a#b", "a#b"), ("5 # five", 5), ("{a: 1,\n b: 2}", {"a": 1, "b": 2}), (" ", None)]
+)
+def test_other_values_are_read_as_yaml(text: str, value: object) -> None:
+    assert hyperparameter(text) == value
 
 
 @pytest.mark.parametrize(

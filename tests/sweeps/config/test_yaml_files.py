@@ -21,6 +21,12 @@ def test_a_number_in_a_file_may_have_an_exponent_without_a_point(tmp_path: Path)
     assert parse(["--config", yaml_file(tmp_path, "params:\n  lr: 1e-3\n")]).params == {"lr": 0.001}
 
 
+def test_a_text_of_a_file_is_read_once(tmp_path: Path) -> None:
+    """So a sweep whose command has a # can be resumed."""
+    command = "command:python train.py --note 'run #3' --lr {lr}"
+    assert parse(["--config", yaml_file(tmp_path, f'trainable: "{command}"\n')]).trainable == command
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
