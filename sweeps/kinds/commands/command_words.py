@@ -78,7 +78,7 @@ class CommandWords:
         Raises:
             ValueError: a quotation is not closed.
         """
-        return cls(tuple(shlex.split(command)))
+        return cls(tuple(shlex.split(command.replace("\\\n", ""))))  # as a shell goes on in the next line
 
     @cached_property
     def placeholders(self) -> tuple[str, ...]:
