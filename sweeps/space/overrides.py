@@ -146,7 +146,10 @@ def _of_type(value: Any, is_whole: bool) -> ParamValue:
 
 
 def _parts(text: str) -> tuple[float, float, list[str]] | None:
-    """Both ends of a range, and the marks behind them; None where it is none."""
+    """Both ends of a range, and the marks behind them; None where it is none. It has no three dots: 0...1
+    would end at .1."""
+    if f"{BETWEEN}." in text:
+        return None
     low_text, _, rest = text.replace(" ", "").partition(BETWEEN)
     high_text, *marks = rest.split(":")
     low, high = _number(low_text), _number(high_text)
