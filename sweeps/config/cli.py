@@ -16,8 +16,10 @@ from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import command, shown_path
+from sweeps.common.objective import split
 from sweeps.common.settings import typed
 from sweeps.common.yaml_values import hyperparameter, nearest, read_lines
+from sweeps.config import plugins as config_plugins
 from sweeps.config import wandb_sweep
 from sweeps.config.sweep_config import (
     COMMAND_ONLY,
@@ -141,6 +143,8 @@ def checked(
         contents = [_of_wandb(of_wandb, flags, contents), *contents]
     given: dict[str, Any] = {}
     for content in [*contents, flags]:
+        if _names_trainable(content) and _names_trainable(given):  # the last one alone counts
+            given |= dict.fromkeys(WAYS)
         merged = {name: {**given.get(name, {}), **content.get(name, {})} for name in PAIRS}
         if "resume" not in flags:  # of a resume, `with_ranges` does it
             _replace_other(merged["params"], content.get("ranges", {}), content.get("params", {}))
@@ -154,6 +158,10 @@ def checked(
         }
     )
     if config.resume is not None and contents:
+        if _names_trainable(flags):  # maybe in other words than the sweep has it
+            config = config_plugins.named(config.changed(resume=None)).changed(resume=config.resume)
+        if split(" ".join(config.metrics)) == (contents[0].get("metric"), contents[0].get("mode")):
+            config = config.changed(metric=contents[0]["metric"])
         refuse_other(config.flat(), contents[0])
         folder = sweep_named(config.resume).resolve()  # it may have been moved
         config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
@@ -161,6 +169,11 @@ def checked(
         config = config.with_ranges(flags.get("ranges", {}))
     refuse(check(config, flags))
     return config
+
+
+def _names_trainable(settings: Mapping[str, Any]) -> bool:
+    """Whether they say what is trained."""
+    return any(settings.get(way) is not None for way in WAYS)
 
 
 def _replace_other(before: dict[str, Any], now: Mapping[str, Any], both: Mapping[str, Any]) -> None:

@@ -123,6 +123,40 @@ def test_another_sweep_than_the_one_that_began_is_refused_before_anything_is_loo
     ]
 
 
+@pytest.mark.parametrize(
+    ("trainable", "typed"),
+    [
+        ("net", ["net.py"]),
+        ("net", ["--trainable", "net"]),
+        ("command:python train.py --lr {lr}", ["--command", "python train.py --lr {lr}"]),
+        ("lightning-cli:cli:config.yaml", ["cli.py", "-c", "config.yaml"]),
+    ],
+)
+def test_a_resume_may_say_again_what_is_trained_and_by_what_it_is_judged(
+    trainable: str, typed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the command that began it may be typed again, with --resume."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text("def build_model(params): ...\n")
+    (tmp_path / "cli.py").write_text("from lightning.pytorch.cli import LightningCLI\n")
+    sweep_in(tmp_path / "results", "s", f'trainable: "{trainable}"\nmetric: val_acc\nmode: max\n')
+    expected = parse(["--resume", "s"])
+    assert parse([*typed, "--metric", "val_acc:max", "--resume", "s"]) == expected
+    assert expected.trainable == trainable
+    assert (
+        faults("--resume", "s", "--metric", "val_acc:min")[0] == "--metric val_acc:min: the sweep has val_acc"
+    )
+    assert faults("--resume", "s", "--command", "python other.py {lr}")[0] == (
+        f"--trainable command:python other.py {{lr}}: the sweep has {trainable}"
+    )
+
+
+def test_what_a_flag_trains_takes_the_place_of_what_a_file_names(tmp_path: Path) -> None:
+    path = yaml_file(tmp_path, "trainable: cnn\n")
+    config = parse(["--config", path, "--command", "python train.py {lr}"])
+    assert (config.trainable, config.command) == (None, "python train.py {lr}")
+
+
 def test_settings_of_a_folder_that_can_not_be_read_are_named(tmp_path: Path) -> None:
     fault, advice = faults("--resume", str(sweep_in(tmp_path, "s", "num_trails: 5\n")))
     assert "to resume it, use that version" in advice
