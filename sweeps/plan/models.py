@@ -205,7 +205,9 @@ def _model(config: SweepConfig, trainable: Trainable, space_name: str, searcher:
     name = trainable.name
     params, ranges = own(config.params, name), own(config.ranges, name)
     given = [("--params", each) for each in params] + [("--ranges", each) for each in ranges]
-    refuse([f"{flag} {each}: {why}" for flag, each in given if (why := trainable.why_not(each))])
+    faults = [f"{flag} {each}: {why}" for flag, each in given if (why := trainable.why_not(each))]
+    faults += [f"--ranges {each}: --params fixes it, too; give one" for each in ranges if each in params]
+    refuse(faults)
     file = plugins.space_of(space_name, trainable, bool(ranges))
     rest = (trainable.params_class, params, searcher.TAKES, str(config.searcher), name)
     space: OneSpace

@@ -48,6 +48,15 @@ def test_a_metric_of_ones_own_does_not_take_the_mode_of_another(tmp_path: Path) 
         make_plan(config(tmp_path, metric="val_loss"))
 
 
+@pytest.mark.parametrize("given", [0.03, [0.03], "0.01..0.1"])
+def test_a_hyperparameter_with_two_values_is_refused(given: Any, tmp_path: Path) -> None:
+    both = config(tmp_path, params={"lr": 0.1}, ranges={"lr": given})
+    with pytest.raises(UserError, match=r"^--ranges lr: --params fixes it, too; give one$"):
+        make_plan(both)
+    with pytest.raises(UserError, match=r"^--freeze lr: --params fixes it, too; give one$"):
+        make_plan(both.changed(freeze={"lr": 0.03}))
+
+
 def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     with pytest.raises(UserError, match=r"--name s: .*s exists already; give another name"):
