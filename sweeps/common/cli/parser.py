@@ -126,7 +126,7 @@ class Parser(argparse.ArgumentParser):
 
 def wrapped(text: str, indent: str = "") -> str:
     """A text in lines as wide as the terminal, the first one behind `indent`, the others below its end."""
-    below, columns = " " * len(indent), shutil.get_terminal_size().columns - 2
+    below, columns = " " * len(indent), max(20, shutil.get_terminal_size().columns - 2)
     return textwrap.fill(
         text, columns, initial_indent=indent, subsequent_indent=below, break_on_hyphens=False
     )

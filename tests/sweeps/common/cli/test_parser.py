@@ -103,3 +103,13 @@ def test_all_flags_that_are_none_are_told_at_once_with_the_nearest() -> None:
         "--num-trails: no such flag. Did you mean '--num-trials'?",
         "--forse: no such flag. Did you mean '--force'?",
     ]
+
+
+@pytest.mark.parametrize("columns", ["1", "2", "12"])
+def test_the_help_needs_no_wide_terminal(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        parser().values_of(["--help"])
+    assert "--num-trials" in capsys.readouterr().out
