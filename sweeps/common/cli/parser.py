@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import re
 import shlex
 import shutil
 import sys
@@ -62,6 +63,7 @@ class Parser(argparse.ArgumentParser):
             exit_on_error=False,
             add_help=False,
         )
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # argparse lacks -1e-3
         self.faults: list[str] = []
         """Of the values that are read."""
         self.add_argument("-h", "--help", action="help", help="Show this help and exit.")

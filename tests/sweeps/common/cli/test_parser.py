@@ -113,3 +113,10 @@ def test_the_help_needs_no_wide_terminal(
     with pytest.raises(SystemExit):
         parser().values_of(["--help"])
     assert "--num-trials" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["-1e-3", "-0.001", "-.001", "-10e-4"])
+def test_a_negative_number_is_a_value_in_whatever_form(text: str) -> None:
+    made = parser()
+    add(made, "target", float, "Score that is enough.", 0.0)
+    assert made.values_of(["--target", text, "--num-trials", "3"]).target == -0.001
