@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import select
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -60,18 +59,14 @@ def _status_of(program: Callable[[], int], interrupted: str) -> int:
             raise
         _complain(f"{type(error).__name__}: {error}{why}")
         return 2
-    except BrokenPipeError:
-        if not is_output_closed():
-            raise
-        # `| head` has ended; the interpreter must not print this at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except OSError as error:
-        # Another one, of a file, comes also where nobody reads the output any more.
+        # Another one, of a file, comes also where nobody reads the output any more; and of another pipe.
         fault = _fault_of_output()
         if error.filename is None and fault is not None and fault.errno == error.errno:
+            # At its exit Python writes the rest.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            _complain(f"the standard output can't be written: {fault.strerror}")
+            if not isinstance(fault, BrokenPipeError):  # `| head` has ended
+                _complain(f"the standard output can't be written: {fault.strerror}")
         elif error.errno in atomic_io.FULL:
             _complain(": ".join(map(str, filter(None, [error.filename, error.strerror]))))
         else:
@@ -104,13 +99,6 @@ def _complain(error: object) -> None:
     text = f"error: {error}"
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
     print(fitted(text, width), file=sys.stderr, flush=True)
-
-
-def is_output_closed() -> bool:
-    """Whether nobody reads the standard output: a broken pipe may be another one, of the user's code, say."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def dispatch(

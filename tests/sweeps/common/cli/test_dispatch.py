@@ -121,6 +121,21 @@ def test_an_output_that_can_not_be_written_costs_a_line_and_no_traceback(
     assert (done.returncode, done.stderr) == (status, said)
 
 
+def test_an_output_that_nobody_reads_any_more_ends_a_command_in_silence() -> None:
+    program = "import sys; from sweeps.common.cli.dispatch import status_of\n"
+    program += "sys.exit(status_of(lambda: print('some words', flush=True) or 0))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", program], stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            check=False, timeout=60,
+        )  # fmt: skip
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_an_output_that_takes_nothing_now_costs_a_line_and_no_traceback() -> None:
     """Another program may have set a pipe that it shares to wait for nobody."""
     program = "import os, sys; from sweeps.common.cli.dispatch import status_of; os.set_blocking(1, False)\n"
