@@ -263,7 +263,8 @@ def _parser(shows_all: bool) -> cli_parser.Parser:
     title = settings[0].group if shows_all else "Used most"
     if not shows_all:
         settings = [dataclasses.replace(each, group=title) for each in settings]
-        settings.sort(key=lambda each: _place_of(flag(each.name)))
+        places = {name: place for place, name in enumerate(MOST_USED)}
+        settings.sort(key=lambda each: places.get(flag(each.name), len(places)))
     first = parser.add_argument_group(title)
     first.add_argument(
         "trainables",
@@ -300,11 +301,6 @@ def _parser(shows_all: bool) -> cli_parser.Parser:
         parser.show_only(MOST_USED)
         parser.epilog = f"All flags: {command('run', '--help-all')}"
     return parser
-
-
-def _place_of(flag: str) -> int:
-    """In the short help."""
-    return MOST_USED.index(flag) if flag in MOST_USED else len(MOST_USED)
 
 
 def _contents(flags: Mapping[str, Any], files: Sequence[str]) -> list[Mapping[str, Any]]:
