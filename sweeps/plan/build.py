@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -229,12 +228,10 @@ def _tries(config: SweepConfig, space: Space) -> tuple[tuple[Point, ...], tuple[
 def _check_place(config: SweepConfig, folder: Path) -> None:
     if fault := atomic_io.place_fault(folder):
         raise UserError(f"--results-dir {config.results_dir}: {fault}")
-    there = next(parent for parent in folder.parents if parent.exists())
-    free = shutil.disk_usage(there).free
-    if free < config.min_free_gb * GB:
+    if (free := atomic_io.free_bytes(folder)) < config.min_free_gb * GB:
         raise UserError(
-            f"--min-free-gb {config.min_free_gb:g}: only {size(free)} are free on the disk of {there}; "
-            "free some space, or take another --results-dir"
+            f"--min-free-gb {config.min_free_gb:g}: only {size(free)} are free on the disk of "
+            f"{config.results_dir}; free some space, or take another --results-dir"
         )
 
 
