@@ -122,6 +122,8 @@ def _faults_of_trials(config: SweepConfig, typed: Collection[str]) -> Iterator[s
         )
     elif trials and gpus is not None and (trials == "auto" or not math.isclose(trials * gpus, 1)):
         yield f"--trials-per-gpu {trials}: contradicts --gpus-per-trial {gpus:g}; give one of them"
+    if gpus is not None and gpus > 1 and gpus % 1:  # Ray has no others
+        yield f"--gpus-per-trial {gpus:g}: must be a whole number, or a share of one GPU such as 0.5"
 
 
 def _faults_of_address(config: SweepConfig) -> Iterator[str]:

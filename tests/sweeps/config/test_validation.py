@@ -25,6 +25,7 @@ def test_the_defaults_have_no_fault() -> None:
         ({"refine": "s", "refine_keep": 1.5}, "--refine-keep 1.5: must be above 0 and at most 1"),
         ({"reduction_factor": 1}, "--reduction-factor 1: must be at least 2"),
         ({"gpus_per_trial": -0.5}, "--gpus-per-trial -0.5: must be at least 0"),
+        ({"gpus_per_trial": 1.5}, "--gpus-per-trial 1.5: must be a whole number, or a share of one GPU"),
         ({"grace_epochs": 28}, "--grace-epochs 28: the first rung is after the last epoch. Give at most"),
         ({"time_budget_hours": 0.0}, "--time-budget-hours 0: must be above 0"),
         ({"keep_checkpoints": 0}, "--keep-checkpoints 0: must be at least 1"),
