@@ -13,7 +13,7 @@ from pathlib import Path
 from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.cli.dispatch import status_of
-from sweeps.config.sweep_folder import NEWEST_HELP, REPORT_FILE, newest_sweep, sweep_named
+from sweeps.config.sweep_folder import REPORT_FILE, SWEEP_HELP, newest_sweep, sweep_named
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,12 +29,8 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[Path, Path | None]:
         description="Write a page about a sweep, running or ended: one HTML file that needs no network.",
         examples=["", "first", "first --output first.html"],
     )
-    parser.add_argument(
-        "folder",
-        nargs="?",
-        metavar="NAME",
-        help=NEWEST_HELP,
-    )
+    newest = f"{SWEEP_HELP[:-1]} (default: the newest)."
+    parser.add_argument("folder", nargs="?", metavar="NAME", help=newest)
     help_ = f"File to write (default: {REPORT_FILE} in that folder)."
     cli_parser.add(parser, "output", str | None, help_, None, metavar="FILE")
     values = parser.values_of(arguments, "; a report is of one sweep")

@@ -14,7 +14,6 @@ from sweeps.common.yaml_values import closest
 from sweeps.kinds import params_file
 
 SWEEP_HELP = f"Name of a sweep in {RESULTS}/, or its folder."
-NEWEST_HELP = f"{SWEEP_HELP[:-1]} (default: the newest)."
 REPORT_FILE = "report.html"
 SWEEP_FILE = "sweep.yaml"
 """The settings of a sweep."""
