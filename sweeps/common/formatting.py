@@ -71,6 +71,12 @@ def listed(things: Sequence[object], most: int = 12) -> str:
     return ", ".join(map(str, things[:most])) + (", ..." if len(things) > most else "") or "none"
 
 
+def plain_name(text: str, most: int = 100) -> str:
+    """A text in the characters that the name of a sweep may have, and no more of them; "" where none is
+    left."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:most].strip("-._")
+
+
 def encodable(text: str) -> str:
     """A text as UTF-8 can hold it: names of files, and what programs report, may be none."""
     return text.encode(errors="backslashreplace").decode()

@@ -15,7 +15,7 @@ from sweeps.common import local_dirs, plugins, project
 from sweeps.common.cli import json_output
 from sweeps.common.cli import parser as cli_parser
 from sweeps.common.errors import UserError, refuse
-from sweeps.common.formatting import command, shown_path
+from sweeps.common.formatting import command, plain_name, shown_path
 from sweeps.common.objective import split
 from sweeps.common.settings import typed
 from sweeps.common.yaml_values import hyperparameter, nearest, read_lines
@@ -356,7 +356,7 @@ def _of_parents(parents: Sequence[str], results_dir: str | None) -> Mapping[str,
     _use_project_of(paths[0], contents[0], f"--refine {parents[0]}")
     folder = Path(paths[0]).resolve().parent
     where = folder.parent if results_dir is None else Path(results_dir).expanduser()
-    stem = re.sub(r"-refined(-\d+)?$", "", folder.name)
+    stem = plain_name(re.sub(r"-refined(-\d+)?$", "", folder.name), 80) or "sweep"
     names = ((n, f"{stem}-refined{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
     number, name = next((n, name) for n, name in names if not (where / name).exists())
     seed = (max(int(content.get("seed", 0)) for content in contents) + number) % 2**32

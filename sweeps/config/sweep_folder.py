@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sweeps.common import local_dirs, project
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, shown_path
+from sweeps.common.formatting import command, plain_name, shown_path
 from sweeps.common.project import FIT_FILE, LADDER_FILE
 from sweeps.common.project import JOURNAL as JOURNAL
 from sweeps.common.project import RESULTS as RESULTS
@@ -116,5 +116,6 @@ def control_command(folder: Path, *words: str) -> str:
 
 def repeat_command(folder: Path, name: str) -> str:
     """To begin a new sweep with the same settings."""
-    again = ("--config", shown_path(folder / SWEEP_FILE), "--name", f"{name}-again")
-    return command("run", *again, *local_dirs.typed_again())
+    again = f"{plain_name(name, 80) or 'sweep'}-again"
+    words = ("--config", shown_path(folder / SWEEP_FILE), "--name", again)
+    return command("run", *words, *local_dirs.typed_again())

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeps.common.errors import UserError, collecting, refuse
-from sweeps.common.formatting import short
+from sweeps.common.formatting import plain_name, short
 from sweeps.common.yaml_values import is_number, nearest, read_lines
 from sweeps.kinds.commands.command_words import OF_ALL
 
@@ -98,7 +98,7 @@ Part = tuple[dict[str, Any], list[str]]
 
 def _search(content: Mapping[str, Any]) -> Part:
     method, cap = content.get("method"), content.get("run_cap")
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", str(content.get("name") or "")).strip("-._")[:100]
+    name = plain_name(str(content.get("name") or ""))
     found: dict[str, Any] = {"name": name} if name else {}
     if not isinstance(method, str) or method not in METHODS:
         raise UserError(f"method {short(method)}: must be one of {', '.join(METHODS)}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sweeps.common import imports, plugins, project
 from sweeps.common.errors import UserError, refuse
+from sweeps.common.formatting import plain_name
 from sweeps.common.plugins import PlugInKind
 from sweeps.common.project import TRAINABLES
 from sweeps.kinds import function, pickled, source_files
@@ -168,7 +168,7 @@ def shown_name(name: str) -> str:
 
 def new_name(trainables: Iterable[str]) -> str:
     """The name of a folder that was given none: of its trainables and the time, as net-20260131-235959."""
-    names = "-".join(map(short_name, trainables))[:80] or "sweep"
+    names = plain_name("-".join(map(short_name, trainables)), 80) or "sweep"
     return time.strftime(f"{names}-%Y%m%d-%H%M%S")
 
 
@@ -178,5 +178,5 @@ def short_name(name: str) -> str:
     if prefix == CommandTrainable.kind:
         name = f"{prefix}:{command_words.short_name(rest)}"
     if is_project(name):
-        return re.sub(r"[^A-Za-z0-9_.-]+", "-", name.split(":")[1].removesuffix(".py")).strip("-.")
+        return plain_name(name.split(":")[1].removesuffix(".py"))
     return name.split(".")[-1]

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_origin
 
 from sweeps.common.cli.parser import PAIRS_EXAMPLES
 from sweeps.common.errors import UserError
-from sweeps.common.formatting import command, short
+from sweeps.common.formatting import command, plain_name, short
 from sweeps.common.param_types import literals, members, shown, shown_range
 from sweeps.common.settings import Setting
 from sweeps.config import cli
@@ -254,5 +254,5 @@ def of_sweep(folder: Path) -> dict[str, str]:
 
 def new_name(trainables: Sequence[str], before: str, now: float) -> str:
     """A name for a sweep that has none: of its trainable and the time, or of the one that it repeats."""
-    stem = re.sub(r"-\d{8}-\d{6}$", "", before) or "-".join(map(registry.short_name, trainables))[:80]
-    return f"{stem or 'sweep'}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}"
+    stem = re.sub(r"-\d{8}-\d{6}$", "", before) or "-".join(map(registry.short_name, trainables))
+    return f"{plain_name(stem, 80) or 'sweep'}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}"

@@ -19,6 +19,7 @@ from sweeps.common.formatting import (
     duration,
     fitted,
     pip_install,
+    plain_name,
     rough,
     short,
     short_value,
@@ -186,3 +187,12 @@ def test_setuptools_can_be_imported_after_a_package_was_missing() -> None:
     code = "from sweeps.common.formatting import pip_install\npip_install('x')\nimport setuptools"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("modèle", "mod-le"), ("best of May (kept)", "best-of-May-kept"), ("_net.v2", "net.v2"), ("模型", "")],
+)
+def test_a_plain_name_is_one_for_a_sweep(text: str, expected: str) -> None:
+    assert plain_name(text) == expected
+    assert plain_name("x" * 200, 80) == "x" * 80

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 
 from sweeps.common.errors import UserError
 from sweeps.config.cli import parse
-from sweeps.config.sweep_folder import JOURNAL, newest_sweep, no_sweep, sweep_named
-from sweeps.kinds import params_file
+from sweeps.config.sweep_folder import JOURNAL, newest_sweep, no_sweep, repeat_command, sweep_named
+from sweeps.kinds import params_file, registry
 from tests.sweeps.config.typed import faults, sweep_in
 
 
@@ -24,6 +25,16 @@ def test_a_folder_that_is_not_there_is_answered_with_the_nearest(tmp_path: Path)
     assert fault == f"--resume {tmp_path}/fasion-7: no such folder. Did you mean '{tmp_path}/fashion-7'?"
     (fault,) = faults("--resume", f"{tmp_path}/x")
     assert fault.endswith(f"Existing sweeps: {tmp_path}/digits-1, {tmp_path}/fashion-7")
+
+
+@pytest.mark.parametrize("name", ["best of May (kept)", "modèle-20260131-101112", "模型", "x" * 100])
+def test_a_name_that_is_made_of_another_one_is_taken(name: str, tmp_path: Path) -> None:
+    """By --refine without --name, and by the command that repeats a sweep; a folder may have been renamed."""
+    folder = sweep_in(tmp_path, name, "trainable: net\nnum_trials: 5\n")
+    assert str(parse(["--refine", str(folder)]).name).endswith("-refined")
+    words = shlex.split(repeat_command(folder, name))
+    assert parse(words[words.index("--config") :]).num_trials == 5
+    assert parse(["--name", registry.new_name([name])]).name
 
 
 def test_the_name_of_a_sweep_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
