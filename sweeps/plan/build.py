@@ -157,14 +157,12 @@ def _prior(
     faults, left_out = list[str](), list[str]()
     wrong = prior.beliefs(given, Encoding.from_space(space))[1] if given else {}
     for name, why in wrong.items():
-        line = f"{files.get(name, '--prior')} {name}={_typed(given.pop(name))}: {why}"
+        value = given.pop(name)
+        typed = shown(list(value) if isinstance(value, tuple) else value)
+        line = f"{files.get(name, '--prior')} {name}={typed}: {why}"
         (left_out if name in files and config.ranges else faults).append(line)
     refuse(faults)
     return {name: plain(each) for name, each in given.items()}, tuple(left_out)
-
-
-def _typed(given: Any) -> str:
-    return shown(list(given) if isinstance(given, tuple) else given)
 
 
 def _with_room(baselines: Sequence[Baseline], room: int) -> tuple[Baseline, ...]:
