@@ -78,7 +78,8 @@ class CommandWords:
         Raises:
             ValueError: a quotation is not closed.
         """
-        return cls(tuple(shlex.split(command.replace("\\\n", ""))))  # as a shell goes on in the next line
+        words = shlex.split(command.replace("\\\n", ""))  # as a shell goes on in the next line
+        return cls(tuple(w.replace("~", str(Path.home()), 1) if w.startswith("~/") else w for w in words))
 
     @cached_property
     def placeholders(self) -> tuple[str, ...]:

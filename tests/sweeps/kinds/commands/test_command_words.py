@@ -39,6 +39,11 @@ def test_values_take_the_places_of_placeholders_within_a_word(command: str, expe
     assert filled(command) == expected
 
 
+def test_the_home_folder_is_found_as_by_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert filled("~/bin/t --out ~/o/{trial}/ a~/b") == ["/home/me/bin/t", "--out", "/home/me/o/1/", "a~/b"]
+
+
 def test_a_file_has_all_hyperparameters(tmp_path: Path) -> None:
     of_project = tmp_path / "of the project"
     of_project.write_text("{}")
