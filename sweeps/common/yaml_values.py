@@ -25,8 +25,6 @@ _PLAIN = (
 )
 """What is no text, as in YAML 1.2: YAML 1.1 reads `1:30` as 90, `010` as 8, `no` as false, a date as no text,
 and `1e-3` as text (yaml/pyyaml#173)."""
-_CUT = re.compile(r"(?:^|\s)#|\n")
-"""What YAML takes for a comment, or makes a space."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -104,7 +102,7 @@ def hyperparameter(text: str) -> Any:
     except yaml.YAMLError:
         return text
     bare = text.strip()
-    is_cut = (found is None or isinstance(found, str)) and bool(_CUT.search(bare))
+    is_cut = (found is None or isinstance(found, str)) and bool(re.search(r"(?:^|\s)#|\n", bare))
     return text if is_cut and bare[0] not in "'\"|>!" else found
 
 

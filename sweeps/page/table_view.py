@@ -138,16 +138,15 @@ class Frame:
 
     def points(self, curve: Iterable[tuple[float, float]]) -> str:
         """The points of a line through finite points, for `<polyline points>`."""
-        found = [(self._x(x), self._y(y)) for x, y in curve if math.isfinite(y)]
+        width, height = self.width - 2 * MARGIN, self.height - 2 * MARGIN
+        found = [
+            (MARGIN + width * _share(x, *self.across), self.height - MARGIN - height * _share(y, *self.up))
+            for x, y in curve
+            if math.isfinite(y)
+        ]
         if len(found) == 1:  # a line of one point is not drawn
             found.append((found[0][0] + 3, found[0][1]))
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in found)
-
-    def _x(self, at: float) -> float:
-        return MARGIN + (self.width - 2 * MARGIN) * _share(at, *self.across)
-
-    def _y(self, at: float) -> float:
-        return self.height - MARGIN - (self.height - 2 * MARGIN) * _share(at, *self.up)
 
 
 def _share(at: float, low: float, high: float) -> float:
