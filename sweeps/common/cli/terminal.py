@@ -120,8 +120,7 @@ def step(text: str, *, stays: bool = True) -> Iterator[None]:
     """
     page = console()
     if page.is_terminal and not page.is_dumb_terminal:
-        seen_errors = sys.stderr.isatty()
-        with Live(_Counted(text), console=page, transient=not stays, redirect_stderr=seen_errors):
+        with Live(_Counted(text), console=page, transient=not stays, redirect_stderr=sys.stderr.isatty()):
             yield
         return
     if stays:
