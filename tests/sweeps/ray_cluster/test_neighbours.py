@@ -94,17 +94,35 @@ def test_nothing_is_started_beside_others(
     with subprocess.Popen(["sleep", "600"], user=1003) as other:
         (tmp_path / "processes").write_text(f"1, C, {other.pid}, 8700\n")
         refused = sweep(*words)
-        chosen = sweep(*words, "--gpus", "1")
-        unknown = sweep(*words, "--gpus", "7")
-        elsewhere = sweep(*words, "--gpus", "0", "--address", "10.0.0.1:6379")
         other.kill()
     said = f"GPU 1 is used by user 1003 (pid {other.pid}, sleep, 9.12 of 25.8 GB)"
-    assert refused.returncode == chosen.returncode == 2
+    assert refused.returncode == 2
     assert f"{said}: --queue waits until it is free, --gpus 2,0 uses the others, --beside" in refused.stderr
-    assert f"{said}: --queue waits until it is free, --beside runs beside it" in chosen.stderr
-    assert "--gpus 7: there is no such GPU" in unknown.stderr
-    assert "--gpus 0 can't be combined with --address" in elsewhere.stderr
     assert not (tmp_path / "s").exists()
+
+
+@AS_ROOT
+def test_chosen_gpus_that_others_use_are_refused_as_those_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gpus").write_text(THREE)
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
+    monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
+    monkeypatch.setenv("GPU_PROCESSES", str(tmp_path / "processes"))
+    for name in (gpus.VISIBLE, gpus.ORDER):
+        monkeypatch.setenv(name, "")  # so that what --gpus sets ends with the test
+        monkeypatch.delenv(name)
+    with pytest.raises(UserError, match="--gpus 7: there is no such GPU"):
+        cli.parse(["--gpus", "7"])
+    with pytest.raises(UserError, match="--gpus 0 can't be combined with --address"):
+        cli.parse(["--gpus", "0", "--address", "10.0.0.1:6379"])
+    with subprocess.Popen(["sleep", "60"], user=1003) as other:
+        (tmp_path / "processes").write_text(f"1, C, {other.pid}, 8700\n")
+        with pytest.raises(UserError) as told:
+            session.check_this_pc(cli.parse(["--gpus", "1"]), ())
+        other.kill()
+    said = f"GPU 1 is used by user 1003 (pid {other.pid}, sleep, 9.12 of 25.8 GB)"
+    assert str(told.value) == f"{said}: --queue waits until it is free, --beside runs beside it"
 
 
 @AS_ROOT
