@@ -43,7 +43,7 @@ def test_a_collector_that_was_off_stays_off() -> None:
 
 
 @pytest.mark.slow
-def test_the_other_names_of_lightning_are_its_own_modules() -> None:
+def test_the_other_names_of_lightning_are_its_own_modules_and_one_it_lacks_is_told_with_its_release() -> None:
     runs(
         "import lightning_fabric.utilities.seed\n"
         "import pytorch_lightning as pl\n"
@@ -56,16 +56,9 @@ def test_the_other_names_of_lightning_are_its_own_modules() -> None:
         "assert EarlyStopping is lightning.pytorch.callbacks.EarlyStopping\n"
         "assert pl.utilities.__spec__.name == 'lightning.pytorch.utilities'\n"
         "assert not [file for name, each in [*sys.modules.items()] if name.startswith('pytorch_lightning') "
-        "if 'pytorch_lightning' in (file := each.__file__)]"
-    )
-
-
-@pytest.mark.slow
-def test_a_name_that_lightning_has_not_is_answered_with_the_release_that_is_used() -> None:
-    runs(
+        "if 'pytorch_lightning' in (file := each.__file__)]\n"
         "try:\n    import pytorch_lightning.metrics\n"
         "except ModuleNotFoundError as error:\n    assert error.name == 'pytorch_lightning.metrics'\n"
-        "    import lightning\n"
         "    assert f'is lightning.pytorch of lightning {lightning.__version__} in this' in str(error)\n"
         "else:\n    raise AssertionError"
     )
