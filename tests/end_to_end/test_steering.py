@@ -1,14 +1,18 @@
-"""A running sweep is steered from a second terminal."""
+"""A running sweep is steered from a second terminal, with the page beside it."""
 
 from __future__ import annotations
 
+import os
+import re
 import signal
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from sweeps.page import server
 from sweeps.record.control_requests import CONTROL_FOLDER, REQUESTS_FOLDER
 from sweeps.record.record import Record
 from sweeps.record.steering import KEPT
@@ -25,14 +29,38 @@ TOY = (
 def steered(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSweep]:
     """Two trials at a time that would train for a minute each; the first one is the user's."""
     folder = tmp_path_factory.mktemp("steered") / "toy"
-    with running(folder, environment, *TOY, "--num-trials", "4", "--try", "slope=0.75") as sweep:
+    variables = {**environment, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}
+    more = ("--num-trials", "4", "--try", "slope=0.75", "--dashboard")
+    with running(folder, variables, *TOY, *more) as sweep:
         sweep.wait_until("two trials train", lambda record: epochs(record, 1) > 0)
         yield sweep
+
+
+@pytest.fixture(scope="module")
+def shown(steered: RunningSweep) -> Iterator[Callable[[], str]]:
+    """The words of the page that the sweep has opened; its address with the token is asked once."""
+    steered.wait_for("dashboard  http")
+    found = re.search(r"dashboard  ((http://127\.0\.0\.1:\d+)/\?token=\S+)", steered.printed)
+    assert found is not None
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+
+    def read(address: str = found[2]) -> str:
+        with opener.open(address, timeout=60) as answer:
+            return " ".join(re.sub("<[^>]+>", " ", answer.read().decode()).split())
+
+    (page,) = [each for each in server.open_pages() if each.url == found[2]]
+    read(found[1])
+    yield read
+    os.kill(page.pid, signal.SIGTERM)
 
 
 def test_a_trial_of_one_s_own_choosing_comes_first(steered: RunningSweep) -> None:
     first = steered.record().trials[0]
     assert (first.params, first.origin) == ({"slope": 0.75}, "chosen by the user")
+
+
+def test_the_page_follows_it(shown: Callable[[], str]) -> None:
+    assert re.search(r"toy \S+ running", shown())
 
 
 def test_what_can_not_be_done_is_refused_with_the_reason(steered: RunningSweep) -> None:
@@ -124,6 +152,11 @@ def test_it_finishes_in_order(steered: RunningSweep) -> None:
     times = [each.time for each in record.info.steered]
     assert times == sorted(times)
     assert all(each.answer for each in record.info.steered)
+
+
+def test_the_page_outlives_it(shown: Callable[[], str]) -> None:
+    """It has started in another session: another sweep may be on it."""
+    assert re.search(r"toy \S+ finished 5 of ", shown())
 
 
 STEPWISE = (
