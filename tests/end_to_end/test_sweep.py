@@ -165,15 +165,20 @@ def test_more_trials_may_keep_the_best_weights_that_fit_in_a_size(
     assert sum(path.stat().st_size for path in there) <= most
 
 
-def test_the_report_of_a_finished_sweep_is_the_same_when_a_resume_writes_it_again(
+def test_a_resume_of_a_finished_sweep_writes_its_report_and_its_tables_again_as_they_were(
     done: subprocess.CompletedProcess[str], folder: Path, sweep: Command
 ) -> None:
+    rows = pq.read_table(folder / "trials.parquet").to_pylist()
     before = (folder / "report.html").read_text()
     assert "The sweep is finished: " in before
     assert "--confirm 3" in before
     (folder / "report.html").unlink()
-    assert "is finished: " in sweep("--resume", str(folder)).stdout
+    (folder / "trials.parquet").write_bytes(b"PAR1 and no more")
+    assert f"is finished: {len(rows)} trials ended" in sweep("--resume", str(folder)).stdout
     again = (folder / "report.html").read_text()
     made = re.compile(r"made from its record on \d{4}-\d\d-\d\d at \d\d:\d\d")
     assert made.search(again)
     assert made.sub("", again) == made.sub("", before)
+    moments = ["start", "end"]  # Optuna notes them by its own clock
+    restored = pq.read_table(folder / "trials.parquet").drop_columns(moments).to_pylist()
+    assert restored == [{key: row[key] for key in row if key not in moments} for row in rows]
