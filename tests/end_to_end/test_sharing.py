@@ -78,6 +78,7 @@ def test_a_second_sweep_gets_half_and_all_once_the_first_is_killed(
     first, second = pair
     wait_for_training(first, 1)
     wait_for_training(second, 1)
+    (divider,) = dividers()
     left = next(trial for trial in first.record().trials if trial.left)
     assert (left.status, left.notices, left.failures) == ("unfinished", [], 0)
     first.kill()
@@ -85,6 +86,7 @@ def test_a_second_sweep_gets_half_and_all_once_the_first_is_killed(
     second.wait_for("No other sweep trains on the PCs any more.")
     assert time.monotonic() - killed < 60
     wait_for_training(second, 2)
+    assert [each.pid for each in dividers()] == [divider.pid], "it outlives the sweep that has started it"
 
 
 @pytest.mark.long

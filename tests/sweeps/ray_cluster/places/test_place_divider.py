@@ -1,12 +1,9 @@
-"""The actor that divides the places: who is forgotten, and that it is one for all jobs of a Ray."""
+"""The actor that divides the places: whom it forgets, and what it is told anew."""
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,23 +19,7 @@ from sweeps.ray_cluster.places import place_claims, place_divider
 from sweeps.ray_cluster.places.place_claims import NO_OTHER, PlaceClaims
 from sweeps.ray_cluster.places.place_divider import CLAIM_EVERY_S, SILENT_AFTER_S, PlaceDivider
 from sweeps.ray_cluster.places.place_division import Allotment, Claim
-from tests.support.heads import OPEN, head
 from tests.sweeps.ray_cluster.places.sharing import Played, cpus
-
-CODE = {"PYTHONPATH": str(Path(__file__).parents[4]), **OPEN}
-CLAIMS = """
-    import sys, time, ray
-    from sweeps.ray_cluster.places import place_divider
-    from tests.sweeps.ray_cluster.places.sharing import Played, cpus
-    import dataclasses
-    ray.init(address=sys.argv[1], log_to_driver=False)
-    divider = place_divider.started(is_on_this_pc=False)
-    job = ray.get_runtime_context().get_job_id()
-    claim = dataclasses.replace(Played(sys.argv[2], cpus(1)).claim, job=job)
-    while True:
-        print(ray.get(divider.claim.remote(claim)).others, flush=True)
-        time.sleep(0.2)
-"""
 
 
 class OptionsKept:
@@ -110,29 +91,6 @@ def test_the_first_claim_orders_the_sweeps_and_later_ones_keep_their_turn() -> N
     known = answers.divider.claims()
     assert [each.claim.name for each in known] == ["b", "a"]
     assert [each.age_s for each in known] == [CLAIM_EVERY_S, 0.0]
-
-
-@pytest.mark.slow
-def test_one_divider_serves_all_jobs_and_outlives_the_one_that_started_it(tmp_path: Path) -> None:
-    script = tmp_path / "claims.py"
-    script.write_text(textwrap.dedent(CLAIMS))
-    with head(CODE) as where:
-        command = [sys.executable, str(script), where.address]
-        jobs = [
-            subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True, env={**os.environ, **CODE})
-            for name in "ab"
-        ]
-        try:
-            for job, other in zip(jobs, "ba", strict=True):
-                assert job.stdout is not None
-                assert next(line for line in job.stdout if other in line)
-            jobs[0].kill()
-            assert jobs[1].stdout is not None
-            assert next(line for line in jobs[1].stdout if line == "()\n"), "it is alone soon"
-        finally:
-            for job in jobs:
-                job.kill()
-                job.wait()
 
 
 def test_one_that_is_started_anew_has_the_order_in_which_the_sweeps_came() -> None:
