@@ -1,4 +1,7 @@
-"""The notebook, run as people run it: on a real sweep that has ended, and on one that is running."""
+"""The notebook, run as people run it: on a sweep that runs, and on one that has just begun.
+
+`tests/end_to_end/test_sweep.py` runs it on one that has ended.
+"""
 
 from __future__ import annotations
 
@@ -69,17 +72,6 @@ def test_the_notebook_is_kept_without_what_came_out_of_it() -> None:
 def test_it_shows_every_figure_there_is() -> None:
     source = NOTEBOOK.read_text()
     assert [name for name in figures.FIGURES if f"figures.{name}(sweep)" not in source] == []
-
-
-def test_it_shows_a_sweep_that_has_ended(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = run(monkeypatch, folder)
-    assert sorted(figures_in(cells)) == sorted(figures.FIGURES)
-    assert "finished" in text_of(cells, "compare([sweep])")
-    assert "params_lr" in text_of(cells, "sweep.trials")
-    assert "--num-trials 12" in text_of(cells, "advice.advise")
-    assert text_of(cells, "compare(folders)").count("digits_mlp") == 1
-    score = float(re.findall(r"score=([\d.]+)", text_of(cells, "best = sweep.best()"))[0])
-    assert share_right(cells) == pytest.approx(score, abs=0.01)
 
 
 @pytest.mark.long

@@ -12,9 +12,11 @@ import pytest
 import torch
 import yaml
 
+from sweeps.analysis import advice, figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.record.record import Record
 from tests.conftest import Command
+from tests.docs.test_notebook import figures_in, run, share_right, text_of
 from trainables import digits_mlp
 
 NUM_TRIALS = 10
@@ -119,6 +121,20 @@ def test_the_folder_tells_how_it_was_made(done: subprocess.CompletedProcess[str]
     for word in ("command", "--num-trials 10", "torch", "ray", "commit", "CPUs"):
         assert word in environment
     assert yaml.safe_load((folder / "sweep.yaml").read_text())["metric"] == "val_acc"
+
+
+def test_the_notebook_shows_it(
+    trials: list[dict[str, object]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = run(monkeypatch, folder)
+    assert sorted(figures_in(cells)) == sorted(figures.FIGURES)
+    assert "finished" in text_of(cells, "compare([sweep])")
+    assert "params_lr" in text_of(cells, "sweep.trials")
+    step, *_ = advice.advise(analysis_sweep.load(folder)).steps
+    assert step.text in text_of(cells, "advice.advise")
+    assert text_of(cells, "compare(folders)").count("digits_mlp") == 1
+    score = float(re.findall(r"score=([\d.]+)", text_of(cells, "best = sweep.best()"))[0])
+    assert share_right(cells) == pytest.approx(score, abs=0.01)
 
 
 @pytest.mark.long
