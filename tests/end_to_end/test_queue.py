@@ -6,6 +6,7 @@ Each test goes on where the one before has left the sweeps.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from sweeps.record import status
@@ -173,7 +175,7 @@ def test_a_pause_gives_the_turn_to_the_next_one(queue: Queue) -> None:
     second.wait_until("it goes on", lambda record: epochs(record, 0) > begun)
 
 
-def test_one_that_waits_ends_with_its_ray_and_can_be_resumed(queue: Queue) -> None:
+def test_one_that_waits_ends_with_its_ray_and_can_be_resumed_and_interrupted(queue: Queue) -> None:
     second, third = queue.sweeps["second"], queue.sweeps["third"]
     again(third)
     ray = Path(queue.environment["RAY_TMPDIR"])
@@ -187,11 +189,18 @@ def test_one_that_waits_ends_with_its_ray_and_can_be_resumed(queue: Queue) -> No
     for sweep in (second, third):
         assert status.status(sweep.record()) is Outcome.INTERRUPTED
         assert status.can_go_on(sweep.record())
+    before = len(third.printed)
     third.start("--queue")
     trained = epochs(third.record(), 0)
     third.wait_until("it goes on", lambda record: epochs(record, 0) > trained)
-    third.interrupt()
+    os.killpg(third.pid, signal.SIGINT)  # as a terminal does: to the processes of its trials, too
     assert third.wait() == 130
+    said = third.printed[before:]
+    assert "The sweep was interrupted; " in said
+    assert "Traceback" not in said
+    rows = pq.read_table(third.folder / "trials.parquet").to_pylist()
+    assert [row["status"] for row in rows] == [trial.status for trial in third.record().trials]
+    assert "unfinished" in {row["status"] for row in rows}
 
 
 @pytest.mark.long
