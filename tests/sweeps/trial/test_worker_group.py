@@ -67,18 +67,17 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     ray_connection.shut_down(ray)
 
 
-def test_a_group_whose_workers_wait_for_one_that_could_not_save_is_ended(process: Any) -> None:
+def test_a_group_whose_workers_wait_for_one_that_could_not_save_is_ended_and_the_next_begins(
+    process: Any,
+) -> None:
     ray.get(process.begin.remote("unsaved"))
     message = ray.get(process.step.remote())
     assert message.end is None, message.end
     saved = ray.get(process.save.remote())
     assert isinstance(saved, NotSaved)
     assert "the last worker can't save (in another worker, on " in saved.reason
-    ray.get(process.begin.remote("none"), timeout=100)
-
-
-def test_a_worker_that_is_told_to_end_as_its_training_begins_leaves_the_trial(process: Any) -> None:
-    ray.get(process.begin.remote("terminated"))
+    # A worker that is told to end as its training begins leaves the trial.
+    ray.get(process.begin.remote("terminated"), timeout=100)
     assert ray.get(process.step.remote()).end == Left("")
 
 
