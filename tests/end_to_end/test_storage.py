@@ -17,7 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.common.errors import UserError
+from sweeps.config import cli
 from sweeps.config.sweep_folder import JOURNAL
+from sweeps.execution import storage_and_data
+from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from tests.conftest import ROOT, TOY
 from tests.support.killing import check_whole
@@ -113,15 +117,15 @@ def test_a_storage_that_does_not_open_is_said_before_anything_starts(
 
 
 def test_a_name_that_has_checkpoints_there_is_not_taken_again(
-    server: SSHServer, environment: dict[str, str], tmp_path: Path
+    server: SSHServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(server.home))
     (server.root / "far" / "trial_0000").mkdir(parents=True)
-    done = run(
-        {**environment, "HOME": str(server.home)},
-        *(*TOY, "--storage", server.url, "--results-dir", str(tmp_path / "results"), "--name", "far"),
-    )
-    assert done.returncode == 2
-    assert f"--name far: {server.url}/far has checkpoints of 1 trial already" in done.stderr
+    asked = (*TOY, "--storage", server.url, "--results-dir", str(tmp_path / "results"), "--name", "far")
+    with pytest.raises(UserError) as refused:
+        storage_and_data.check_storage_here(make_plan(cli.parse(asked)))
+    said = f"--name far: {server.url}/far has checkpoints of 1 trial already"
+    assert str(refused.value).startswith(said)
 
 
 @pytest.fixture
