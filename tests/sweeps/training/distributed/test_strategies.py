@@ -230,14 +230,6 @@ def test_shards_of_two_are_not_read_by_one(project: Path) -> None:
     )
 
 
-@pytest.mark.slow
-def test_a_batch_that_two_can_not_share_is_refused(project: Path) -> None:
-    done = fit(project, "whole_batches", "--batch-size", "33", "--devices", "2", "--name", "odd")
-    assert done.returncode == 2
-    assert "error: batch_size 33: 2 workers share it, so it must be a multiple of 2" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.long
 def test_a_model_that_spares_weights_trains_by_the_strategy_that_the_error_names(project: Path) -> None:
     settings = ("unused", "--max-epochs", "2", "--devices", "2", "--threads", "1")

@@ -236,17 +236,6 @@ def test_a_run_leaves_what_it_learned(tmp_path: Path) -> None:
     assert not (folder / "checkpoints").exists()
 
 
-@pytest.mark.slow
-def test_a_mistake_has_status_2_and_no_traceback(tmp_path: Path) -> None:
-    done = fit("digits_mlp", "--precision", "16-mixed", "--max-epochs", "1", "--results-dir", str(tmp_path))
-    if torch.cuda.is_available():
-        assert done.returncode == 0
-        return
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: precision 16-mixed: fp16 needs a GPU")
-    assert list(tmp_path.iterdir()) == []
-
-
 SLOW = """
 import time
 from trainables import digits_mlp
