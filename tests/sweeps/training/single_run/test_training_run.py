@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from sweeps import fit
 from sweeps.kinds.params_file import WEIGHTS_FILE
 from tests.conftest import MODE, ROOT
 
@@ -71,9 +72,10 @@ def best(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_resume_continues_at_the_very_step(stop: signal.Signals, tmp_path: Path) -> None:
+def test_a_resume_continues_at_the_very_step(
+    stop: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     there = ("--results-dir", str(tmp_path), "--name")
-    ended(started(tmp_path, *STEPWISE, *there, "whole"))
     process = started(tmp_path, *STEPWISE, *there, "stopped", step_s=0.05)
     wait_until((tmp_path / "stopped" / "epochs.jsonl").exists)
     time.sleep(0.5)  # some steps of the second epoch, which takes 2.5 s
@@ -81,6 +83,11 @@ def test_a_resume_continues_at_the_very_step(stop: signal.Signals, tmp_path: Pat
     output = ended(process, status=130)
     assert re.search(r"\nStopped +the run resumes at epoch 2, batch \d+ of 50\n", output), output
     ended(started(tmp_path, "--resume", str(tmp_path / "stopped")))
+    # One that was never stopped, in this process: the first one has prepared its data.
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", str(tmp_path / "prepared"))
+    threads = torch.get_num_threads()
+    assert fit.main([*STEPWISE, *there, "whole"]) == 0
+    torch.set_num_threads(threads)
     expected = best(tmp_path / "whole")
     for name, tensor in best(tmp_path / "stopped").items():
         assert torch.equal(tensor, expected[name]), name
