@@ -17,6 +17,7 @@ import torch
 import yaml
 
 from sweeps.common.errors import UserError
+from sweeps.fit import main
 from sweeps.kinds import params_file
 from sweeps.training.single_run import run_settings
 from tests.conftest import ROOT
@@ -300,15 +301,21 @@ def build_model(params):
 
 
 @pytest.mark.slow
-def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(tmp_path: Path) -> None:
+def test_a_run_does_not_go_on_with_other_data_and_says_where_its_own_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "varied.py").write_text(VARIED)
     here: dict[str, Any] = {"cwd": tmp_path, "PYTHONPATH": str(ROOT)}
     done = fit("varied", "--max-epochs", "1", "--name", "mine", "--data-dir", "first", **here, STOPS="1")
     assert done.returncode == 130, done.stderr
     assert "\nStopped    the run starts again: it has no checkpoint yet" in done.stdout
     assert f"sweeps fit --resume results/mine --data-dir {tmp_path / 'first'}\n" in done.stdout
-    done = fit("--resume", "results/mine", "--data-dir", "other", **here)
-    assert done.returncode == 2
-    assert f"then  what is in {tmp_path / 'first'}\n  now   what is in {tmp_path / 'other'}" in done.stderr
-    done = fit("--resume", "results/mine", "--data-dir", "first", **here)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    threads = torch.get_num_threads()
+    assert main(["--resume", "results/mine", "--data-dir", "other"]) == 2
+    said = capsys.readouterr().err
+    assert f"then  what is in {tmp_path / 'first'}\n  now   what is in {tmp_path / 'other'}" in said
+    assert main(["--resume", "results/mine", "--data-dir", "first"]) == 0
+    torch.set_num_threads(threads)
+    sys.modules.pop("varied", None)
