@@ -22,7 +22,7 @@ def test_the_weights_schedules_and_rows_of_a_trial_are_those_of_one_run(
     run = sweep(
         *("--trainable", typical_project.__name__, "--ranges", "lr=0.01..0.5:log", "--num-trials", "5"),
         *("--max-epochs", "4", "--grace-epochs", "1", "--reduction-factor", "2", "--scheduler", "halving"),
-        *("--name", "typical", "--results-dir", str(tmp_path)),
+        *("--name", "typical", "--results-dir", str(tmp_path), "--no-ray-dashboard"),
     )
     assert run.returncode == 0, run.stdout + run.stderr
     epochs = pq.read_table(tmp_path / "typical" / "epochs.parquet").to_pylist()

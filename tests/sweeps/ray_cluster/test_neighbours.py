@@ -90,7 +90,7 @@ def test_nothing_is_started_beside_others(
         "GPU_PROCESSES": str(tmp_path / "processes"),
         "PYTHONPATH": str(shutil.copytree(FAKE, tmp_path / "nvml")),  # outside the project, else it is last
     }
-    words = (*TOY, "--max-epochs", "1", "--num-trials", "1", "--name", "s", "--results-dir", str(tmp_path))
+    words = (*TOY, "--no-ray-dashboard", "--num-trials", "1", "--name", "s", "--results-dir", str(tmp_path))
     with subprocess.Popen(["sleep", "600"], user=1003) as other:
         (tmp_path / "processes").write_text(f"1, C, {other.pid}, 8700\n")
         refused = sweep(*words)

@@ -57,7 +57,7 @@ def test_neither_long_paths_of_temporary_files_nor_files_that_hide_modules_of_li
 @pytest.mark.slow
 def test_a_file_that_hides_a_module_from_the_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "lightning.py").write_text("VALUE = 1")
-    done = run(tmp_path)
+    done = run(tmp_path, "--no-ray-dashboard")
     assert done.returncode == 2
     assert done.stderr.startswith("error: --trainable tests.faulty.toy: can't be imported: ")
     assert done.stderr.endswith("lightning.py has the name of a module that libraries import, and Python "
