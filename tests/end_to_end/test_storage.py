@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import sweep
 from sweeps.common.errors import UserError
 from sweeps.config import cli
 from sweeps.config.sweep_folder import JOURNAL
-from sweeps.execution import storage_and_data
 from sweeps.plan.build import make_plan
+from sweeps.plan.plan import Plan
 from sweeps.record.record import Record
 from tests.conftest import ROOT, TOY
 from tests.support.killing import check_whole
@@ -99,21 +100,23 @@ def epochs(folder: Path) -> int:
     return sum(len(trial.epochs) for trial in Record.read(folder).trials)
 
 
+def planned(server: SSHServer, results: Path) -> Plan:
+    """A sweep whose checkpoints are to be on the server."""
+    words = ("--storage", server.url, "--results-dir", str(results), "--name", "far")
+    return make_plan(cli.parse([*TOY, *words]))
+
+
 def test_a_storage_that_does_not_open_is_said_before_anything_starts(
-    server: SSHServer, environment: dict[str, str], tmp_path: Path
+    server: SSHServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HOME", str(server.home))
     server.known_hosts.write_text("")
-    results = tmp_path / "results"
-    done = run(
-        {**environment, "HOME": str(server.home)},
-        *(*TOY, "--storage", server.url, "--results-dir", str(results), "--name", "far"),
-    )
-    assert done.returncode == 2
-    assert f"--storage {server.url}: {os.uname().nodename} can't use this storage" in done.stderr
-    assert f"the host key of [127.0.0.1]:{server.port} is not in known_hosts" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Starting Ray" not in done.stdout
-    assert not (results / "far").exists()
+    with pytest.raises(UserError) as refused:
+        sweep.run(planned(server, tmp_path / "results"), None)
+    said = str(refused.value)
+    assert said.startswith(f"--storage {server.url}: {os.uname().nodename} can't use this storage")
+    assert f"the host key of [127.0.0.1]:{server.port} is not in known_hosts" in said
+    assert not (tmp_path / "results" / "far").exists()
 
 
 def test_a_name_that_has_checkpoints_there_is_not_taken_again(
@@ -121,9 +124,8 @@ def test_a_name_that_has_checkpoints_there_is_not_taken_again(
 ) -> None:
     monkeypatch.setenv("HOME", str(server.home))
     (server.root / "far" / "trial_0000").mkdir(parents=True)
-    asked = (*TOY, "--storage", server.url, "--results-dir", str(tmp_path / "results"), "--name", "far")
     with pytest.raises(UserError) as refused:
-        storage_and_data.check_storage_here(make_plan(cli.parse(asked)))
+        sweep.run(planned(server, tmp_path / "results"), None)
     said = f"--name far: {server.url}/far has checkpoints of 1 trial already"
     assert str(refused.value).startswith(said)
 
