@@ -12,8 +12,11 @@ import pytest
 import torch
 import yaml
 
+from sweeps import sweep as whole_sweep
 from sweeps.analysis import advice, figures
 from sweeps.analysis import sweep as analysis_sweep
+from sweeps.config import cli
+from sweeps.plan.build import make_plan
 from sweeps.record.record import Record
 from tests.conftest import Command
 from tests.docs.test_notebook import figures_in, run, share_right, text_of
@@ -182,7 +185,7 @@ def test_more_trials_may_keep_the_best_weights_that_fit_in_a_size(
 
 
 def test_a_resume_of_a_finished_sweep_writes_its_report_and_its_tables_again_as_they_were(
-    done: subprocess.CompletedProcess[str], folder: Path, sweep: Command
+    done: subprocess.CompletedProcess[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = pq.read_table(folder / "trials.parquet").to_pylist()
     before = (folder / "report.html").read_text()
@@ -190,7 +193,8 @@ def test_a_resume_of_a_finished_sweep_writes_its_report_and_its_tables_again_as_
     assert "--confirm 3" in before
     (folder / "report.html").unlink()
     (folder / "trials.parquet").write_bytes(b"PAR1 and no more")
-    assert f"is finished: {len(rows)} trials ended" in sweep("--resume", str(folder)).stdout
+    assert whole_sweep.run(make_plan(cli.parse(["--resume", str(folder)])), None) == 0
+    assert f"is finished: {len(rows)} trials ended" in capsys.readouterr().out
     again = (folder / "report.html").read_text()
     made = re.compile(r"made from its record on \d{4}-\d\d-\d\d at \d\d:\d\d")
     assert made.search(again)
