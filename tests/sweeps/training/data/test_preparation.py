@@ -17,7 +17,7 @@ from sweeps.common.errors import CannotContinue, UserError
 from sweeps.training.data import preparation
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, NotPrepared
-from tests.conftest import fill_up
+from tests.conftest import MODE, fill_up
 from tests.support import children
 from tests.support.clips import FILES, RAW, Clips
 from tests.sweeps.training.data.looked_up import look
@@ -334,23 +334,36 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
 
 
 @pytest.mark.slow
-def test_prepared_data_is_checked_and_what_is_damaged_is_named(clips: Clips) -> None:
-    assert "no prepared data in " in clips.run("--check", status=1)
+def test_prepared_data_is_checked_and_what_is_damaged_is_named(
+    clips: Clips, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sweeps import prepare
+
+    def told(*flags: str, status: int = 0) -> str:
+        """What the command prints."""
+        capsys.readouterr()
+        assert prepare.main([clips.model, *flags]) == status
+        printed = capsys.readouterr()
+        return printed.out + printed.err
+
+    monkeypatch.chdir(clips.home)
+    monkeypatch.setenv(MODE, "disabled")  # as for the Ray of these tests
+    assert "no prepared data in " in told("--check", status=1)
     folder = preparation.ensure_prepared(look(clips))
-    assert clips.run("--check").startswith("intact: ")
+    assert told("--check").startswith("intact: ")
     path = folder / "train-00000.parquet"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    said = clips.run("--check", status=1)
+    said = told("--check", status=1)
     assert f"error: {path}: damaged: its checksum differs" in said
     remedy = said.splitlines()[-1].removeprefix("Remedy ").strip()
     assert remedy.startswith(f"rm {path.relative_to(clips.home)} && ")
-    assert clips.run().startswith("prepared already: "), "which is why it has to go first"
+    assert told().startswith("prepared already: "), "which is why it has to go first"
     subprocess.run(remedy, shell=True, check=True, cwd=clips.home, env=clips.environment, timeout=180)
-    assert clips.run("--check").startswith("intact: ")
+    assert told("--check").startswith("intact: ")
     path.unlink()
-    said = clips.run("--check", status=1)
+    said = told("--check", status=1)
     assert f"error: {path} is missing\n" in said
     assert said.splitlines()[-1].endswith(
         f"sweeps prepare {clips.model} --params pixels=4 --data-dir {clips.raw.relative_to(clips.home)} "
