@@ -37,7 +37,7 @@ def done(folder: Path) -> subprocess.CompletedProcess[str]:
         folder, "sweeps", "run", "--lightning-cli", "net_project.cli", "--cli-config", "config.yaml",
         "--ranges", "model.lr=0.05..1:log", "data.batch_size=32,64",
         "trainer.callbacks.1.init_args.patience=20..40",
-        "--metric", "val_acc", "--mode", "max", "--num-trials", "3", "--max-epochs", "3", "--name", "swept",
+        "--metric", "val_acc", "--mode", "max", "--num-trials", "2", "--max-epochs", "3", "--name", "swept",
         "--no-ray-dashboard",
     )  # fmt: skip
 
