@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from sweeps.fit import main
 from tests.conftest import ROOT
 
 SHARING = [
@@ -155,10 +156,25 @@ def fit(project: Path, *arguments: str, **environment: str) -> subprocess.Comple
     )
 
 
-def train(project: Path, strategy: str, name: str, *more: str, devices: int = 2, **environment: str) -> Any:
-    settings = ("--max-epochs", "4", "--batch-size", "1200", "--seed", "1", "--checkpoint-epochs", "1")
-    how = ("--strategy", strategy, "--devices", str(devices), "--threads", "1", "--name", name)
-    return fit(project, "whole_batches", *settings, *how, *more, **environment)
+def fit_here(project: Path, *arguments: str) -> None:
+    """The same by one worker, which is this process."""
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(project)
+        patched.syspath_prepend(str(ROOT))
+        assert main(arguments) == 0
+    torch.set_num_threads(threads)
+
+
+WHOLE = (
+    *("whole_batches", "--max-epochs", "4", "--batch-size", "1200", "--seed", "1"),
+    *("--checkpoint-epochs", "1", "--threads", "1"),
+)
+
+
+def train(project: Path, strategy: str, name: str, *more: str, **environment: str) -> Any:
+    how = ("--strategy", strategy, "--devices", "2", "--name", name)
+    return fit(project, *WHOLE, *how, *more, **environment)
 
 
 def epochs(run: Path) -> list[dict[str, Any]]:
@@ -174,8 +190,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def alone(project: Path) -> Path:
     """The run that the others are compared with: one process."""
-    done = train(project, "single", "alone", devices=1)
-    assert done.returncode == 0, done.stderr
+    fit_here(project, *WHOLE, "--strategy", "single", "--name", "alone")
     return project / "results" / "alone"
 
 
@@ -256,8 +271,11 @@ def take_steps(project: Path, strategy: str, batch: int, micro_batch: int, devic
     if not run.exists():
         sizes = ("--batch-size", str(batch), "--micro-batch", str(micro_batch), "--devices", str(devices))
         how = ("--strategy", strategy, "--max-epochs", "3", "--seed", "1", "--threads", "1", "--name", name)
-        done = fit(project, "steps", *sizes, *how)
-        assert done.returncode == 0, done.stderr
+        if strategy == "single":
+            fit_here(project, "steps", *sizes, *how)
+        else:
+            done = fit(project, "steps", *sizes, *how)
+            assert done.returncode == 0, done.stderr
     lines = map(json.loads, (run / "epochs.jsonl").read_text().splitlines())
     return [{name: line[name] for name in (*METRICS, "steps", "steps_of_engine")} for line in lines]
 
