@@ -22,7 +22,7 @@ from sweeps.trial.output import EXIT, GIVEN_UP, LOST, Introduction
 from tests.support import memory_groups
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def here() -> Iterator[Node]:
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield nodes.living()[0]
