@@ -153,46 +153,19 @@ def test_a_late_import_and_one_for_types_make_no_ring(tmp_path: Path) -> None:
 FIT_HELP = (
     "from sweeps.fit import main\ntry:\n    main(['fashion_cnn', '--help'])\nexcept SystemExit:\n    pass"
 )
-REPORT_HELP = "from sweeps.report import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
-RESULTS_HELP = "from sweeps.results import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
-CONTROL_HELP = "from sweeps.control import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
-PREPARE_HELP = "from sweeps.prepare import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
 PCS_HELP = [
-    f"from sweeps.pcs.__main__ import main\ntry:\n    main([{words}])\nexcept SystemExit:\n    pass"
-    for words in ("'--help'", *(f"'{command}', '--help'" for command in COMMANDS))
+    f"from sweeps.pcs.__main__ import main\ntry:\n    main(['{one}', '--help'])\nexcept SystemExit:\n    pass"
+    for one in COMMANDS
 ]
-HELP = "import sweeps.run\ntry:\n    sweeps.run.main(['--help'])\nexcept SystemExit:\n    pass"
 
 
 @pytest.mark.parametrize(
     "statement",
-    [
-        "import sweeps",
-        "import sweeps.run",
-        HELP,
-        FIT_HELP,
-        PREPARE_HELP,
-        "import sweeps.results",
-        RESULTS_HELP,
-        REPORT_HELP,
-        CONTROL_HELP,
-        *PCS_HELP,
-    ],
-    ids=[
-        "import the package",
-        "import",
-        "--help",
-        "fit --help",
-        "prepare --help",
-        "import results",
-        "results --help",
-        "report --help",
-        "control --help",
-        "pcs --help",
-        *(f"pcs {command} --help" for command in COMMANDS),
-    ],
+    [FIT_HELP, *PCS_HELP],
+    ids=["fit MODEL --help", *(f"pcs {name} --help" for name in COMMANDS)],
 )
 def test_the_program_starts_light(statement: str) -> None:
+    """As each command with `--help` alone, in tests/sweeps/test___main__.py."""
     assert heavy_after(statement, ROOT) == []
 
 
