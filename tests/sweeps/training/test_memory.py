@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.torch_version import TorchVersion
 
+from sweeps import fit
 from sweeps.common.errors import CannotTrain
 from sweeps.training import torch_state
 from sweeps.training.time_breakdown import GROWING_EPOCHS, WARM_UP_EPOCHS, Growth
@@ -113,14 +114,13 @@ def test_the_allocator_grows_its_segments(
     }
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_snapshot_of_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sweeps.fit", "digits_mlp", "--memory-snapshot"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "--memory-snapshot: it records the memory of a GPU, but there is none" in done.stderr
+def test_a_snapshot_of_a_gpu_that_is_not_there_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit.main(["digits_mlp", "--memory-snapshot", "--results-dir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "--memory-snapshot: it records the memory of a GPU, but there is none" in said
 
 
 def test_a_run_that_is_refused_leaves_no_snapshot_and_no_folder(
