@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from sweeps.common.errors import UserError
+from sweeps.fit import main
 from sweeps.kinds import registry
 from sweeps.training.config import Precision
 from sweeps.training.distributed import launch
@@ -106,10 +107,16 @@ def test_where_not_even_one_row_fits_it_says_so(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_try_that_fails_for_another_reason_is_no_answer(project: Path) -> None:
-    done = fit(project, "--find-batch-size", most_rows=0, runs_out_by="bug")
-    assert done.returncode == 2
-    assert "rows of another shape" in done.stderr
+def test_a_try_that_fails_for_another_reason_is_no_answer(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_the_try = {"PYTHONPATH": str(ROOT), "MOST_ROWS": "0", "RUNS_OUT_BY": "bug", "WORKER": ""}
+    for name, value in of_the_try.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(str(ROOT))
+    assert main(["hungry", "--find-batch-size", "--max-epochs", "1", "--name", "it"]) == 2
+    assert "rows of another shape" in capsys.readouterr().err
 
 
 @pytest.mark.long
