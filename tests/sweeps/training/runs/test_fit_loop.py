@@ -122,11 +122,15 @@ def metrics(epochs: list[Report]) -> dict[int, dict[str, float]]:
 
 
 @pytest.mark.parametrize(
-    "build_model",
-    [digits_mlp.build_model, *(lambda params, kind=kind: kind() for kind in (Noisy, Impatient, Planning))],
+    ("at", "build_model"),
+    [
+        (1, digits_mlp.build_model),
+        (3, lambda params: Noisy()),
+        (1, lambda params: Impatient()),
+        (3, lambda params: Planning()),
+    ],
     ids=["sgd", "noisy", "plateau", "one cycle"],
 )
-@pytest.mark.parametrize("at", [1, 3])
 def test_a_trial_that_goes_on_from_a_checkpoint_trains_as_one_that_was_never_interrupted(
     at: int, build_model: Callable[[Any], pl.LightningModule], tmp_path: Path
 ) -> None:
