@@ -52,9 +52,18 @@ def test_another_seed_proposes_other_trials(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SEARCHERS)
 @pytest.mark.parametrize("slots", [1, 4])
-def test_no_trial_is_proposed_twice(name: str, slots: int, tmp_path: Path) -> None:
+def test_proposals_differ_lie_inside_the_space_and_have_the_types_of_params(
+    name: str, slots: int, tmp_path: Path
+) -> None:
     proposed = Play(name, tmp_path, FINITE, num_trials=40).run(40, slots)
     assert len(keys(proposed)) == 40
+    for params in proposed:
+        assert {key: type(value) for key, value in params.items()} == {
+            "lr": float,
+            "width": int,
+            "activation": str,
+        }
+        assert all(value in (converted(FINITE[key]).values() or []) for key, value in params.items())
 
 
 @pytest.mark.parametrize("name", SEARCHERS)
@@ -87,17 +96,6 @@ def test_a_proposal_is_on_record_before_it_is_given_out(name: str, tmp_path: Pat
     assert [(trial.params, trial.seed, trial.status) for trial in Record.read(tmp_path).trials] == [
         (proposed[0], 5, "unfinished")
     ]
-
-
-@pytest.mark.parametrize("name", SEARCHERS)
-def test_a_proposal_lies_inside_the_space_and_has_the_types_of_params(name: str, tmp_path: Path) -> None:
-    for params in Play(name, tmp_path, FINITE, num_trials=40).run(40, slots=2):
-        assert {key: type(value) for key, value in params.items()} == {
-            "lr": float,
-            "width": int,
-            "activation": str,
-        }
-        assert all(value in (converted(FINITE[key]).values() or []) for key, value in params.items())
 
 
 def taking(form: str) -> list[str]:
