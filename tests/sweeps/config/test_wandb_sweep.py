@@ -14,8 +14,14 @@ import pytest
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.common import project
 from sweeps.common.errors import UserError
+from sweeps.common.param_types import build_params
 from sweeps.config import cli, wandb_sweep
 from sweeps.config.plugins import named
+from sweeps.kinds import registry
+from sweeps.training.config import FitConfig
+from sweeps.training.runs.function_run import FunctionRun
+from tests.sweeps.kinds.swept import planned
+from tests.sweeps.training.runs.test_function_run import reports
 
 HEAD = "program: train.py\nmethod: random\nmetric: {name: val_acc, goal: maximize}\n"
 
@@ -212,27 +218,24 @@ def test_flags_win_and_epochs_must_be_known(own: Path) -> None:
     assert named(config).trainable == "command:python train.py {args:lr}"
 
 
-def run(own: Path, environment: dict[str, str]) -> str:
-    """What a sweep of the file prints."""
-    command = [sys.executable, "-m", "sweeps.run", "--wandb-sweep", "w.yaml", "--no-ray-dashboard"]
-    done = subprocess.run(
-        command, cwd=own, env=environment, text=True, stdout=-1, stderr=subprocess.STDOUT, check=False
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
-
-
 @pytest.mark.slow
-def test_a_file_is_run_without_an_account(own: Path, environment: dict[str, str]) -> None:
+def test_a_file_is_run_without_an_account(own: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (own / "w.yaml").write_text(
         f"{HEAD}name: w\nrun_cap: 2\nparameters:\n  lr: {{min: 0.1, max: 0.2}}\n  epochs: {{value: 2}}\n"
         "  optimizer: {parameters: {name: {values: [adam, sgd]}, betas: {values: [[0.9, 0.99]]}}}\n"
     )
-    assert "a trial ends when it has reported 2 times" in run(own, environment)
-    found = analysis_sweep.load(own / "results" / "w")
-    assert [len(trial.epochs) for trial in found.record.searched] == [2, 2]
-    logs = "".join(path.read_text() for path in (own / "results" / "w" / "logs").iterdir())
-    given = [json.loads(line) for line in re.findall(r"^of (.*)$", logs, re.MULTILINE)]
+    plan = planned("--wandb-sweep", "w.yaml")
+    assert "a trial ends when it has reported 2 times" in capfd.readouterr().err
+    (model,) = plan.models
+    trainable: Any = registry.load(model.trainable.description)
+    goal = plan.config.objective
+    config = FitConfig(max_epochs=plan.config.max_epochs, metric=goal.metric, mode=goal.mode)
+    for seed in range(2):
+        point = plan.space.draw((seed,))
+        params = build_params(trainable.params_class, {**point.fixed, **point.params})
+        assert len(reports(FunctionRun(trainable, params, config))) == 2
+    given = [json.loads(line) for line in re.findall(r"^of (.*)$", capfd.readouterr().out, re.MULTILINE)]
+    assert len(given) == 4
     assert {each["optimizer"][:9] for each in given} == {"{'name': "}
     assert all("'betas': [0.9, 0.99]" in each["optimizer"] for each in given)
 
@@ -251,7 +254,12 @@ def test_a_program_that_takes_no_arguments_reads_its_config(own: Path, environme
         f"{HEAD}name: w\nrun_cap: 2\ncommand: ['${{env}}', '${{interpreter}}', '${{program}}']\nparameters:\n"
         "  lr: {min: 0.1, max: 0.2}\n  epochs: {value: 2}\n  optimizer: {parameters: {beta: {value: 0.8}}}\n"
     )
-    run(own, {**environment, "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}"})
+    command = [sys.executable, "-m", "sweeps.run", "--wandb-sweep", "w.yaml", "--no-ray-dashboard"]
+    path = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    done = subprocess.run(
+        command, cwd=own, env={**environment, "PATH": path}, text=True, stdout=-1, stderr=subprocess.STDOUT
+    )
+    assert done.returncode == 0, done.stdout
     found = analysis_sweep.load(own / "results" / "w")
     for trial in found.record.searched:
         scores = {row.score for row in trial.epochs.values()}
