@@ -45,12 +45,6 @@ def test_a_pc_that_is_not_there_is_not_drained(gcs: str) -> None:
     assert ray_internals.draining_nodes() == {}, CHANGED
 
 
-@pytest.mark.slow
-def test_a_task_finds_the_environment_with_which_ray_was_started(gcs: str) -> None:
-    found = ray.get(ray.remote(lambda: dict(ray_internals.variables_of_this_pc())).remote())
-    assert found.get("PYTHONSAFEPATH") == "1", CHANGED
-
-
 def test_the_actor_of_a_trial_has_a_name() -> None:
     trial: Any = Trial("no_trainable", stub=True)
     assert ray_internals.actor_of(trial) is None, CHANGED
@@ -76,6 +70,11 @@ def test_a_job_of_a_cluster_is_known_by_the_variable_of_ray() -> None:
 
 def test_this_job_has_not_ended(gcs: str) -> None:
     assert ray.get_runtime_context().get_job_id() not in ray_internals.ended_jobs(), CHANGED
+
+
+def test_a_task_finds_the_environment_with_which_ray_was_started(gcs: str) -> None:
+    found = ray.get(ray.remote(lambda: dict(ray_internals.variables_of_this_pc())).remote())
+    assert found.get("PYTHONSAFEPATH") == "1", CHANGED
 
 
 class Ours(ray_internals.KeptHere):
