@@ -140,15 +140,24 @@ class Environment:
         return dict(pair.split("=") for pair in run([self.python, "-c", code]).split())
 
     def sweep(self) -> None:
-        """Sweep the README's model, which ends with its report, and resume it."""
-        project = self.folder / "project"
-        project.mkdir()
-        (project / "digits.py").write_text(example())
-        sweeps = [str(Path(self.python).with_name("sweeps"))]
-        run([*sweeps, "run", "digits", "-n", "4", "--max-epochs", "3", "--name", "first"], project)
-        if not (project / "results" / "first" / "report.html").is_file():
+        """Sweep the README's model, which ends with its report."""
+        self._project.mkdir()
+        (self._project / "digits.py").write_text(example())
+        run([*self._run, "digits", "-n", "4", "--max-epochs", "3", "--name", "first"], self._project)
+        if not (self._project / "results" / "first" / "report.html").is_file():
             raise AssertionError("the sweep has ended without its report")
-        run([*sweeps, "run", "--resume", "first", "-n", "6"], project)
+
+    def resume(self) -> None:
+        """Go on with that sweep."""
+        run([*self._run, "--resume", "first", "-n", "6"], self._project)
+
+    @property
+    def _project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def _run(self) -> list[str]:
+        return [str(Path(self.python).with_name("sweeps")), "run"]
 
     def test(self, tests: Sequence[str]) -> str:
         """Run the quick tests; their last line."""
@@ -188,7 +197,10 @@ def tried(name: str, environment: Environment, installed: Future[None], tests: S
     try:
         installed.result()
         environment.sweep()
-        result = environment.test(tests)
+        with ThreadPoolExecutor(1) as beside:  # it waits for processes that start half of its time
+            resumed = beside.submit(environment.resume)
+            result = environment.test(tests)
+            resumed.result()
     except AssertionError as error:
         print(f"{name}: {error}", flush=True)
         result = "fails: " + str(error).splitlines()[0][:60]
