@@ -151,9 +151,13 @@ def _page_elsewhere(started: TypedCommand, page: PageContext) -> str:
     """The command of a page that shows this sweep, once it is there, where this one shows none of its place:
     another project has typed it, or another --results-dir was given; else ""."""
     folder = _folder_of(started)
-    if folder is None or {folder, folder.parent} & {*page.sweeps.folders} or sweeps_in(folder) != [folder]:
+    if folder is None or {folder, folder.parent} & {*page.sweeps.folders}:
         return ""
-    return command("dashboard", shown_path(folder))
+    try:
+        is_there = sweeps_in(folder) == [folder]
+    except OSError:  # of a share that does not answer, or a name that is too long: the command says so
+        return ""
+    return command("dashboard", shown_path(folder)) if is_there else ""
 
 
 def _folder_of(started: TypedCommand) -> Path | None:

@@ -429,6 +429,8 @@ def test_a_start_whose_sweep_is_in_no_folder_of_the_page_names_one_that_shows_it
     shown = page.ask(f"/started/{key}").text
     assert f"dashboard {folder}" in shown
     assert "before its first trial" not in shown
+    (notes / f"{key}.json").write_text(json.dumps({**note, "name": "n" * 300}))
+    assert "It has ended before its first trial" in page.ask(f"/started/{key}").text
 
 
 def test_a_sweep_without_a_name_starts_by_the_name_that_was_checked(page: Served) -> None:
