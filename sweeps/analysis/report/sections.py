@@ -69,7 +69,9 @@ def _gain(record: Record) -> Tile | None:
     """How much better the best trial is than the best of the defaults; None where none has a score that
     counts."""
     best, objective = record.best(), record.objective
-    sound = [trial for trial in record.baselines if trial.status not in BAD]
+    losses = ((trial, trial.losses(record.objectives)) for trial in record.baselines)
+    # One that has not ended may miss a constraint, too.
+    sound = [trial for trial, found in losses if trial.status not in BAD and found and not found[0]]
     defaults = objective.best(sound, lambda trial: trial.best_score(objective))
     score = None if defaults is None else defaults.best_score(objective)
     if best is None or defaults is None or score is None:

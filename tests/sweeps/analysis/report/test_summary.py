@@ -50,9 +50,9 @@ def test_defaults_that_are_the_best_gain_nothing(tmp_path: Path) -> None:
     assert tiles_of(tmp_path)["Gain over your defaults"].value == "none"
 
 
-@pytest.mark.parametrize("status", BAD)
+@pytest.mark.parametrize("status", [*BAD, "unfinished"])
 def test_defaults_whose_score_does_not_count_are_not_compared_with(status: Status, tmp_path: Path) -> None:
-    record = begun(tmp_path)
+    record = begun(tmp_path, constraints=["acc<=0.8"] if status == "unfinished" else [])
     add(record, {"lr": 0.9}, 2, status, "no good", score=lambda epoch: 0.9, origin=DEFAULTS)
     add(record, {"lr": 0.1}, 2, score=lambda epoch: 0.5)
     assert list(tiles_of(tmp_path))[:2] == ["Best acc", "Time"]
