@@ -143,10 +143,11 @@ class ProgramReports:
 
 def _together(numbers: Iterator[Mapping[str, float]]) -> Iterator[Mapping[str, float]]:
     """Those that follow each other and name the same epoch together: the metric need not be the last that is
-    written, and what comes behind it is not of the next report."""
+    written, and what comes behind it is not of the next report. A step may be named with each, too."""
     known: dict[str, float] = {}
     for found in numbers:
-        if found.get(EPOCH) != known.get(EPOCH) or found.keys() & known.keys() != {EPOCH}:
+        are_same = all(known.get(name, value) == value for name, value in found.items())
+        if EPOCH not in found or EPOCH not in known or not are_same:
             yield known
             known = {}
         known.update(found)
