@@ -113,13 +113,16 @@ class Reports:
         self._wanted, self._ignored = tuple(wanted), ignored
         self._known: dict[str, float] = {}
         self._epoch: int | None = None
+        self._reported: int | None = None
+        """The epoch of the last report."""
         self._names_epoch = False
         self.names: dict[str, None] = {}
         """Of all metrics that were met."""
 
     def add(self, found: Mapping[str, float], *, are_metrics: bool) -> Iterator[Found]:
         """The report that some numbers complete, if they do. One that lacks another metric than the first
-        waits for it, until the first one comes again.
+        waits for it, until the first one comes again. Numbers that come later than the report of the epoch
+        that they name are of none.
 
         Args:
             found: name to number.
@@ -127,6 +130,8 @@ class Reports:
                 program prints many numbers.
         """
         first = self._wanted[0]
+        if are_metrics and first not in found and EPOCH in found and found[EPOCH] == self._reported:
+            return
         if first in found and first in self._known:
             yield self._take()
         is_taken = are_metrics or any(name in found for name in self._wanted)
@@ -148,7 +153,7 @@ class Reports:
 
     def _take(self) -> Found:
         taken = Found(self._known, self._epoch, self._names_epoch)
-        self._known, self._epoch, self._names_epoch = {}, None, False
+        self._known, self._epoch, self._names_epoch, self._reported = {}, None, False, self._epoch
         return taken
 
 

@@ -89,6 +89,14 @@ def test_all_numbers_of_a_file_of_metrics_are_metrics() -> None:
     ]
 
 
+def test_what_comes_behind_the_report_of_its_epoch_is_not_of_the_next_one() -> None:
+    lines = ["acc=0.5 epoch=1", "f1=0.4 epoch=1", "loss=2 epoch=2", "acc=0.6 epoch=2"]
+    assert reports(lines, "acc", are_metrics=True) == [
+        Found({"acc": 0.5}, 1, True),
+        Found({"loss": 2, "acc": 0.6}, 2, True),
+    ]
+
+
 def test_a_file_may_be_made_anew_before_its_first_line(tmp_path: Path) -> None:
     file = tmp_path / "metrics.jsonl"
     file.touch()
