@@ -19,6 +19,8 @@ LEAST_SCORES, MOST_SCORES = 8, 1000
 """Different ones, of which the rows are told."""
 ROUNDING = 1.2e-7
 """Of a score between 0 and 1 that was computed in 32 bits."""
+PRINTED_DIGITS = 6
+"""Behind the point, of a number that a program has rounded, at most."""
 BY_ACCIDENT = 1e-3
 """Probability with which numbers that are no shares of any rows may look like ones."""
 
@@ -99,17 +101,18 @@ def validation_rows(record: Record) -> int | None:
     scores = np.array(sorted(score for score in every if math.isfinite(score)))[:MOST_SCORES]
     if len(scores) < LEAST_SCORES or scores[0] < 0 or scores[-1] > 1:
         return None
-    digits = max(map(_digits, scores))
+    digits = max(len(_digits(score)) for score in scores)
     if (rows := _least_rows(scores, max(ROUNDING, 0.5 / 10**digits))) is not None:
         return rows
     # Scores of 10,000 rows look like rounded ones; that others beside them are not rounded tells them apart.
     logged = (value for row in epochs[-1:] for value in row.metrics.values())
-    return _least_rows(scores, ROUNDING) if max(map(_digits, logged), default=0) > digits else None
+    are_exact = any(len(_digits(value).lstrip("0")) > PRINTED_DIGITS for value in logged)
+    return _least_rows(scores, ROUNDING) if are_exact else None
 
 
-def _digits(number: float) -> int:
+def _digits(number: float) -> str:
     """Behind the point, of which 32 bits have nine at most."""
-    return len(f"{number:.9f}".rstrip("0").partition(".")[2])
+    return f"{number:.9f}".rstrip("0").partition(".")[2]
 
 
 def _least_rows(scores: np.ndarray, rounding: float) -> int | None:

@@ -154,8 +154,10 @@ def test_scores_that_a_program_prints_with_four_digits_are_of_its_rows_not_of_te
     assert "The lead is within chance." in said
 
 
-@pytest.mark.parametrize(("loss", "rows"), [(0.1234567, 10_000), (0.1235, None)])
-def test_four_digits_are_of_ten_thousand_rows_where_others_have_more(
+@pytest.mark.parametrize(
+    ("loss", "rows"), [(0.1234567, 10_000), (0.123456, None), (1.25e-7, None), (0.1235, None)]
+)
+def test_four_digits_are_of_ten_thousand_rows_where_others_are_not_rounded(
     loss: float, rows: int | None, tmp_path: Path
 ) -> None:
     record = begun(tmp_path, outcome="finished")
