@@ -118,7 +118,7 @@ def _digits(number: float) -> str:
 def _least_rows(scores: np.ndarray, rounding: float) -> int | None:
     """The least number of rows of which all scores are shares, but for their rounding; None where there is
     none, or where numbers that are no shares would have one as well."""
-    rows = np.arange(LEAST_ROWS, MOST_ROWS + 1)
+    rows = np.arange(LEAST_ROWS, min(MOST_ROWS, int(0.5 / rounding)) + 1)  # of more, every number is a share
     for score in scores:
         rows = rows[np.abs(score * rows - np.round(score * rows)) < 1e-6 + rounding * rows]
     tried = np.arange(LEAST_ROWS, 1 + rows.min(initial=MOST_ROWS))
