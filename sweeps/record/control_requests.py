@@ -140,10 +140,10 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
     if not runs:
         raise NotRunning
     name = f"{time.time_ns()}-{secrets.token_hex(4)}"
-    sent = requests / f"{name}.json"
+    sent, answer = requests / f"{name}.json", requests.parent / f"{name}{ANSWER}"
     try:
         atomic_io.write(sent, json.dumps({"words": list(words)}), 0o600)
-        return _wait(folder, requests.parent / f"{name}{ANSWER}", sent, ends)
+        return _wait(folder, answer, sent, ends)
     except (FileNotFoundError, NotADirectoryError):  # a file has the name of the folder
         raise UserError(
             f"{shown_path(folder)}: the sweep takes no command now: its trials have all ended, or its "
@@ -152,7 +152,8 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
     except OSError as error:  # a full disk
         raise UserError(f"{shown_path(folder)}: can't be asked ({error.strerror or error})") from None
     except KeyboardInterrupt:
-        if _withdraw(sent):
+        # It is not there yet, either, where a busy disk takes seconds to sync it.
+        if _withdraw(sent) or not any(map(os.path.lexists, (requests.parent / sent.name, answer))):
             raise KeyboardInterrupt(WITHDRAWN) from None
         raise KeyboardInterrupt("The sweep has taken the command up already: see its screen.") from None
 

@@ -111,6 +111,20 @@ def test_one_that_was_taken_up_is_not_withdrawn_by_ctrl_c(inbox: Inbox, tmp_path
         ask(tmp_path, ["pause"])
 
 
+def test_one_that_ctrl_c_interrupts_before_it_is_there_is_withdrawn(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy disk may take seconds to sync it."""
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="Withdrawn: nothing has changed"):
+        ask(tmp_path, ["pause"])
+    assert inbox.take() == ([], [])
+
+
 def test_it_is_refused_where_no_process_runs_the_sweep(tmp_path: Path) -> None:
     with lock.held(tmp_path):
         Inbox(tmp_path).open()
