@@ -24,6 +24,7 @@ from sweeps.record.reruns import Confirmed
 from sweeps.record.sweep_info import Outcome
 from sweeps.record.trials import BAD, TrialRow
 from sweeps.storage import retention
+from sweeps.storage.protocol import StorageError
 
 MOST_LISTED = 12
 """Unfinished trials, and trials of a front."""
@@ -137,12 +138,17 @@ def _saved(plan: Plan, record: Record) -> Iterator[Line]:
     live = [trial for trial in record.live if not record.is_to_stop(trial.number)]
     trials = [trial for trial in live if not trial.is_paused]
     for trial in trials[:MOST_LISTED]:
-        begins = run_start.where_it_continues(plan, record, trial)
+        try:
+            begins = run_start.where_it_continues(plan, record, trial)
+        except StorageError as error:  # the others would wait for it, too
+            yield "Unfinished", f"where a resume continues is not known: {error}"
+            break
         if trial.epochs and not trial.position:  # one of no epoch starts from its first anyway
             begins += f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
         yield "Unfinished", f"trial {trial.number} {begins}"
-    if len(trials) > MOST_LISTED:
-        yield "", f"and {len(trials) - MOST_LISTED} more"
+    else:
+        if len(trials) > MOST_LISTED:
+            yield "", f"and {len(trials) - MOST_LISTED} more"
     for epoch, waiting in sorted(Counter(len(trial.epochs) for trial in live if trial.is_paused).items()):
         more = count(waiting, "more trial" if trials else "trial")
         waits = "waits" if waiting == 1 else "wait"

@@ -16,6 +16,8 @@ from sweeps.plan.build import make_plan
 from sweeps.record.journal import RecordLost
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome, Steered
+from sweeps.storage.open import Folder
+from sweeps.storage.protocol import StorageError
 from sweeps.training.checkpoints import checkpoint_store
 from tests.conftest import propose
 from tests.support import kinds
@@ -87,6 +89,26 @@ def test_what_a_resume_repeats_is_told_of_each_trial_that_trains_and_how_many_wa
             "trial 2 starts from its first epoch",
             "2 more trials wait at epoch 1 for other trials",
         ]
+
+
+def test_a_storage_that_does_not_answer_costs_the_summary_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the summary ended there: without the command that resumes, and as a crash for --notify-command."""
+    from sweeps.execution.output import summary
+
+    asked: list[int] = []
+
+    def silent(of: Folder, number: int) -> list[int]:
+        asked.append(number)
+        raise StorageError("no answer")
+
+    record = Record.read(kinds.write("running", tmp_path / "sweep"))
+    plan = context_of(tmp_path / "sweep", record, SweepConfig()).plan
+    monkeypatch.setattr(Folder, "epochs", silent)
+    said = [("Unfinished", "where a resume continues is not known: no answer")]
+    assert list(summary._saved(plan, record)) == said
+    assert asked == [6], "it is not asked of trial 7"
 
 
 @pytest.mark.parametrize(
