@@ -37,7 +37,7 @@ def carry_out(context: RunContext, order: Command) -> Done:
 
     Raises:
         UserError: why that is impossible; nothing has changed then.
-        OSError: the settings can't be written.
+        OSError: the settings can't be written, or the storage does not answer.
     """
     return _ORDERS[order.name](context, order)
 
@@ -96,6 +96,8 @@ def _retry(context: RunContext, order: Command) -> Done:
     retry = retries.asked(context.plan, record, [*map(str, order.retried)], "retry")
     if not retry.kept_epochs:
         raise UserError(f"retry: {retry.text}")
+    for number in retry.kept_epochs:  # where it does not answer, the record is not to hold what is refused
+        context.plan.storage.epochs(number)
     is_paused = record.info.paused_at is not None
     begins = "once you give go" if is_paused else "as soon as a slot is free, before any new trial"
     each = "It" if len(retry.kept_epochs) == 1 else "Each"

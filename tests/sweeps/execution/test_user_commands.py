@@ -169,6 +169,20 @@ def test_trials_are_retried_before_new_ones_and_once(sweep: Steered) -> None:
     assert sweep.record.most_trials == 6
 
 
+def test_a_retry_is_refused_and_not_noted_where_the_storage_does_not_answer(
+    sweep: Steered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next command, also one that is refused for it, would carry it out."""
+
+    def silent(of: Folder, number: int, epoch: int | None = None) -> list[int]:
+        raise StorageError("no answer")
+
+    sweep.begin(0.5, ended="diverged")
+    for name in ("epochs", "remove"):
+        monkeypatch.setattr(Folder, name, silent)
+    assert sweep.refuses("retry 0") == "no answer"
+
+
 def test_a_retry_that_a_kill_has_cut_short_is_completed_by_the_resume(sweep: Steered) -> None:
     sweep.begin(0.5, ended="failed")
     sweep.does("retry 0")
