@@ -139,12 +139,7 @@ class RunContext:
 
     def announced(self) -> contextlib.AbstractContextManager[None]:
         """Tell the sweeps of the queue of a cluster that this one is there, for a block in which it prepares;
-        on one PC they see it. Where it prepares data, it claims half of the cores for that: others may hold
-        all, and it would wait for their end."""
-        data = (each for model in self.plan.models for each in model.prepared)
-        if not self.config.queue and not all(each.is_there() for each in data):
-            cores = sum(pc.cpus for pc in self.cluster.pcs)
-            return self.places.announced(self.config, {"CPU": 1.0}, -(-cores // 2))
+        on one PC they see it."""
         if self.cluster.is_alone:
             return contextlib.nullcontext()
         worker = placement.worker_resources(self.config, self.gpus_per_trial)

@@ -157,20 +157,20 @@ class PlaceClaims:
             ray.kill(divider)
 
     @contextlib.contextmanager
-    def announced(self, config: SweepConfig, worker: Resources, wanted: int = 0) -> Iterator[None]:
-        """Claim so many places, as a rule none yet, again and again for a block in which the sweep prepares:
-        sweeps of the queue that come later wait for this one."""
+    def announced(self, config: SweepConfig, worker: Resources) -> Iterator[None]:
+        """Claim none yet, again and again for a block in which the sweep prepares: sweeps of the queue that
+        come later wait for this one."""
         ended = threading.Event()
 
         def renew() -> None:
             while not ended.wait(RENEW_EVERY_S):
                 with contextlib.suppress(ray.exceptions.RayError):
                     if self.is_due():
-                        self.claim(config, worker, wanted, {}, frozenset())
+                        self.claim(config, worker, 0, {}, frozenset())
 
         renewer = threading.Thread(target=renew, daemon=True)
         self.note_wait("it prepares its data" if config.queue else "")
-        self.claim_turn(config, worker, wanted, frozenset())
+        self.claim_turn(config, worker, 0, frozenset())
         renewer.start()
         try:
             yield

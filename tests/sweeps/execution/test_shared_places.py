@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,7 @@ from sweeps.config.sweep_config import SweepConfig
 from sweeps.execution.driver.shared_places import NOWHERE, SharedPlaces
 from sweeps.execution.trial_actors import TrialActors
 from sweeps.ray_cluster.places.place_claims import PlaceClaims
-from sweeps.ray_cluster.places.place_division import Allotment, Resources
+from sweeps.ray_cluster.places.place_division import Allotment
 from sweeps.record.record import Record
 from sweeps.search.search_method import RecordSearcher
 from tests.support.contexts import cluster_of, context_of
@@ -88,24 +87,3 @@ def test_trials_that_give_up_their_places_are_proposed_again(tmp_path: Path) -> 
     assert places.to_give_up(pending) == pending[1:]
     assert [places._searcher.is_requeued(number) for number in range(3)] == [False, True, True]
     assert places.to_give_up(pending[:1]) == []
-
-
-@pytest.mark.parametrize(
-    ("is_there", "queue", "claimed"),
-    [(False, False, [({"CPU": 1.0}, 4)]), (True, False, []), (False, True, [])],
-)
-def test_a_sweep_that_prepares_data_claims_half_of_the_cores_for_that(
-    is_there: bool, queue: bool, claimed: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another one may hold all, whose end it would wait for."""
-    asked = list[tuple[Resources, int]]()
-
-    def announced(_: PlaceClaims, config: SweepConfig, worker: Resources, wanted: int = 0) -> Any:
-        asked.append((worker, wanted))
-        return contextlib.nullcontext()
-
-    monkeypatch.setattr(PlaceClaims, "announced", announced)
-    model: Any = SimpleNamespace(prepared=[SimpleNamespace(is_there=lambda: is_there)])
-    record, config = Record.create(tmp_path, "s", "max", {"metric": "m"}), SweepConfig(queue=queue)
-    with context_of(tmp_path, record, config, cluster_of((8, 0)), models=(model,)).announced():
-        assert asked == claimed

@@ -101,9 +101,8 @@ def test_one_that_is_started_anew_has_the_order_in_which_the_sweeps_came() -> No
     assert [(each.claim.name, each.age_s) for each in known] == [("first", 20.0), ("second", 10.0)]
 
 
-@pytest.mark.parametrize(("queue", "wanted", "waits_on"), [(True, 0, "it prepares its data"), (False, 4, "")])
 def test_a_claim_is_renewed_as_long_as_the_sweep_prepares(
-    queue: bool, wanted: int, waits_on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its data may take hours, and a sweep that is silent for a minute is forgotten."""
     heard, has_renewed = list[Claim](), threading.Event()
@@ -123,9 +122,9 @@ def test_a_claim_is_renewed_as_long_as_the_sweep_prepares(
     monkeypatch.setattr(place_divider, "CLAIM_EVERY_S", 0.01)
     monkeypatch.setattr(place_claims, "RENEW_EVERY_S", 0.01)
     claims = PlaceClaims(tmp_path, is_on_this_pc=False)
-    with claims.announced(SweepConfig(queue=queue), cpus(1), wanted):
+    with claims.announced(SweepConfig(queue=True), cpus(1)):
         assert has_renewed.wait(60)
-    assert {(claim.wanted, claim.waits_on) for claim in heard} == {(wanted, waits_on)}
+    assert {(claim.wanted, claim.waits_on) for claim in heard} == {(0, "it prepares its data")}
     assert len({claim.sweep for claim in heard}) == 1
     assert claims.is_due(), "its first real claim waits for an answer"
 
