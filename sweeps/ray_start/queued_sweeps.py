@@ -141,7 +141,7 @@ def forget_killed() -> None:
     """Remove the notes of sweeps that were killed while the PC ran on, and those that count no more."""
     for path in _files():
         with contextlib.suppress(OSError):  # it may be there all the same
-            note = _parsed(path.read_text())
+            note = _parsed(path.read_bytes())
             if note is None or not (note.is_alive or (note.is_kept and not note.is_of_this_boot)):
                 path.unlink()
 
@@ -173,13 +173,13 @@ def start_again(note: QueuedSweep) -> subprocess.Popen[bytes] | None:
 def _read(path: Path) -> QueuedSweep | None:
     """A note; None where there is none, or one of another version."""
     with contextlib.suppress(OSError):
-        return _parsed(path.read_text())
+        return _parsed(path.read_bytes())
     return None
 
 
-def _parsed(text: str) -> QueuedSweep | None:
+def _parsed(content: bytes) -> QueuedSweep | None:
     try:
-        return QueuedSweep(**json.loads(text))
+        return QueuedSweep(**json.loads(content))
     except (ValueError, TypeError):
         return None
 

@@ -158,10 +158,11 @@ def test_one_that_does_not_start_is_not_tried_for_ever(folder: Path) -> None:
     assert notes() == []
 
 
-def test_a_note_that_is_cut_short_is_none(folder: Path) -> None:
+@pytest.mark.parametrize("content", [b'{"folder": "/', b"\xff\x80", b"[]"])
+def test_a_note_that_is_cut_short_is_none(content: bytes, folder: Path) -> None:
     with queued_sweeps.noted(folder, ["run"], lambda: False):
         (note,) = notes()
-        note.write_text(note.read_text()[:20])
+        note.write_bytes(content)
         assert queued_sweeps.interrupted() == []
     assert note.parent.is_dir()
 
@@ -187,13 +188,13 @@ def test_one_whose_share_does_not_answer_waits_for_the_next_time(folder: Path) -
 
 
 def test_a_note_that_can_not_be_read_now_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Path) -> str:
+    def fails(_: Path) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
     with queued_sweeps.noted(folder, ["run"], lambda: False):
         there = notes()
         with monkeypatch.context() as away:
-            away.setattr(Path, "read_text", fails)
+            away.setattr(Path, "read_bytes", fails)
             queued_sweeps.forget_killed()
         assert notes() == there != []
 
