@@ -92,7 +92,12 @@ def _start_interrupted() -> list[subprocess.Popen[bytes]]:
     for note in queued_sweeps.interrupted():
         folder = Path(note.folder)
         print(f"{folder.name} was in the queue before the reboot: it is resumed ...", flush=True)
-        if (process := queued_sweeps.start_again(note)) is not None:
+        try:
+            process = queued_sweeps.start_again(note)
+        except OSError as error:  # a share does not answer: its note stays for the next time
+            print(f"{folder.name} can't be resumed now: {error}", flush=True)
+            continue
+        if process is not None:
             started.append(process)
         how = "could not be resumed" if process is None else "is in the queue again"
         print(f"{folder.name} {how}; what it prints is in {folder / queued_sweeps.LOG}", flush=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps import down
+from sweeps import down, up
 from sweeps.common import local_dirs
 from sweeps.ray_start import queued_sweeps
 
@@ -185,6 +185,22 @@ def test_one_whose_share_does_not_answer_waits_for_the_next_time(folder: Path) -
     note.write_text(json.dumps({**json.loads(note.read_text()), **away}))
     assert queued_sweeps.interrupted() == []
     assert notes() == [note]
+
+
+def test_one_that_can_not_be_started_now_holds_no_other_one(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    for each in (folder, other):
+        killed_in_the_queue(each)
+        reboot()
+    (folder / "queue.log").mkdir()  # as where its share does not answer
+    assert up._start_interrupted() == []
+    said = capsys.readouterr().out
+    assert "sweep can't be resumed now: [Errno 21] Is a directory: " in said
+    assert "other could not be resumed; what it prints is in " in said
+    assert [json.loads(path.read_text())["folder"] for path in notes()] == [str(folder)]
 
 
 def test_a_note_that_can_not_be_read_now_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
