@@ -55,7 +55,8 @@ class Settings:
 
 
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-"""Before PyTorch 2.11 the first one has no effect on these segments (pytorch#183387)."""
+"""Before PyTorch 2.10 CUDA reads the second one alone (pytorch#183387); 2.9 warns of it where the first one
+is not there."""
 
 
 def use_expandable_segments() -> None:
@@ -67,9 +68,8 @@ def use_expandable_segments() -> None:
     # Windows' driver does not support them, and PyTorch warns. Under WSL the first allocation fails on some
     # cards (pytorch#192330).
     is_supported = sys.platform == "linux" and "microsoft" not in platform.release().lower()
-    if is_supported and not any(name in os.environ for name in _ALLOCATOR):
-        now, before = _ALLOCATOR
-        os.environ[before if torch.__version__ < "2.11" else now] = "expandable_segments:True"
+    if is_supported and not any(name in os.environ for name in (*_ALLOCATOR, "PYTORCH_HIP_ALLOC_CONF")):
+        os.environ.update(dict.fromkeys(_ALLOCATOR, "expandable_segments:True"))
 
 
 def free_memory() -> bool:
