@@ -5,6 +5,7 @@ wandb sync results/NAME/wandb/offline-run-*
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -26,8 +27,8 @@ from sweeps.record import sweep_info
 from sweeps.record.sweep_info import SweepInfo
 from sweeps.record.trials import ENDED_WELL, TrialRow
 
-OLDEST = "0.30"
-"""The first release with `login(prompt=False)`; earlier ones lack `Run.sync_dir` and settings, too."""
+OLDEST = "0.19.10"
+"""The first release that has several runs in a process (`reinit="create_new"`)."""
 PROJECT = "sweeps"
 """Where WANDB_PROJECT names none."""
 MODES = ("online", "offline", "disabled", "shared", "dryrun", "run")
@@ -108,16 +109,18 @@ class Logger(RunWriter):
         if len(self._open) == 16:  # of trials that wait at a rung there may be hundreds
             self._finish(next(iter(self._open)))
         more = {"trainable": trial.trainable, "seed": trial.seed}
+        settings = wandb.Settings(
+            console="off", disable_git=True, save_code=False, symlink=False, x_disable_meta=True,
+            x_disable_stats=True, x_disable_machine_info=True, x_save_requirements=False,
+        )  # fmt: skip
+        if hasattr(settings, "finish_timeout_raises"):  # since W&B 0.27
+            settings.finish_timeout_raises = True
         run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, name=trial.name,
             group=self._info.name, job_type="trial" if trial.confirms is None else "rerun",
             config=nested({**trial.fixed, **trial.params, **more}, "."),  # W&B takes no dot in a name
             dir=str(self._folder), mode=self._mode, resume="allow", reinit="create_new",
-            settings=wandb.Settings(
-                console="off", disable_git=True, save_code=False, symlink=False, x_disable_meta=True,
-                x_disable_stats=True, x_disable_machine_info=True, x_save_requirements=False,
-                finish_timeout_raises=True,
-            ),
+            settings=settings,
         )  # fmt: skip
         return run, trial, max(run.starting_step - 1, 0)
 
@@ -127,7 +130,7 @@ class Logger(RunWriter):
         run.summary.update({"status": trial.status, "reason": trial.reason, **log, **trial.place})
         run.finish(int(trial.status not in (*ENDED_WELL, "unfinished")))
         self._written[id] = [last, trial.status]
-        folder = Path(run.sync_dir)
+        folder = Path(run.settings.sync_dir)
         atomic_io.write(folder / WRITTEN, json.dumps([id, *self._written[id]]))  # it fails on a full disk
         # `wandb sync` writes each over the one before, from the first epoch on: so a run is written whole.
         for before in folder.parent.glob(f"offline-run-*-{id}"):
@@ -151,10 +154,10 @@ def _mode() -> Literal["online", "offline", "disabled"]:
     """
     if fault := too_old("wandb", "W&B", OLDEST):
         raise UserError(fault)
-    import wandb
-
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
+    import wandb  # older releases read some of these now
+
     given = os.environ.get("WANDB_MODE")
     if given and given not in MODES:
         raise UserError(f"WANDB_MODE={given}: no such mode of Weights & Biases.{nearest(given, MODES)}")
@@ -163,8 +166,9 @@ def _mode() -> Literal["online", "offline", "disabled"]:
         return "disabled"
     if asked in ("offline", "dryrun"):
         return "offline"
-    if wandb.login(verify=False, prompt=False):
-        return "online"
+    with contextlib.suppress(wandb.errors.UsageError):  # nobody is logged in; without a terminal it can't ask
+        if wandb.login(verify=False):
+            return "online"
     if given:
         raise UserError(f"WANDB_MODE={asked} needs an account: type `wandb login`, or unset WANDB_MODE")
     return "offline"

@@ -12,7 +12,10 @@ import sys
 import threading
 import time
 import tomllib
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -23,7 +26,7 @@ from tests.conftest import ROOT, propose, skip_without
 from tests.support import children
 from tests.support.dashboards import LR, sweep
 from tests.sweeps.common.test_tested_versions import install
-from tests.sweeps.loggers.logged import log, wandb_runs
+from tests.sweeps.loggers.logged import log, log_here, wandb_runs
 from tests.sweeps.loggers.test_loggers import Said, followed, until
 from tests.sweeps.plan.test_resume import Sweep
 
@@ -179,11 +182,40 @@ def test_a_release_that_lacks_what_is_used_is_told_before_the_sweep(
 ) -> None:
     """By what a sweep runs in a process of its own; pip is asked for the same release."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    install(tmp_path, "wandb", "0.29.1")
+    install(tmp_path, "wandb", "0.19.9")
     wandb.print_fault()
-    assert capsys.readouterr().out.startswith("W&B 0.29.1 is too old; 0.30 or newer is needed: ")
+    assert capsys.readouterr().out.startswith("W&B 0.19.9 is too old; 0.19.10 or newer is needed: ")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["optional-dependencies"]["wandb"] == [f"wandb>={wandb.OLDEST}"]
+
+
+def test_a_release_without_what_came_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B 0.26: settings and runs have less, and `login` can't be told not to ask."""
+
+    class UsageError(Exception):
+        """Raised where nobody is logged in."""
+
+    def login(verify: bool) -> bool:
+        raise UsageError
+
+    def init(id: str, settings: SimpleNamespace, **_: Any) -> SimpleNamespace:
+        assert not hasattr(settings, "finish_timeout_raises")
+        settings.sync_dir = tmp_path / "wandb" / f"offline-run-1-{id}"
+        settings.sync_dir.mkdir(parents=True)
+        nothing = {"log": lambda *_, **__: None, "finish": lambda _: None}
+        return SimpleNamespace(settings=settings, starting_step=0, summary={}, **nothing)
+
+    old = SimpleNamespace(
+        __spec__=ModuleSpec("wandb", None), errors=SimpleNamespace(UsageError=UsageError), login=login,
+        setup=lambda: SimpleNamespace(settings=SimpleNamespace(mode="online")), Settings=SimpleNamespace,
+        init=init, teardown=lambda: None,
+    )  # fmt: skip
+    for name, value in wandb.DEFAULTS.items():
+        monkeypatch.setenv(name, value)
+    record = sweep(tmp_path)
+    monkeypatch.setitem(sys.modules, "wandb", old)
+    log_here("wandb", tmp_path, record.about, is_on=False)
+    assert len([*tmp_path.glob("wandb/offline-run-1-*/written.json")]) == 5
 
 
 def test_disabled_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
