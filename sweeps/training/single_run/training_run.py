@@ -83,11 +83,8 @@ def _train(run: SingleRun, trainable: Trainable, prepared: Path | None) -> int:
         try:
             training = _begun(run, trainable, config, folder.checkpoint, prepared, leaving)
             folder.begin(training, trainable.kept_files())
-            is_over = training.progress.has_ended  # by EarlyStopping, before it was interrupted
-            while (
-                not is_over
-                and (found := training.advance()) is not None
-                and folder.note(found, training, leaving.is_asked())
+            while (found := training.advance()) is not None and folder.note(
+                found, training, leaving.is_asked()
             ):
                 pass
             training.close()
@@ -138,6 +135,8 @@ def _begun(
         progress_bar=sys.stderr.isatty(),
     )
     training.callbacks.append(leaving)
+    if training.progress.has_ended:
+        training.callbacks.append(EndedBefore())
     if run.profile and launch.is_first():
         trace = Trace(training.meter.step_times, run.folder / "profile", tqdm.write)
         training.callbacks.append(trace)
@@ -245,6 +244,15 @@ def smaller_settings(run: SingleRun, trainable: Trainable, device: strategy.Devi
     if "offload" not in run.fit.strategy:
         found["strategy"] = "--strategy deepspeed_stage_2_offload, on a GPU"
     return [hint for name, hint in found.items() if not trainable.faults_of_settings([name])]
+
+
+class EndedBefore(pl.Callback):
+    """Ends a resumed training before its next epoch, where it had ended by itself (EarlyStopping): Lightning
+    does not save that it had. It begins all the same, since there the workers wait for each other: else the
+    first one would remove the checkpoint before the others have read it."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.should_stop = True
 
 
 class Leaving(pl.Callback):
