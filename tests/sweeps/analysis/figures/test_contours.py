@@ -7,7 +7,7 @@ from pathlib import Path
 from sweeps.analysis import figures as analysis_figures
 from sweeps.analysis import sweep as analysis_sweep
 from sweeps.analysis.sweep import Sweep
-from tests.support.kinds import add, begun, drawn
+from tests.support.kinds import add, begun, drawn, of_conditions
 
 
 def test_without_importance_the_first_hyperparameters_of_the_space_are_paired(tmp_path: Path) -> None:
@@ -41,6 +41,7 @@ def test_between_too_few_points_no_surface_is_guessed(tmp_path: Path) -> None:
     assert "Between points, scores are interpolated." in figure.layout.title.subtitle.text
 
 
+@of_conditions
 def test_a_pair_that_few_trials_have_has_no_surface_beside_those_that_many_have(
     sweeps: dict[str, Sweep],
 ) -> None:

@@ -14,9 +14,10 @@ from sweeps.analysis.figures import style
 from sweeps.analysis.sweep import Sweep
 from sweeps.common.objective import Objective
 from sweeps.record.record import Record
-from tests.support.kinds import add, begun, drawn
+from tests.support.kinds import add, begun, drawn, of_conditions
 
 
+@of_conditions
 def test_a_hyperparameter_that_few_trials_had_says_how_many(sweeps: dict[str, Sweep]) -> None:
     figure = analysis_figures.importance(sweeps["conditional"])
     assert sorted(figure.data[0].y) == ["lr", "momentum (20 trials)", "optimizer", "width"]
