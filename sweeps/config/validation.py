@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
@@ -15,6 +16,7 @@ from sweeps.common.objective import MODES, MOST_OBJECTIVES, RELATIONS, Constrain
 from sweeps.common.yaml_values import nearest
 from sweeps.config.control_commands import retried, tags
 from sweeps.config.sweep_config import SweepConfig, flag, listed
+from sweeps.kinds.commands.command_words import CommandWords, shown
 from sweeps.kinds.registry import is_project
 
 NEEDED_SETTINGS = {
@@ -55,6 +57,7 @@ def check(config: SweepConfig, typed: Collection[str] = ()) -> list[str]:
         *_faults_of_address(config),
         *_faults_of_packages(config),
         *_faults_of_names(config),
+        *_faults_of_variables(config),
         *_faults_of_objectives(config, typed),
         *_faults_of_constraints(config),
         *_faults_of_notify_on(config.notify_events),
@@ -184,6 +187,17 @@ def _faults_of_names(config: SweepConfig) -> Iterator[str]:
             f"--search-space {' '.join(spaces)}: give as many as there are trainables ({len(names)}), in the "
             f"order {', '.join(names)}; or none, to use those of the trainables"
         )
+
+
+def _faults_of_variables(config: SweepConfig) -> Iterator[str]:
+    """Of those in a command, which no shell replaces. A sweep that has begun with some goes on."""
+    command = config.command if config.command and config.resume is None else ""
+    words = list[str]()
+    with contextlib.suppress(ValueError):  # `CommandTrainable.find` tells it
+        words += CommandWords.of(command).words
+    for before, word in itertools.pairwise(words):
+        if re.match(r"(?:[\w.-]+=)?\$[A-Za-z_]", word) and not re.fullmatch(r"-\w*[ce]", before):
+            yield f"--command {shown(command)!r}: {word}: variables are of a shell: give bash -c '...'"
 
 
 def _faults_of_objectives(config: SweepConfig, typed: Collection[str]) -> Iterator[str]:

@@ -297,8 +297,6 @@ def _faults_of_program(words: Sequence[str], here: Path) -> list[str]:
         known = beside or nearest(program, ("python", "python3", "bash", "Rscript", "julia", "node"))
         faults.append(f"{program}: no such program on PATH.{known}")
     for before, word in itertools.pairwise(words):
-        if re.match(r"(?:[\w.-]+=)?\$[A-Za-z_]", word) and not re.fullmatch(r"-\w*[ce]", before):
-            faults.append(f"{word}: variables are of a shell: give bash -c '...'")
         is_script = word.endswith(SCRIPTS) and "{" not in word and not word.startswith("-")
         if is_script and not before.startswith("--") and not (here / word).is_file():
             others = (here / word).parent.glob(f"*{Path(word).suffix}")

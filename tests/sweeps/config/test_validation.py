@@ -49,6 +49,8 @@ def test_the_defaults_have_no_fault() -> None:
         ({"name": "../up"}, "--name '../up': give at most 100 letters"),
         ({"name": ".hidden"}, "--name '.hidden': give at most 100 letters"),
         ({"name": ""}, "--name '': give at most 100 letters"),
+        ({"command": "t $HOME/o"}, "--command 't $HOME/o': $HOME/o: variables are of a shell: give bash -c"),
+        ({"command": "t --out=$O {lr}"}, "--command 't --out=$O {lr}': --out=$O: variables are of a shell"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_named_with_what_it_must_be(change: dict[str, Any], fault: str) -> None:
@@ -85,6 +87,19 @@ def test_a_first_rung_behind_the_end_is_refused_where_it_was_typed() -> None:
     assert fault.startswith("--grace-epochs 3: the first rung is after the last epoch. Give at most --max-ep")
     assert check(short.changed(scheduler="none"), typed={"grace_epochs"}) == []
     assert check(short.changed(resume="results/s"), typed={"grace_epochs"}) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "bash -c '$PYTHON train.py --lr {lr}'"},
+        {"command": "python train.py 'cost in $' a$b {lr}"},
+        {"command": "python 'train.py"},
+        {"command": "python train.py $HOME/out", "resume": "results/s"},
+    ],
+)
+def test_a_variable_is_for_a_shell_and_a_sweep_that_has_begun_with_one_goes_on(given: dict[str, Any]) -> None:
+    assert check(SweepConfig().changed(**given)) == []
 
 
 @pytest.mark.parametrize("keep", [5, "500 MB", "20GB", "1.5tb"])

@@ -613,8 +613,6 @@ def test_a_hyperparameter_may_choose_the_program(run: MakeRun, command: str) -> 
         ("./tarin.sh", "./tarin.sh: no such file"),
         ("LR={lr} python train.py", "variables are set by env"),
         ("python train.py && echo", "&& is of a shell: give bash -c"),
-        ("python train.py $HOME/out", "[$]HOME/out: variables are of a shell: give bash -c"),
-        ("python train.py --out=$OUT --lr {lr}", "--out=[$]OUT: variables are of a shell: give bash -c"),
         ("python 'train.py", "no closing quotation"),
         ("", "give a program"),
     ],
