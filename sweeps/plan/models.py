@@ -206,7 +206,8 @@ def _model(config: SweepConfig, trainable: Trainable, space_name: str, searcher:
     params, ranges = own(config.params, name), own(config.ranges, name)
     given = [("--params", each) for each in params] + [("--ranges", each) for each in ranges]
     faults = [f"{flag} {each}: {why}" for flag, each in given if (why := trainable.why_not(each))]
-    faults += [f"--ranges {each}: --params fixes it, too; give one" for each in ranges if each in params]
+    if config.resume is None:  # one that has begun goes on with the value of --params
+        faults += [f"--ranges {each}: --params fixes it, too; give one" for each in ranges if each in params]
     refuse(faults)
     file = plugins.space_of(space_name, trainable, bool(ranges))
     rest = (trainable.params_class, params, searcher.TAKES, str(config.searcher), name)

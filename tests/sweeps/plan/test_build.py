@@ -57,6 +57,11 @@ def test_a_hyperparameter_with_two_values_is_refused(given: Any, tmp_path: Path)
         make_plan(both.changed(freeze={"lr": 0.03}))
 
 
+def test_a_resume_goes_on_with_the_value_of_params_where_an_older_release_took_two(tmp_path: Path) -> None:
+    both = config(tmp_path, params={"lr": 0.1}, ranges={"lr": 0.03}, resume=str(tmp_path / "s"))
+    assert make_plan(both).models[0].space.fixed["lr"] == 0.1
+
+
 def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     with pytest.raises(UserError, match=r"--name s: .*s exists already; give another name"):
