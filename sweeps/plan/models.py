@@ -208,6 +208,9 @@ def _model(config: SweepConfig, trainable: Trainable, space_name: str, searcher:
     faults = [f"{flag} {each}: {why}" for flag, each in given if (why := trainable.why_not(each))]
     if config.resume is None:  # one that has begun goes on with the value of --params
         faults += [f"--ranges {each}: --params fixes it, too; give one" for each in ranges if each in params]
+    if config.resume is None or "ranges" in config.typed:  # another one goes on in the range that it had
+        dotted = {each: text for each, text in ranges.items() if overrides.has_three_dots(text)}
+        faults += [f"--ranges {each}={text}: must be two numbers, LOW..HIGH" for each, text in dotted.items()]
     refuse(faults)
     file = plugins.space_of(space_name, trainable, bool(ranges))
     rest = (trainable.params_class, params, searcher.TAKES, str(config.searcher), name)

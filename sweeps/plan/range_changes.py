@@ -93,7 +93,8 @@ def with_ranges(plan: Plan, ranges: Mapping[str, Any]) -> Plan:
     Raises:
         UserError: a name or a range does not fit; every fault, one a line.
     """
-    config = plan.config.with_ranges(ranges).changed(freeze={})  # --freeze was typed for the start
+    config = plan.config.with_ranges(ranges)
+    config = config.changed(freeze={}, typed=frozenset({"ranges"}))  # --freeze was typed for the start
     try:
         models = plan_models.find(config, plan.searcher, plan.models)
         changed = plan.changed(models, ranges=config.ranges, params=config.params)

@@ -59,6 +59,11 @@ def applied(
     return domains, fixed
 
 
+def has_three_dots(given: object) -> bool:
+    """Whether it is a range such as 0...1, which would end at .1."""
+    return isinstance(given, str) and f"{BETWEEN}." in given and _parts(given) is not None
+
+
 def unmarked(domain: Domain | None, hint: Any, low: float, high: float) -> Range:
     """The range that `LOW..HIGH` without a scale and steps means.
 
@@ -146,10 +151,7 @@ def _of_type(value: Any, is_whole: bool) -> ParamValue:
 
 
 def _parts(text: str) -> tuple[float, float, list[str]] | None:
-    """Both ends of a range, and the marks behind them; None where it is none. It has no three dots: 0...1
-    would end at .1."""
-    if f"{BETWEEN}." in text:
-        return None
+    """Both ends of a range, and the marks behind them; None where it is none."""
     low_text, _, rest = text.replace(" ", "").partition(BETWEEN)
     high_text, *marks = rest.split(":")
     low, high = _number(low_text), _number(high_text)

@@ -62,6 +62,17 @@ def test_a_resume_goes_on_with_the_value_of_params_where_an_older_release_took_t
     assert make_plan(both).models[0].space.fixed["lr"] == 0.1
 
 
+@pytest.mark.parametrize("given", ["0.01...1", "0.01...1:log"])
+def test_a_range_with_three_dots_is_refused_but_of_a_sweep_that_has_begun(given: str, tmp_path: Path) -> None:
+    asked = config(tmp_path, ranges={"lr": given})
+    begun = asked.changed(resume=str(tmp_path / "s"))
+    for typed in (asked, begun.changed(typed=frozenset({"ranges"}))):
+        with pytest.raises(UserError, match=rf"^--ranges lr={given}: must be two numbers, LOW\.\.HIGH$"):
+            make_plan(typed)
+    assert make_plan(begun).config.ranges == {"lr": given}
+    assert make_plan(asked.changed(ranges={"lr": "0.01.. .1"})).config.ranges == {"lr": "0.01.. .1"}
+
+
 def test_a_folder_that_exists_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     with pytest.raises(UserError, match=r"--name s: .*s exists already; give another name"):
