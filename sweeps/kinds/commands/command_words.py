@@ -35,6 +35,8 @@ ARGS_FILE = "sweeps-args.json"
 """In the working folder, for `{args_json_file}`."""
 _ANY = re.compile(r"\{\{(?:([^{}]*)\}\})?|\{([A-Za-z_][\w./@-]*)(?::([^{}]*))?\}")
 """`{{`, `{{text}}` or `{name}`, of those for all hyperparameters also `{name:a,b}`."""
+_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
+"""A part of a command in quotes, or a character behind a backslash."""
 INSIDE = "/"
 """In the name of a hyperparameter that is a part of another one: `optimizer/lr`."""
 
@@ -78,7 +80,7 @@ class CommandWords:
         Raises:
             ValueError: a quotation is not closed.
         """
-        words = shlex.split(command.replace("\\\n", ""))  # as a shell goes on in the next line
+        words = shlex.split(_QUOTED.sub(_in_one_line, command))
         return cls(tuple(w.replace("~", str(Path.home()), 1) if w.startswith("~/") else w for w in words))
 
     @cached_property
@@ -157,6 +159,13 @@ def short_name(command: str) -> str:
     modules = [after for word, after in itertools.pairwise(words) if word == "-m"]
     first = [*scripts[:1], *modules[:1], *words[:1], "command"][0]
     return Path(first).stem if scripts else first.rpartition("/")[2].rpartition(".")[2]
+
+
+def _in_one_line(match: re.Match[str]) -> str:
+    """A part of a command that goes on in the next line by a backslash, as of a shell: not within '...'."""
+    if match[0].startswith("'"):
+        return match[0]
+    return re.sub(r"(\\[^\n])|\\\n", lambda each: each[1] or "", match[0])
 
 
 def _in(word: str) -> list[tuple[str, str | None]]:

@@ -25,6 +25,7 @@ def filled(command: str, folder: Path = Path()) -> list[str]:
     [
         ("python t.py --lr {lr} --amp={amp}", ["python", "t.py", "--lr", "1e-05", "--amp=true"]),
         ("t --lr {lr} \\\n  --amp={amp}", ["t", "--lr", "1e-05", "--amp=true"]),
+        ("bash -c '# {{a}} \\\nt' \"b\\\n\\\\\nc\"", ["bash", "-c", "# {a} \\\nt", "b\\\nc"]),
         ("t --note {note}", ["t", "--note", "a b; $(rm x)"]),
         ("t 'x y' b={opt.beta} e={max_epochs}/{seed}", ["t", "x y", "b=0.9", "e=9/3"]),
         ('t {{lr}} ${{HOME}} {{ \'{"a": {"b": 1}}\'', ["t", "{lr}", "${HOME}", "{", '{"a": {"b": 1}}']),
