@@ -196,7 +196,7 @@ def _of_wandb(
     """The settings of a file of W&B's; what has no counterpart in them is told."""
     if "resume" in flags or "refine" in flags:
         raise UserError("--wandb-sweep starts a sweep; --resume and --refine go on from one of this program")
-    if other := next((each for each in WAYS if each in flags), None):
+    if other := next((w for w in WAYS if any(each.get(w) is not None for each in (flags, *contents))), None):
         raise UserError(f"--wandb-sweep has a program, and {flag(other)} names another training; give one")
     found, lines = wandb_sweep.read(path)
     epochs = (each["max_epochs"] for each in (flags, *contents, found) if "max_epochs" in each)

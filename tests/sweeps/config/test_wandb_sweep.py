@@ -210,7 +210,8 @@ def test_flags_win_and_epochs_must_be_known(own: Path) -> None:
     (own / "w.yaml").write_text(f"{HEAD}parameters: {{lr: {{min: 0.1, max: 0.2}}}}")
     with pytest.raises(UserError, match=r"how often a run reports val_acc\. Give --max-epochs N"):
         cli.parse(["--wandb-sweep", "w.yaml"])
-    for words in (["train"], ["--command", "python train.py"]):
+    (own / "c.yaml").write_text("trainable: net\n")
+    for words in (["train"], ["--command", "python train.py"], ["--config", "c.yaml"]):
         with pytest.raises(UserError, match=r"--wandb-sweep has a program, and --(trainable|command) names"):
             cli.parse([*words, "--wandb-sweep", "w.yaml"])
     config = cli.parse(["--wandb-sweep", "w.yaml", "--max-epochs", "5", "--searcher", "tpe", "-n", "3"])
