@@ -196,7 +196,9 @@ def _faults_of_variables(config: SweepConfig) -> Iterator[str]:
     with contextlib.suppress(ValueError):  # `CommandTrainable.find` tells it
         words += CommandWords.of(command).words
     for before, word in itertools.pairwise(words):
-        if re.match(r"(?:[\w.-]+=)?\$[A-Za-z_]", word) and not re.fullmatch(r"-\w*[ce]", before):
+        # With a blank it is a script, of a shell on another PC, say, or of awk.
+        is_variable = re.fullmatch(r"(?:[\w.-]+=)?\$[A-Za-z_]\S*", word)
+        if is_variable and not re.fullmatch(r"-\w*[ce]", before):
             yield f"--command {shown(command)!r}: {word}: variables are of a shell: give bash -c '...'"
 
 

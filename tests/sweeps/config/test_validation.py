@@ -94,6 +94,8 @@ def test_a_first_rung_behind_the_end_is_refused_where_it_was_typed() -> None:
     [
         {"command": "bash -c '$PYTHON train.py --lr {lr}'"},
         {"command": "python train.py 'cost in $' a$b {lr}"},
+        {"command": "ssh pc '$HOME/bin/python train.py --lr {lr}'"},
+        {"command": "bash -c '$TRAIN'"},
         {"command": "python 'train.py"},
         {"command": "python train.py $HOME/out", "resume": "results/s"},
     ],
