@@ -39,6 +39,7 @@ from tests.support.sweep_on_pcs import Sweep
 TOY = ("--no-baseline", "--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes")
 """Flags of a sweep that trains in no time."""
 MODE = "RAY_AUTH_MODE"
+MODE_OF_ALL = os.environ.get(MODE)
 SLOW = {
     "benchmarks", "cluster", "deploy", "docs", "end_to_end", "support",
     "test_architecture.py", "test_import_contracts.py", "test_secrets.py",
@@ -219,14 +220,14 @@ def _mounted(tmp_path: Path, size: str) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def who_asks_for_a_token() -> Iterator[None]:
-    """What a command settles for its own process does not outlive the test that called it here: a Ray that a
-    later test starts would ask for a token, which this process, having read it before, does not show."""
-    before = os.environ.get(MODE)
+    """What a command settles for its own process does not outlive the test that called it here, itself or by
+    a fixture of its module: a Ray that a later test starts would ask for a token, which this process, having
+    read it before, does not show."""
     yield
-    if before is None:
+    if MODE_OF_ALL is None:
         os.environ.pop(MODE, None)
     else:
-        os.environ[MODE] = before
+        os.environ[MODE] = MODE_OF_ALL
 
 
 @pytest.fixture(scope="module")
