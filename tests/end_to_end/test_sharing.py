@@ -214,7 +214,8 @@ def dividers() -> list[psutil.Process]:
     """The processes that divide the places of a Ray of this process's tests."""
     found = []
     for each in psutil.process_iter(["cmdline"]):
-        if (each.info["cmdline"] or [])[:1] == ["ray::PlaceDivider"]:  # Ray pads its title
+        title = next(iter(each.info["cmdline"] or ()), "")  # Ray pads it, and adds the method in a call
+        if title.startswith("ray::PlaceDivider"):
             with contextlib.suppress(psutil.Error):
                 if each.environ().get(RAYS_FOLDER) == os.environ[RAYS_FOLDER]:
                     found.append(each)
