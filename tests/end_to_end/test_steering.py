@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
 import signal
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -49,9 +50,11 @@ def shown(steered: RunningSweep) -> Iterator[Callable[[], str]]:
             return " ".join(re.sub("<[^>]+>", " ", answer.read().decode()).split())
 
     (page,) = [each for each in server.open_pages() if each.url == found[2]]
+    process = psutil.Process(page.pid)
     read(found[1])
     yield read
-    os.kill(page.pid, signal.SIGTERM)
+    with contextlib.suppress(psutil.NoSuchProcess):  # unused while the last tests ran, it has ended by itself
+        process.terminate()
 
 
 def test_a_trial_of_one_s_own_choosing_comes_first(steered: RunningSweep) -> None:
