@@ -146,8 +146,8 @@ def _together(numbers: Iterator[Mapping[str, float]]) -> Iterator[Mapping[str, f
     written, and what comes behind it is not of the next report. A step may be named with each, too."""
     known: dict[str, float] = {}
     for found in numbers:
-        are_same = all(known.get(name, value) == value for name, value in found.items())
-        if EPOCH not in found or EPOCH not in known or not are_same:
+        is_other = any(name in known and known[name] != value for name, value in found.items())
+        if EPOCH not in found or EPOCH not in known or is_other:
             yield known
             known = {}
         known.update(found)

@@ -480,12 +480,12 @@ def test_a_metric_that_is_written_behind_another_one_is_of_the_same_epoch(run: M
 import json, os
 for epoch in range(1, 4):
     with open(os.environ["SWEEPS_METRICS"], "a") as file:
-        for metrics in {"acc": epoch / 2}, {"loss": epoch}, {"f1": epoch / 4}:
+        for metrics in {"acc": epoch / 2}, {"loss": epoch}, {"norm": float("nan")}, {"f1": epoch / 4}:
             print(json.dumps({"step": 100 * epoch, **metrics, "epoch": epoch}), file=file)
 """
     found = reports(run(source, python()))
-    assert [dict(each.metrics) for each in found] == [
-        {"acc": n / 2, "loss": n, "f1": n / 4, "step": 100 * n} for n in (1, 2, 3)
+    assert [{**each.metrics, "norm": None} for each in found] == [
+        {"acc": n / 2, "loss": n, "norm": None, "f1": n / 4, "step": 100 * n} for n in (1, 2, 3)
     ]
 
 
