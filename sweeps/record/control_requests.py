@@ -141,8 +141,10 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
         raise NotRunning
     name = f"{time.time_ns()}-{secrets.token_hex(4)}"
     sent, answer = requests / f"{name}.json", requests.parent / f"{name}{ANSWER}"
+    is_there = False
     try:
         atomic_io.write(sent, json.dumps({"words": list(words)}), 0o600)
+        is_there = True
         return _wait(folder, answer, sent, ends)
     except (FileNotFoundError, NotADirectoryError):  # a file has the name of the folder
         raise UserError(
@@ -152,8 +154,9 @@ def ask(folder: Path, words: Sequence[str], wait_s: float = 10.0) -> Answer | No
     except OSError as error:  # a full disk
         raise UserError(f"{shown_path(folder)}: can't be asked ({error.strerror or error})") from None
     except KeyboardInterrupt:
-        # It is not there yet, either, where a busy disk takes seconds to sync it.
-        if _withdraw(sent) or not any(map(os.path.lexists, (requests.parent / sent.name, answer))):
+        # A busy disk may take seconds to sync it: then it is not there yet.
+        traces = (requests.parent / sent.name, answer)  # none of one that is answered on a full disk
+        if _withdraw(sent) or not (is_there or any(map(os.path.lexists, traces))):
             raise KeyboardInterrupt(WITHDRAWN) from None
         raise KeyboardInterrupt("The sweep has taken the command up already: see its screen.") from None
 

@@ -125,6 +125,26 @@ def test_one_that_ctrl_c_interrupts_before_it_is_there_is_withdrawn(
     assert inbox.take() == ([], [])
 
 
+def test_one_that_is_carried_out_on_a_full_disk_is_not_said_to_be_withdrawn_by_ctrl_c(
+    inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is not there, and nothing else of it."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def carried_out(*_: object) -> None:
+        (request,) = inbox.take()[0]
+        monkeypatch.setattr(os, "fsync", full)
+        inbox.answer(request, Answer("it pauses"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(control_requests, "_wait", carried_out)
+    with pytest.raises(KeyboardInterrupt, match="has taken the command up already"):
+        ask(tmp_path, ["pause"])
+    assert [path.name for path in (tmp_path / "control").iterdir()] == ["requests"]
+
+
 def test_it_is_refused_where_no_process_runs_the_sweep(tmp_path: Path) -> None:
     with lock.held(tmp_path):
         Inbox(tmp_path).open()
