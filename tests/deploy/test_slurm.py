@@ -67,6 +67,46 @@ def test_a_mistake_in_the_flags_ends_it_before_ray_starts(flags: tuple[str, ...]
     assert "Traceback" not in done.stderr
 
 
+PYTHON = """#!/bin/bash
+case "$*" in
+  *--print-config) ;;
+  "-m sweeps.run "*) echo "typed ${*:3}" ;;
+  "-m ray.scripts.scripts "*)
+    for word in "$@"; do case $word in --temp-dir=*) folder=${word#*=} ;; esac; done
+    mkdir -p "$folder"
+    echo 127.0.0.1:6379 > "$folder/ray_current_cluster"
+    exec sleep 60 ;;
+  *) echo 1 ;;
+esac
+"""
+"""In place of Python: Ray is there at once, and a sweep prints its flags."""
+
+
+@pytest.mark.parametrize(
+    ("restarts", "flags", "typed"),
+    [
+        ("0", "--retry 7 12 --force", "--retry 7 12 --force"),
+        ("1", "--retry 7 12 --force", "--force"),
+        ("1", "--num-trials 48 --retry=failed", "--num-trials 48"),
+    ],
+)
+def test_a_job_that_comes_back_asks_for_no_retry_again(
+    restarts: str, flags: str, typed: str, tmp_path: Path
+) -> None:
+    """By its number, a trial that trains by then or has ended well would be refused, and the job with it."""
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    of_job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "sweep", "SLURM_JOB_NODELIST": "pc1"}
+    of_job |= {"SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_ON_NODE": "1", "SLURM_RESTART_COUNT": restarts}
+    done = run("--resume", "results/NAME", *flags.split(), folder=tmp_path, **of_job)
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"typed --resume results/NAME {typed} --address 127.0.0.1:6379\n",
+    )
+
+
 def test_its_settings_are_what_a_job_needs_to_come_back() -> None:
     settings = re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?$", SCRIPT.read_text(), flags=re.M)
     assert {"requeue": "", "open-mode": "append", "signal": "B:USR1@120"}.items() <= dict(settings).items()
