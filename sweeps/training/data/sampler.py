@@ -97,10 +97,11 @@ class Batches(DistributedSampler[Any]):
         return self._count
 
     def __iter__(self) -> Iterator[Any]:
-        epoch, batches = self.start
+        # For all of it: where an epoch of Lightning's is a part of a pass, it sets its own amid the pass.
+        now, (epoch, batches) = self.epoch, self.start
         edges = self._edges()
-        for first, last in itertools.pairwise(edges[batches:] if epoch == self.epoch else edges):
-            yield Slice(self.epoch, first, last)
+        for first, last in itertools.pairwise(edges[batches:] if epoch == now else edges):
+            yield Slice(now, first, last)
 
     def _edges(self) -> list[int]:
         edges = [self._first + number * self.batch_size for number in range(self._count)]

@@ -121,6 +121,8 @@ class EpochEnd(Checkpoint):
     ) -> None:
         if self._restarts_schedules:
             checkpoint["lr_schedulers"] = []
+        if self._has_parts and self.passes == 1:  # its pass is read again from the first batch on
+            lightning_internals.loader_states(checkpoint).clear()
         left = checkpoint["callbacks"].get(self.state_key, {}).get("left")
         if left is None:
             return

@@ -303,6 +303,36 @@ def test_our_fit_has_another_order_in_each_epoch_and_goes_on_with_it(
     assert models[1].read + models[2].read == whole
 
 
+@pytest.mark.parametrize("stopped_after", [1, 2])
+def test_an_epoch_that_is_a_part_of_a_pass_reads_on_with_the_rows_that_are_left(
+    stopped_after: int, folder: Path, tmp_path: Path
+) -> None:
+    """Four batches a pass, three an epoch: of these Lightning tells the loader the number."""
+    models: list[Scored] = []
+
+    def build_model(_: object) -> Scored:
+        models.append(Scored())
+        return models[-1]
+
+    trainable: Any = SimpleNamespace(build_model=build_model, build_data=lambda _: OnlyTraining(folder, 16))
+    config = FitConfig(max_epochs=4, metric="score", mode="max", val_check_interval=3)
+    run_through(Fit(as_trainable(trainable), None, config))
+    whole = models[0].read
+    assert [sorted(itertools.chain(*whole[first : first + 4])) for first in (0, 4, 8)] == [
+        list(range(64))
+    ] * 3
+    stopped = Fit(as_trainable(trainable), None, config)
+
+    def save(epoch: Report) -> bool:
+        if epoch.epoch == stopped_after:
+            stopped.save(tmp_path)
+        return epoch.epoch < stopped_after
+
+    run_through(stopped, save)
+    run_through(Fit(as_trainable(trainable), None, config, tmp_path))
+    assert models[1].read + models[2].read == whole
+
+
 # What is read.
 
 
