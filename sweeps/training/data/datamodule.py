@@ -129,7 +129,8 @@ class Loader(DataLoader[Batch]):
             alone = not self.num_workers and not self.pin_memory
             # No `map`: it would take a StopIteration of the user's transform for the end of the epoch.
             own = (self.dataset[wanted] for wanted in self._batches)
-            found: Iterator[Batch] = own if alone else super().__iter__()
+            with torch.random.fork_rng(devices=()):  # PyTorch draws a number; a resumed run draws it again
+                found: Iterator[Batch] = own if alone else super().__iter__()
             # A transform may draw from generators of this process, whose states a resume goes on with.
             for batch in found if self.num_workers or self._has_transform else read_ahead(found):
                 self._handed_out += 1

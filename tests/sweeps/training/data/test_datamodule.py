@@ -263,6 +263,15 @@ def test_what_workers_have_read_ahead_is_not_lost(folder: Path) -> None:
     assert loader.state_dict() == expected  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("loader_workers", [0, 1])
+def test_a_loader_draws_none_of_the_numbers_to_come(loader_workers: int, folder: Path) -> None:
+    """A run that is resumed inside an epoch makes the iterator there, amid the numbers of the epoch."""
+    loader = ParquetDataModule(folder, 10, loader_workers=loader_workers).train_dataloader()
+    before = torch.get_rng_state()
+    next(iter(loader))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 class Scored(Reading):
     """Logs a metric, so that ours can train it."""
 
