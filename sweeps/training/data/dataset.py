@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from sweeps.common import local_dirs
@@ -43,12 +44,15 @@ class Declared:
         self.__dict__.update(_params=params, _hidden=hidden, _reader=reader)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # pickle reads such names of an empty object
+        if name.startswith("__") or "_params" not in vars(self):  # pickle reads such names of an empty object
             raise AttributeError(name)
         if name in self._hidden:
             raise UndeclaredHyperparameter(
                 f"{self._reader} reads the hyperparameter {name}: add it to PREPARE_PARAMS"
             )
+        own = getattr(type(self._params), name, None)
+        if isinstance(own, property | cached_property | FunctionType):
+            return own.__get__(self)  # it reads the hyperparameters here, too
         return getattr(self._params, name)
 
 

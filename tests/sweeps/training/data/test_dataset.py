@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,35 @@ def test_of_params_the_declared_hyperparameters_alone_can_be_read() -> None:
                 read()
     with pytest.raises(AttributeError, match="no_such"):
         _ = params.no_such
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived(Params):
+    scale: float = 0.5
+
+    @property
+    def side(self) -> float:
+        return self._scaled()
+
+    @cached_property
+    def kept_side(self) -> float:
+        return self._scaled()
+
+    def side_of(self) -> float:
+        return self._scaled()
+
+    def _scaled(self) -> float:
+        return self.pixels * self.scale
+
+
+@pytest.mark.parametrize("read", [lambda p: p.side, lambda p: p.kept_side, lambda p: p.side_of()])
+def test_what_params_derive_is_read_of_the_declared_hyperparameters_alone(
+    read: Callable[[Any], float],
+) -> None:
+    """Of the others a data set has the defaults, whatever a trial has."""
+    assert read(Declared(Derived(pixels=4), ("pixels", "scale"), "prepare")) == 2
+    with pytest.raises(UndeclaredHyperparameter, match="prepare reads the hyperparameter scale: add it"):
+        read(Declared(Derived(pixels=4), ("pixels",), "prepare"))
 
 
 def test_raw_items_that_read_another_hyperparameter_are_told(clips: Clips) -> None:
