@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 import json
 import os
 import sys
@@ -180,14 +179,16 @@ def find_data_set(trainable: Trainable, params: Mapping[str, ParamValue]) -> Dat
 
 
 def _code_of(trainable: Trainable) -> str:
-    """Checksum of the module that defines `prepare` and of what it imports of its project.
+    """Checksum of the module that defines `prepare` and of what it imports of its project. A partial, say, or
+    what a decorator makes has its arguments from the trainable: then its code counts.
 
     This program's own modules are left out: `shards.FORMAT` stands for them.
     """
     assert trainable.preparation is not None
-    home = sys.modules.get(getattr(inspect.unwrap(trainable.preparation.prepare), "__module__", ""))
-    is_file = home is not None and getattr(home, "__file__", None)
-    files = source_files.files([source_files.source_of(home)] if home and is_file else trainable.sources())
+    prepare = trainable.preparation.prepare
+    home = sys.modules.get(getattr(prepare, "__module__", ""))
+    is_of_home = getattr(home, getattr(prepare, "__name__", ""), None) is prepare
+    files = source_files.files([source_files.source_of(home)] if home and is_of_home else trainable.sources())
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
         if not name.startswith("sweeps/"):

@@ -17,7 +17,7 @@ from sweeps.common.errors import CannotTrain, UserError
 from sweeps.kinds.lightning import LightningFile
 from sweeps.training.data import dataset
 from sweeps.training.data.dataset import DataSet, Declared, UndeclaredHyperparameter
-from tests.support.clips import Clips
+from tests.support.clips import FILES, Clips
 
 
 @pytest.fixture
@@ -61,6 +61,27 @@ def test_the_code_of_prepare_and_what_it_imports_changes_both(name: str, clips: 
         file.write("# changed\n")
     assert look(clips).key != before.key
     assert look(clips).parts_folder != before.parts_folder
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "import functools\nprepare = functools.partial(_raw.prepare)",
+        "prepare = _raw.timed(_raw.prepare)",
+        "@_raw.timed\ndef prepare(item, params):\n    yield item",
+    ],
+)
+def test_the_code_of_the_trainable_changes_both_where_prepare_is_made_there(made: str, clips: Clips) -> None:
+    imported = "from PACKAGE._raw import prepare, raw_items"
+    own = f"from PACKAGE import _raw\n{made}\nraw_items = _raw.raw_items"
+    clips.code("model.py", FILES["model.py"].replace(imported, own))
+    clips.code("_raw.py", FILES["_raw.py"] + "def timed(own):\n    return lambda *given: own(*given)\n")
+    for name in ("model.py", "_raw.py"):
+        before = look(clips)
+        with (clips.home / clips.package / name).open("a") as file:
+            file.write("# changed\n")
+        assert look(clips).key != before.key
+        assert look(clips).parts_folder != before.parts_folder
 
 
 @pytest.mark.parametrize("name", ["model.py", "space.py"])
