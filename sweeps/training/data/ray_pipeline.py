@@ -97,13 +97,13 @@ def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
 
 
 def _next_of(blocks: Any) -> pa.Buffer | Fault | None:
-    """The next block of a raw file, or why there is none; None at its end."""
+    """The next block of a raw file, or why there is none; None behind the last one."""
     import ray
 
     try:
-        found: pa.Buffer | Fault = ray.get(next(blocks))
-    except StopIteration:
-        return None
+        found: pa.Buffer | Fault | None = ray.get(next(blocks))
+    except StopIteration:  # Ray drops what is no more than was read before a process died, also a fault
+        return Fault("its process died, and another one did not come as far")
     except ray.exceptions.RayError:
         return Fault("its process died twice: native code crashed, or memory ran out")
     return found
@@ -111,14 +111,15 @@ def _next_of(blocks: Any) -> pa.Buffer | Fault | None:
 
 def prepare_file(
     path: Path, description: Description, hyperparameters: Mapping[str, ParamValue]
-) -> Iterator[pa.Buffer | Fault]:
-    """The blocks of one raw file, or its fault; runs in a worker on any PC."""
+) -> Iterator[pa.Buffer | Fault | None]:
+    """The blocks of one raw file and None, or its fault; runs in a worker on any PC."""
     try:
         trainable = registry.load(description)
         assert trainable.preparation is not None
         given = build_params(trainable.params_class, hyperparameters)
         params = Declared(given, tuple(hyperparameters), "prepare")
         yield from encode_blocks(trainable.preparation.prepare(path, params))
+        yield None
     except UndeclaredHyperparameter as error:
         yield Fault(str(error), is_mistake=True)
     except (Exception, SystemExit) as error:  # it is the user's code, and the file may be anything

@@ -141,6 +141,19 @@ def test_a_file_whose_process_dies_once_loses_and_doubles_no_row(clips: Clips) -
     assert sorted(rows_in(folder)) == [*range(120), *range(160, 200)]
 
 
+@pytest.mark.slow
+def test_a_file_that_fails_once_its_process_has_died_is_left_out_as_a_whole(clips: Clips) -> None:
+    """Ray hands out what comes behind the blocks of the first process, and no fault before that."""
+    fails = 'fault == "raises" or fault == "killed once" and not is_first_call:'
+    clips.code("_raw.py", FILES["_raw.py"].replace('fault == "raises":', fails))
+    clips.add("once", rows=40, fault="killed once")
+    folder = preparation.ensure_prepared(look(clips), max_bad_pct=20)
+    assert clips.calls().count("once") == 2
+    assert sorted(rows_in(folder)) == list(range(120))
+    (skipped,) = Manifest.read(folder).about["skipped"]
+    assert skipped["reason"] == "its process died, and another one did not come as far"
+
+
 def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clips: Clips) -> None:
     bad = [clips.add(f"bad{number}", fault="raises") for number in range(2)]
     expected = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweeps.training.data import ray_pipeline
-from sweeps.training.data.ray_pipeline import BadRows, PartWriter
+from sweeps.training.data.ray_pipeline import BadRows, Fault, PartWriter
 from tests.sweeps.training.data.numbered import block
 
 
@@ -20,6 +20,11 @@ def test_a_part_that_was_not_committed_is_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "a.arrow").exists()
     writer.discard()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_blocks_that_end_without_an_end_are_not_all_of_a_file() -> None:
+    """So they do where a process died, and the one after it yielded less."""
+    assert isinstance(ray_pipeline._next_of(iter(())), Fault)
 
 
 @pytest.mark.parametrize(
