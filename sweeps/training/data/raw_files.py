@@ -35,6 +35,13 @@ class Item:
     path: Path
     size_bytes: int
     sha256: str
+    time_ns: int = 0
+
+    def is_as_listed(self) -> bool:
+        """Whether this PC has the file with that content, by its size and time, or else by its checksum."""
+        found = self.path.stat()
+        is_known = (found.st_size, found.st_mtime_ns) == (self.size_bytes, self.time_ns)
+        return is_known or atomic_io.sha256_of(self.path) == self.sha256
 
     @property
     def part(self) -> str:
@@ -74,11 +81,12 @@ def find(
         raise UserError("\n".join([*faults[:5], *more]))
     facts = facts_of(list(times), memory)
     return [
-        Item(split, path.relative_to(above).as_posix(), path, facts[path][0], facts[path][2])
+        Item(split, path.relative_to(above).as_posix(), path, size_bytes, sha256, time_ns)
         for split, paths in files.items()
         if paths
         for above in [_above(paths)]
         for path in sorted(paths)
+        for size_bytes, time_ns, sha256 in [facts[path]]
     ]
 
 

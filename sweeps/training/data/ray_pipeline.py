@@ -55,15 +55,24 @@ class Fault:
 def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
     """Prepare raw files into parts; yields each corrupt file with its reason.
 
+    What fails on another PC, which may lack the file or a package, is tried again on this one.
+
     Raises:
         UserError: `prepare` reads a hyperparameter that PREPARE_PARAMS does not name.
     """
     import ray  # not above: a run whose data is prepared needs no Ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    task: Any = ray.remote(num_cpus=1, max_retries=1)(prepare_file)
-    hyperparameters = dict(data_set.hyperparameters)
+    anywhere: Any = ray.remote(num_cpus=1, max_retries=1)(prepare_file)
+    this_pc = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+    here = anywhere.options(scheduling_strategy=this_pc) if len(ray.nodes()) > 1 else anywhere
     waiting = iter(todo)
-    running: dict[Any, tuple[Item, PartWriter]] = {}
+    running: dict[Any, tuple[Item, PartWriter, Any]] = {}
+
+    def begin(item: Item, task: Any) -> None:
+        blocks = task.remote(item, data_set.description, dict(data_set.hyperparameters))
+        running[blocks] = item, PartWriter(data_set.part(item)), task
+
     rows, began = 0, time.monotonic()
     try:
         with Bar("Preparing", len(data_set.items), done=len(data_set.items) - len(todo)) as bar:
@@ -71,12 +80,11 @@ def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
             most = 2 * int(ray.cluster_resources().get("CPU", 1))
             while True:
                 for item in itertools.islice(waiting, max(0, most - len(running))):
-                    blocks = task.remote(item.path, data_set.description, hyperparameters)
-                    running[blocks] = item, PartWriter(data_set.part(item))
+                    begin(item, anywhere)
                 if not running:
                     return
                 (blocks,), _ = ray.wait(list(running), num_returns=1)
-                item, writer = running[blocks]
+                item, writer, task = running[blocks]
                 found = _next_of(blocks)
                 if isinstance(found, pa.Buffer):
                     rows += writer.add(found)
@@ -88,10 +96,13 @@ def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
                     writer.discard()
                     if found.is_mistake:
                         raise UserError(f"{data_set.description.name}: {found.reason}")
+                    if task is not here:
+                        begin(item, here)
+                        continue
                     yield item, found.reason
                 bar.add(1, f"{rows:,} rows, {rows / (time.monotonic() - began):,.0f} rows/s")
     finally:
-        for blocks, (_, writer) in running.items():
+        for blocks, (_, writer, _) in running.items():
             ray.cancel(blocks)
             writer.discard()
 
@@ -110,15 +121,18 @@ def _next_of(blocks: Any) -> pa.Buffer | Fault | None:
 
 
 def prepare_file(
-    path: Path, description: Description, hyperparameters: Mapping[str, ParamValue]
+    item: Item, description: Description, hyperparameters: Mapping[str, ParamValue]
 ) -> Iterator[pa.Buffer | Fault | None]:
     """The blocks of one raw file and None, or its fault; runs in a worker on any PC."""
     try:
+        if not item.is_as_listed():
+            yield Fault("it has changed since the raw files were listed")
+            return
         trainable = registry.load(description)
         assert trainable.preparation is not None
         given = build_params(trainable.params_class, hyperparameters)
         params = Declared(given, tuple(hyperparameters), "prepare")
-        yield from encode_blocks(trainable.preparation.prepare(path, params))
+        yield from encode_blocks(trainable.preparation.prepare(item.path, params))
         yield None
     except UndeclaredHyperparameter as error:
         yield Fault(str(error), is_mistake=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+import ray
 
 from sweeps.common.errors import CannotContinue, UserError
 from sweeps.training.data import preparation
@@ -152,6 +153,19 @@ def test_a_file_that_fails_once_its_process_has_died_is_left_out_as_a_whole(clip
     assert sorted(rows_in(folder)) == list(range(120))
     (skipped,) = Manifest.read(folder).about["skipped"]
     assert skipped["reason"] == "its process died, and another one did not come as far"
+
+
+def test_what_another_pc_can_not_prepare_is_tried_again_on_this_one(
+    clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one PC, whose first try stands for one on another PC: that may lack the file, or a package."""
+    fails = 'fault == "raises" and is_first_call:'
+    clips.code("_raw.py", FILES["_raw.py"].replace('fault == "raises":', fails))
+    clips.add("missed", fault="raises")
+    monkeypatch.setattr(ray, "nodes", lambda: [{}, {}])
+    folder = preparation.ensure_prepared(look(clips), max_bad_pct=0)
+    assert clips.calls().count("missed") == 2
+    assert sorted(rows_in(folder)) == [*range(120), *range(160, 180)]
 
 
 def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clips: Clips) -> None:

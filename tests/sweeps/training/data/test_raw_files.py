@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from sweeps.common.errors import UserError
-from sweeps.training.data import raw_files
+from sweeps.kinds.trainable import Description
+from sweeps.training.data import raw_files, ray_pipeline
 from sweeps.training.data.raw_files import Facts, Item
+from sweeps.training.data.ray_pipeline import Fault
 
 
 @pytest.fixture
@@ -121,6 +123,26 @@ def test_a_memory_that_is_broken_is_forgotten(content: str, folder: Path, tmp_pa
     (tmp_path / "checksums.json").write_text(content)
     items = found(folder, train=["real/a"])
     assert items[0].sha256 == hashlib.sha256(b"real/a").hexdigest()
+
+
+def test_a_file_is_as_listed_by_its_time_or_by_its_content(folder: Path) -> None:
+    """As on another PC, where a copy may have another time, or be of another day."""
+    (item,), path = found(folder, train=["real/a"]), folder / "real" / "a"
+    assert item.is_as_listed()
+    os.utime(path, (2, 2))
+    assert item.is_as_listed()
+    path.write_text("REAL/A")
+    assert not item.is_as_listed()
+    path.write_text("real")
+    os.utime(path, (1, 1))
+    assert not item.is_as_listed()
+
+
+def test_what_was_changed_since_it_was_listed_is_not_prepared(folder: Path) -> None:
+    (item,) = found(folder, train=["real/a"])
+    item.path.write_text("REAL/A")
+    (fault,) = ray_pipeline.prepare_file(item, Description("lightning", "mine", "no.such.module"), {})
+    assert fault == Fault("it has changed since the raw files were listed")
 
 
 def test_a_part_is_of_split_name_and_content(folder: Path) -> None:
