@@ -13,7 +13,6 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from sweeps.common import project
@@ -66,9 +65,7 @@ class SharedRay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self._leave(waits=self._state is not None and not isinstance(error, UserError))
 
     def joined(self) -> State:

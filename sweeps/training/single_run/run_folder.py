@@ -15,7 +15,6 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from tqdm import tqdm
@@ -81,9 +80,7 @@ class RunFolder:
             self._read_epochs()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if self._held is not None:
             self._held.close()
         if isinstance(error, CannotTrain | UserError):
