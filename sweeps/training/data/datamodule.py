@@ -239,12 +239,7 @@ class ParquetDataModule(pl.LightningDataModule):
         return Loader(
             rows,
             batches,
-            collate_fn=_as_it_is,
             num_workers=self._loader_workers,
             persistent_workers=self._loader_workers > 0,
             pin_memory=torch.cuda.is_available(),
         )
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch  # the loader's own conversion would walk through tensors
