@@ -35,14 +35,13 @@ def source_of(module: ModuleType) -> Source:
 
 def files(sources: Iterable[Source]) -> dict[str, Path]:
     """Name, as `my_project/model.py`, to file: of modules, and of what they import of their project."""
-    return _named(found for source in sources for found in _walk(*source))
+    found = (each for source in sources for each in _walk(*source))
+    return {f"{name.replace('.', '/')}.py": path for name, path in sorted(found)}
 
 
 def files_of_training() -> dict[str, Path]:
     """The same for the code that trains a trial; it is not imported."""
-    return _named(
-        _walk("sweeps.training.runs.fit_loop", OUR_ROOT / "sweeps" / "training" / "runs" / "fit_loop.py")
-    )
+    return files([("sweeps.training.runs.fit_loop", OUR_ROOT / "sweeps/training/runs/fit_loop.py")])
 
 
 def to_send(sources: Iterable[Source]) -> list[Path]:
@@ -58,10 +57,6 @@ def to_send(sources: Iterable[Source]) -> list[Path]:
     for path in sent:
         _refuse_big(path)
     return sent
-
-
-def _named(found: Iterable[Source]) -> dict[str, Path]:
-    return {f"{name.replace('.', '/')}.py": path for name, path in sorted(found)}
 
 
 def _walk(module: str, own: Path) -> Iterator[Source]:
