@@ -248,7 +248,7 @@ class RunFolder:
         began = time.perf_counter()
         # If one of several workers failed to save, the others would wait for ever: they agree before.
         fits = self._config.workers == 1 or training.agree(
-            is_first() and self._free_bytes > training.checkpoint_bytes
+            is_first() and atomic_io.free_bytes(self._run.folder) > training.checkpoint_bytes
         )
         if fits:
             try:
@@ -282,15 +282,11 @@ class RunFolder:
                 raise
             for each in causes(error):  # their frames hold files open that were removed
                 traceback.clear_frames(each.__traceback__)
-            left, folder = size(self._free_bytes), shown_path(self._run.folder)
+            left, folder = size(atomic_io.free_bytes(self._run.folder)), shown_path(self._run.folder)
             raise DiskIsFull(
                 f"{folder}: the disk is full: {left} left, and no room for {what}. Free some space; "
                 f"{self._resumes_after}:\n  {self._resume_command}"
             ) from None
-
-    @property
-    def _free_bytes(self) -> int:
-        return shutil.disk_usage(self._run.folder).free
 
     @property
     def _resumes_after(self) -> str:
