@@ -107,11 +107,8 @@ def facts_of(paths: Sequence[Path], memory: Path) -> dict[Path, Facts]:
         UserError: one can't be read.
     """
     remembered = _remembered(memory)
-    known: dict[Path, Facts] = {}
-    for path in paths:
-        facts = remembered.get(str(path), (0, 0, ""))
-        if tuple(facts[:2]) == _size_and_time(path):
-            known[path] = facts
+    before = {path: remembered.get(str(path), (0, 0, "")) for path in paths}
+    known = {path: facts for path, facts in before.items() if tuple(facts[:2]) == _size_and_time(path)}
     return known | _read_all([path for path in paths if path not in known], memory)
 
 
