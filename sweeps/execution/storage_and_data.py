@@ -136,20 +136,13 @@ def deliver_data(context: RunContext) -> None:
     ]
     if sources:
         print(f"Looking for the prepared data on {count(len(there), 'PC')} ...", flush=True)
-    lacking = _missing_bytes(there, sources, raw)
-    if lacking:
-        _copy(lacking, sources)
-
-
-def _missing_bytes(
-    there: Sequence[Node], sources: Sequence[PreparedData], raw: Sequence[Raw]
-) -> dict[Node, int]:
     answers = nodes.ask(there, _look, sources, raw, timeout_s=None)
     if sources:
         _refuse({node.name: each.fault for node, each in answers.items() if each.is_there})
     found = {node: each.value for node, each in answers.items() if not each.fault}
     _refuse({node.name: fault for node, (_, fault) in found.items()})
-    return {node: missing for node, (missing, _) in found.items() if missing}
+    if lacking := {node: missing for node, (missing, _) in found.items() if missing}:
+        _copy(lacking, sources)
 
 
 def _look(sources: Sequence[PreparedData], raw: Sequence[Raw]) -> tuple[int, str]:
