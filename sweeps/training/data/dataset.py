@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
 import os
 import sys
@@ -49,7 +50,7 @@ class Declared:
             raise UndeclaredHyperparameter(
                 f"{self._reader} reads the hyperparameter {name}: add it to PREPARE_PARAMS"
             )
-        own = getattr(type(self._params), name, None)
+        own = inspect.getattr_static(type(self._params), name, None)  # a static method stays one
         if isinstance(own, property | cached_property | FunctionType):
             return own.__get__(self)  # it reads the hyperparameters here, too
         return getattr(self._params, name)

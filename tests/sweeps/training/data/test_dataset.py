@@ -168,6 +168,14 @@ class Derived(Params):
     def _scaled(self) -> float:
         return self.pixels * self.scale
 
+    @staticmethod
+    def half_of(number: int) -> int:
+        return number // 2
+
+    @classmethod
+    def double_of(cls, number: int) -> int:
+        return cls.half_of(number) * 4
+
 
 @pytest.mark.parametrize("read", [lambda p: p.side, lambda p: p.kept_side, lambda p: p.side_of()])
 def test_what_params_derive_is_read_of_the_declared_hyperparameters_alone(
@@ -177,6 +185,11 @@ def test_what_params_derive_is_read_of_the_declared_hyperparameters_alone(
     assert read(Declared(Derived(pixels=4), ("pixels", "scale"), "prepare")) == 2
     with pytest.raises(UndeclaredHyperparameter, match="prepare reads the hyperparameter scale: add it"):
         read(Declared(Derived(pixels=4), ("pixels",), "prepare"))
+
+
+def test_what_params_make_of_no_hyperparameter_can_be_read() -> None:
+    params = Declared(Derived(pixels=4), ("pixels",), "prepare")
+    assert (params.half_of(6), params.double_of(6)) == (3, 12)
 
 
 def test_raw_items_that_read_another_hyperparameter_are_told(clips: Clips) -> None:
