@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from sweeps.common import local_dirs
@@ -188,14 +188,21 @@ def _code_of(trainable: Trainable) -> str:
     assert trainable.preparation is not None
     prepare = trainable.preparation.prepare
     home = sys.modules.get(getattr(prepare, "__module__", ""))
-    is_of_home = getattr(home, getattr(prepare, "__name__", ""), None) is prepare
-    files = source_files.files([source_files.source_of(home)] if home and is_of_home else trainable.sources())
+    made_there = home is not None and _is_made_in(home, prepare)
+    files = source_files.files([source_files.source_of(home)] if home and made_there else trainable.sources())
     digest = hashlib.sha256()
     for name, path in sorted(files.items()):
         if not name.startswith("sweeps/"):
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             digest.update(f"{name} {content}\n".encode())
     return digest.hexdigest()
+
+
+def _is_made_in(module: ModuleType, prepare: Any) -> bool:
+    """Whether a module has it under any name, or a class there has it as a method that needs no instance."""
+    owner, _, name = str(getattr(prepare, "__qualname__", "")).rpartition(".")
+    of_class = getattr(getattr(module, owner, None), name, None)
+    return any(each is prepare for each in vars(module).values()) or bool(of_class == prepare)
 
 
 def _digest(content: Any) -> str:

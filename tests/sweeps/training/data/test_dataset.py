@@ -84,6 +84,31 @@ def test_the_code_of_the_trainable_changes_both_where_prepare_is_made_there(made
         assert look(clips).parts_folder != before.parts_folder
 
 
+@pytest.mark.parametrize(
+    ("made", "taken"),
+    [
+        ("class Reader:\n    @staticmethod\n    def read(*given):\n        yield", "_raw.Reader.read"),
+        ("class Reader:\n    @classmethod\n    def read(cls, *given):\n        yield", "_raw.Reader.read"),
+        ("READERS = [lambda *given: prepare(*given)]\nread = READERS[0]", "_raw.read"),
+        ("class Reader:\n    __call__ = staticmethod(prepare)\nread = Reader()", "_raw.read"),
+    ],
+)
+def test_what_the_module_of_prepare_makes_itself_depends_on_no_code_of_the_model(
+    made: str, taken: str, clips: Clips
+) -> None:
+    imported = "from PACKAGE._raw import prepare, raw_items"
+    own = f"from PACKAGE import _raw\nprepare, raw_items = {taken}, _raw.raw_items"
+    clips.code("model.py", FILES["model.py"].replace(imported, own))
+    clips.code("_raw.py", f"{FILES['_raw.py']}\n{made}\n")
+    before = look(clips)
+    with (clips.home / clips.package / "model.py").open("a") as file:
+        file.write("# changed\n")
+    assert look(clips).key == before.key
+    with (clips.home / clips.package / "_raw.py").open("a") as file:
+        file.write("# changed\n")
+    assert look(clips).key != before.key
+
+
 @pytest.mark.parametrize("name", ["model.py", "space.py"])
 def test_the_code_of_the_model_changes_neither(name: str, clips: Clips) -> None:
     before = look(clips)
