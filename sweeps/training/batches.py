@@ -250,6 +250,8 @@ class ContinuedLoader(CombinedLoader):
     def __next__(self) -> Any:
         if self._batches >= len(self):
             raise StopIteration
+        if not self._batches:
+            self._set_epochs()  # also amid a pass, in which a shorter one of several loaders begins again
         with self._own_numbers():
             batch, _, which = self._read()
         self._batches += 1
@@ -258,8 +260,6 @@ class ContinuedLoader(CombinedLoader):
     def _read(self) -> Any:
         """The next batch, of the next pass where this one has ended."""
         found = None
-        if not self._place.batches:
-            self._set_epochs()
         if self._place.batches < self._pass_batches():
             found = self._next_of_pass()
         if found is None and self._place.batches:

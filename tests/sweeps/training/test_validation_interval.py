@@ -57,6 +57,9 @@ class Data(pl.LightningDataModule):
             sampler = DistributedSampler(Rows(), num_replicas=1, rank=0)
             return DataLoader(Rows(), self.batch_size, sampler=sampler)
         loader = DataLoader(Rows(), self.batch_size, shuffle=True, num_workers=self.workers)
+        if self.kind == "one is shorter":
+            sampler = DistributedSampler(Rows(), num_replicas=1, rank=0)
+            return CombinedLoader([DataLoader(Rows(), 4, sampler=sampler), loader], "max_size_cycle")
         if self.kind == "several":
             return CombinedLoader([loader, DataLoader(Rows(), 3, shuffle=True)], "min_size")
         return loader
@@ -137,6 +140,7 @@ def metrics(epochs: list[Report]) -> dict[int, dict[str, float]]:
         pytest.param({"val_check_interval": 5}, "stream", 1, marks=pytest.mark.slow),
         ({"val_check_interval": 5}, "several", 0),
         ({"val_check_interval": 5}, "distributed", 0),
+        ({"val_check_interval": 5}, "one is shorter", 0),
         ({"check_val_every_n_epoch": 2}, "rows", 0),
     ],
 )
