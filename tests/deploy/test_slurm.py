@@ -101,9 +101,10 @@ def test_a_job_that_comes_back_asks_for_no_retry_again(
     of_job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "sweep", "SLURM_JOB_NODELIST": "pc1"}
     of_job |= {"SLURM_JOB_NUM_NODES": "1", "SLURM_CPUS_ON_NODE": "1", "SLURM_RESTART_COUNT": restarts}
     done = run("--resume", "results/NAME", *flags.split(), folder=tmp_path, **of_job)
+    told = "The job has come back: --retry is not asked for again.\n" if restarts == "1" else ""
     assert (done.returncode, done.stdout) == (
         0,
-        f"typed --resume results/NAME {typed} --address 127.0.0.1:6379\n",
+        f"{told}typed --resume results/NAME {typed} --address 127.0.0.1:6379\n",
     )
 
 
