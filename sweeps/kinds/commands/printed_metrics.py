@@ -44,7 +44,7 @@ class Found:
 
     metrics: Mapping[str, float]
     epoch: int | None
-    """As the program counts it; None where it does not say."""
+    """As the program counts it; None where it does not say, or says a part of one, as 1.5."""
     names_epoch: bool = False
     """Whether its own line says which epoch it is, and not one before."""
 
@@ -138,7 +138,7 @@ class Reports:
         for name, value in found.items():
             if name.lower() == EPOCH:
                 self._epoch = int(value) if value.is_integer() else None
-                self._names_epoch |= self._epoch is not None and first in found
+                self._names_epoch |= first in found
             elif name not in self._ignored:
                 self.names[name] = None
                 if is_taken and (name in self._wanted or len(self._known) < MOST_NAMES):
@@ -178,18 +178,19 @@ class ProgramEpochs:
 
     def take(self, found: Found) -> bool:
         """Whether a report is a new one, which it then is no more. Where a program names its epochs, one
-        without a name is of none, such as the best value at the end. A single line before a report, as that
-        of the epoch from which it goes on, names none.
+        without a name is of none, such as the best value at the end; one of a part of an epoch has a name. A
+        single line before a report, as that of the epoch from which it goes on, names none.
 
         Raises:
             CannotTrain: an epoch was reported before, with another value.
         """
         epoch, is_known, self._before = found.epoch, self._before > 0, max(0, self._before - 1)
         if epoch is None:
-            if not self.are_named:
+            is_new = found.names_epoch or not self.are_named
+            if is_new:
                 self.last = None
                 self._found.clear()
-            return not self.are_named
+            return is_new
         if self.last is not None and epoch <= self.last:
             if self._has_new:
                 self._refuse_other(epoch, found)

@@ -124,6 +124,21 @@ def test_a_huge_line_is_read_in_parts() -> None:
     assert found[-1].endswith(" acc=1")
 
 
+def test_an_evaluation_inside_of_an_epoch_counts_between_those_at_the_end_of_one() -> None:
+    """As the Trainer of Hugging Face prints those of `eval_steps`, and the best one behind them."""
+    halves = [f"{{'eval_loss': '0.{9 - n}', 'epoch': '{n / 2:g}'}}" for n in range(1, 6)]
+    found = reports([*halves, "eval_loss = 0.4"], "eval_loss")
+    epochs = ProgramEpochs("eval_loss")
+    assert [(each.epoch, epochs.take(each)) for each in found] == [
+        (None, True),
+        (1, True),
+        (None, True),
+        (2, True),
+        (None, True),
+        (None, False),
+    ]
+
+
 def test_what_a_checkpoint_knows_may_be_reported_again() -> None:
     """By a program that goes on from an earlier epoch, of which it had written a checkpoint last."""
     epochs = ProgramEpochs("acc", 6, are_named=True, before=1)
