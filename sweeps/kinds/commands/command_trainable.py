@@ -297,7 +297,7 @@ def _faults_of_program(words: Sequence[str], here: Path) -> list[str]:
         known = beside or nearest(program, ("python", "python3", "bash", "Rscript", "julia", "node"))
         faults.append(f"{program}: no such program on PATH.{known}")
     for before, word in itertools.pairwise(words):
-        is_script = word.endswith(SCRIPTS) and "{" not in word and not word.startswith("-")
+        is_script = word.endswith(SCRIPTS) and not re.search(r"^-|[{ ]", word)
         if is_script and not before.startswith("--") and not (here / word).is_file():
             others = (here / word).parent.glob(f"*{Path(word).suffix}")
             near = nearest(word, [os.path.relpath(file, here) for file in others])

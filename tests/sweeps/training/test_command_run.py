@@ -597,6 +597,12 @@ def test_one_whose_supervisor_is_killed_ends(run: MakeRun) -> None:
     wait_until(lambda: is_gone(int(report.metrics["pid"])))
 
 
+def test_the_words_of_a_shell_may_end_with_a_script(run: MakeRun) -> None:
+    run()
+    command = "bash -c 'LR=$0 python train.py' {lr}"
+    assert [*CommandTrainable.find(f"command:{command}").without_default] == ["lr"]
+
+
 @pytest.mark.parametrize("command", ["./{algorithm}.sh {lr}", "{algorithm} train.py"])
 def test_a_hyperparameter_may_choose_the_program(run: MakeRun, command: str) -> None:
     run()
