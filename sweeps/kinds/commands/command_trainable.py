@@ -33,6 +33,7 @@ from sweeps.common.errors import (
 )
 from sweeps.common.param_types import build_params
 from sweeps.common.yaml_values import nearest
+from sweeps.kinds import source_files
 from sweeps.kinds.commands.command_words import (
     ARGS_FILE,
     CHECKPOINT_DIR,
@@ -142,11 +143,7 @@ class CommandTrainable(FunctionTrainable):
         return () if self.saves else [("checkpoint", f"the command has no {{{CHECKPOINT_DIR}}}: {then}")]
 
     def sources(self) -> Sequence[Source]:
-        found = [(file.stem, file) for file in _files(self._words.words) if file.suffix == ".py"]
-        for word, after in itertools.pairwise(self._words.words):
-            if word == "-m" and (module := project.file_in(project.folder(), after)) is not None:
-                found.append((after, module))
-        return found
+        return _sources(self._words.words)
 
     def settings_files(self) -> Mapping[str, str]:
         here = project.folder()
@@ -271,9 +268,22 @@ def _files(words: Sequence[str]) -> list[Path]:
     ]
 
 
+def _sources(words: Sequence[str]) -> list[Source]:
+    """Name and file of each script and module in Python that a command names."""
+    found = [(file.stem, file) for file in _files(words) if file.suffix == ".py"]
+    for word, after in itertools.pairwise(words):
+        if word == "-m" and (module := project.file_in(project.folder(), after)) is not None:
+            found.append((after, module))
+    return found
+
+
 def _texts(words: Sequence[str]) -> list[str]:
-    """The words of a command, and the text of the files that it names."""
-    return [*words, *(path.read_text(errors="replace") for path in _files(words))]
+    """The words of a command, and the text of the files that it names, also within `bash -c '...'`, and of
+    what they import of their project."""
+    named = [each for word in words for each in word.split()]
+    imported = source_files.files(_sources(named)).items()
+    own = {file for name, file in imported if not name.startswith("sweeps/")}  # which name all variables
+    return [*words, *(path.read_text(errors="replace") for path in own.union(_files(named)))]
 
 
 def _faults_of_program(words: Sequence[str], here: Path) -> list[str]:

@@ -572,6 +572,18 @@ def test_it_saves_where_its_command_or_its_script_names_the_folder(run: MakeRun)
     assert note.startswith("the command has no {checkpoint_dir}")
 
 
+def test_it_saves_where_what_its_command_runs_names_the_folder(run: MakeRun) -> None:
+    run("from pkg import saving")
+    Path("pkg").mkdir()
+    Path("pkg/saving.py").write_text("import os; os.environ['SWEEPS_CHECKPOINT_DIR']")
+    Path("pkg/train.py").write_text("from .saving import os")
+    Path("other.py").write_text("from sweeps.kinds.commands import command_words")
+    commands = ("train.py", "-m pkg.saving", "-m pkg.train", "other.py", "-m other")
+    for form in ("command:python {}", "command:bash -c 'python {}'"):
+        found = [CommandTrainable.find(form.format(each)) for each in commands]
+        assert [each.saves for each in found] == [True, True, True, False, False]
+
+
 @pytest.mark.parametrize(
     ("source", "command"),
     [(COUNTING, SAVES), (BY_VARIABLES, python())],
