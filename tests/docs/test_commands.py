@@ -76,12 +76,12 @@ FLAGS_OF_OTHERS = {
         "--quick",
         "--include-log-monitor",
     ),
-    *("--print_config", "--config-dir", "--config-name"),
+    *("--print_config", "--config-dir", "--config-name", "--master_port"),
     "--num-trils",  # a mistake, for its answer
     *("--head", "--count", "--pause", "--stop", "--cancel", "--prior_run"),
 }
-"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, TensorBoard, MLflow, LightningCLI, Hydra,
-Weights & Biases, the benchmarks."""
+"""Of programs that are not `sweeps`: Ray, Slurm, Podman, torchrun, DeepSpeed, TensorBoard, MLflow, Hydra,
+LightningCLI, Weights & Biases, the benchmarks."""
 FLAGS_OF_MODELS = {
     *("--pixels", "--hidden", "--fold", "--alpha", "--penalty", "--epochs", "--checkpoints", "--optimizer"),
 }

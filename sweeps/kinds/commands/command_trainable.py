@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -244,8 +245,11 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
         if not name.startswith(OF_RAY) and not value.startswith("ray.util.")  # PYTHONBREAKPOINT
     }
     path = [STARTUP, *filter(None, own.get("PYTHONPATH", "").split(os.pathsep))]
-    wandb = {"WANDB_MODE": "offline", "WANDB_DIR": variables[VARIABLES["work_dir"]]}
-    return {**wandb, **own, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1", **variables}
+    default = {"WANDB_MODE": "offline", "WANDB_DIR": variables[VARIABLES["work_dir"]]}
+    with socket.socket() as free:  # for torchrun, which has the same port in all trials of a PC by itself
+        free.bind(("", 0))
+        default["PET_MASTER_PORT"] = str(free.getsockname()[1])
+    return {**default, **own, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1", **variables}
 
 
 def _error_in(lines: Sequence[str]) -> str:

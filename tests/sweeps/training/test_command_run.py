@@ -216,6 +216,19 @@ print("acc =", pathlib.Path("data/rows.txt").read_text())
     assert not Path("new.txt").exists()
 
 
+def test_torchrun_has_a_port_of_its_own_unless_the_user_has_given_one(
+    run: MakeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trials of a PC start it at the same time, and its default is 29500."""
+    command = python('import os; print("acc=" + os.environ["PET_MASTER_PORT"])')
+    monkeypatch.delenv("PET_MASTER_PORT", raising=False)
+    (own,) = reports(run(command=command))
+    monkeypatch.setenv("PET_MASTER_PORT", "29501")
+    (given,) = reports(run(command=command))
+    assert 1023 < own.score != 29500
+    assert given.score == 29501
+
+
 def test_metrics_come_from_a_file_as_well_and_then_from_it_alone(run: MakeRun) -> None:
     script = (
         'for e in 1 2; do echo "{\\"loss\\": 2}" >> $SWEEPS_METRICS; '
