@@ -16,12 +16,11 @@ import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.machinery import PathFinder
-from itertools import accumulate
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from sweeps.common import project
 from sweeps.common.errors import UserError, reason_of
 from sweeps.common.formatting import size
 from sweeps.kinds.source_files import MOST_BYTES, OUR_ROOT, Source
@@ -210,18 +209,13 @@ def _code_in(name: str, each: Any, seen: set[int]) -> Iterator[tuple[str, Any]]:
             yield from _code_in(called, value, seen)
 
 
-def _file_of(module: str) -> str | None:
+def _file_of(module: str) -> str | Path | None:
     """The file of a module, also of one that is not imported yet."""
     if module in sys.modules:
         found: ModuleType | None = sys.modules[module]  # None: its import is forbidden
         return None if found is None else vars(found).get("__file__")
-    places, file = None, None
-    for name in accumulate(module.split("."), "{}.{}".format):
-        # In a module that is no package PathFinder would find another file of the last name.
-        if ("." in name and places is None) or (spec := PathFinder.find_spec(name, places)) is None:
-            return None
-        places, file = spec.submodule_search_locations, spec.origin
-    return file
+    places = (Path(entry).absolute() for entry in sys.path)
+    return project.module_file(module, places) if module else None  # "": `from . import name`
 
 
 def _is_installed(path: Path) -> bool:
