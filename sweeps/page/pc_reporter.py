@@ -13,17 +13,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import psutil
-
 from sweeps.common.errors import UserError
-from sweeps.ray_start import ray_environment
+from sweeps.ray_start import ray_connection, ray_environment
 from sweeps.ray_start.ray_folder import ray_folders
 
 REPORT_EVERY_S = 3.0
 OF_RAY = "RAY_ADDRESS"
 """By which Ray's own programs find a cluster."""
-OF_HEAD = "--gcs-address="
-"""Word of the command of a raylet."""
 
 
 def main() -> int:
@@ -63,10 +59,7 @@ def _lets_in(address: str) -> bool:
 def addresses() -> list[str]:
     """Of all Rays whose PCs may be shown: that of the user's environment, those of this user's sweeps here,
     and those of clusters that this PC is in."""
-    every = (each.info for each in psutil.process_iter(["name", "cmdline"]))
-    words = (word for each in every if each["name"] == "raylet" for word in each["cmdline"] or ())
-    found = (word.removeprefix(OF_HEAD) for word in words if word.startswith(OF_HEAD))
-    return list(dict.fromkeys([*_named(), *_own(), *found]))
+    return list(dict.fromkeys([*_named(), *_own(), *ray_connection.heads_here()]))
 
 
 def named() -> str:

@@ -35,6 +35,8 @@ LIMITS = (
 """Of a process, which its children inherit."""
 RAY_FOLDER = "ray"
 """Of a Ray on this PC, in its folder of temporary files: there Ray puts it by default, too."""
+OF_HEAD = "--gcs-address="
+"""Word of the command of a raylet."""
 SHUT_DOWN_S = 5.0
 """That Ctrl-C waits for; it takes half a second where nothing hangs."""
 
@@ -271,19 +273,19 @@ def refuse_outside(address: str | None, or_else: str = "") -> None:
         return
     port = address.rpartition(":")[2]
     of_it = f":{port}" if port.isdigit() else ""  # that of the sweeps of this PC has another port
-    for process in psutil.process_iter(["name", "cmdline"]):
-        words = process.info["cmdline"] or []
-        if process.info["name"] == "raylet" and any(_is_head(word, of_it) for word in words):
-            return
+    if any(head.endswith(of_it) for head in heads_here()):
+        return
     raise UserError(
         f"--address {address}: this PC is not part of that cluster, since no Ray of it runs here. Type the "
         f"command on a PC of the cluster, or let this one join (ray start --address={address}){or_else}"
     )
 
 
-def _is_head(word: str, port: str) -> bool:
-    """Whether a word of a raylet's command line names its head, with this port."""
-    return word.startswith("--gcs-address=") and word.endswith(port)
+def heads_here() -> list[str]:
+    """The address of the head of each Ray on this PC, whoever has started it."""
+    every = (each.info for each in psutil.process_iter(["name", "cmdline"]))
+    words = (word for each in every if each["name"] == "raylet" for word in each["cmdline"] or ())
+    return list(dict.fromkeys(word.removeprefix(OF_HEAD) for word in words if word.startswith(OF_HEAD)))
 
 
 def folder_for_sockets() -> Path:
