@@ -248,11 +248,17 @@ def why_not(error: Exception) -> str:
 
 
 def refuse_silent(address: str | None) -> None:
-    """Try the port first: Ray tries for minutes to reach a host that does not answer.
+    """Try the port first: Ray tries for minutes to reach a host that does not answer. Of several Rays on this
+    PC, of which `ray start` has noted none in the default folder, it would take any for `auto`.
 
     Raises:
-        UserError: the port does not answer.
+        UserError: the port does not answer, or `auto` may be several.
     """
+    if address == "auto" and os.environ.get("RAY_ADDRESS", "") in ("", "auto"):
+        noted = Path(os.environ.get(RAY_TMPDIR) or tempfile.gettempdir(), RAY_FOLDER, "ray_current_cluster")
+        if len(heads := heads_here()) > 1 and not noted.is_file():
+            several = f"{len(heads)} Rays run on this PC, at {' and '.join(heads)}"
+            raise UserError(f"--address auto: {several}: give that of the cluster in place of auto")
     host, _, port = (address or "").rpartition(":")
     if not host or not port.isdigit() or "://" in host:
         return

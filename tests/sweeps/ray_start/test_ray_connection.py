@@ -48,7 +48,39 @@ def test_a_ray_of_another_cluster_does_not_make_this_pc_part_of_one(
         ray_connection.refuse_outside(address)
 
 
-@pytest.mark.parametrize("address", [None, "auto", "local", "ray://127.0.0.1:9", "127.0.0.1"])
+@pytest.mark.parametrize(
+    ("heads", "noted", "named", "is_refused"),
+    [
+        (["10.0.0.1:6379", "10.0.0.2:41234"], "", "", True),
+        (["10.0.0.1:6379", "10.0.0.2:41234"], "10.0.0.1:6379", "", False),
+        (["10.0.0.1:6379", "10.0.0.2:41234"], "", "10.0.0.1:6379", False),
+        (["10.0.0.1:6379", "10.0.0.2:41234"], "", "auto", True),
+        (["10.0.0.1:6379", "10.0.0.1:6379"], "", "", False),
+        ([], "", "", False),
+    ],
+)
+def test_auto_is_refused_where_it_may_be_several_rays(
+    heads: list[str],
+    noted: str,
+    named: str,
+    is_refused: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That of `sweeps up` beside that of ray_cluster.yaml, which has a folder of its own: Ray takes any."""
+    there = [{"name": "raylet", "cmdline": ["/env/raylet", f"--gcs-address={head}"]} for head in heads]
+    monkeypatch.setattr(psutil, "process_iter", lambda _: [SimpleNamespace(info=each) for each in there])
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("RAY_ADDRESS", named)
+    if noted:
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(noted)
+    said = r"^--address auto: 2 Rays run on this PC, at 10\.0\.0\.1:6379 and 10\.0\.0\.2:41234: give that"
+    with pytest.raises(UserError, match=said) if is_refused else nullcontext():
+        ray_connection.refuse_silent("auto")
+
+
+@pytest.mark.parametrize("address", [None, "local", "ray://127.0.0.1:9", "127.0.0.1"])
 def test_an_address_without_a_port_is_for_ray_to_try(address: str | None) -> None:
     ray_connection.refuse_silent(address)
 
