@@ -240,6 +240,8 @@ def _runtime_env(code: Sequence[Path], empty: str, variables: Iterable[str]) -> 
 
 def why_not(error: Exception) -> str:
     """Why a cluster could not be joined."""
+    if str(error).startswith("Version mismatch: "):  # Ray's, of several lines
+        return f"{' '.join(str(error).split())}. Type the command with the cluster's Python and Ray"
     is_of_the_network = isinstance(error, ConnectionError | TimeoutError)
     is_of_a_file = isinstance(error, OSError | UnicodeError) and not is_of_the_network
     if is_of_a_file or type(error).__name__ == "RuntimeEnvSetupError":

@@ -89,11 +89,18 @@ def test_an_address_without_a_port_is_for_ray_to_try(address: str | None) -> Non
     ("error", "words"),
     [
         (ConnectionError("refused\nand more"), "no Ray cluster answers there (refused)"),
-        (RuntimeError("version mismatch"), "no Ray cluster answers there (version mismatch)"),
+        (RuntimeError("it is gone"), "no Ray cluster answers there (it is gone)"),
         (PermissionError(13, "Permission denied"), "the code can't be sent ([Errno 13] Permission denied)"),
+        (
+            RuntimeError(
+                "Version mismatch: The cluster was started with:\n    Ray: 2.60.0\nThis process was\n"
+            ),
+            "Version mismatch: The cluster was started with: Ray: 2.60.0 This process was. "
+            "Type the command with the cluster's Python and Ray",
+        ),
     ],
 )
-def test_the_network_and_the_code_are_told_apart(error: Exception, words: str) -> None:
+def test_the_network_the_versions_and_the_code_are_told_apart(error: Exception, words: str) -> None:
     assert ray_connection.why_not(error) == words
 
 
