@@ -34,6 +34,7 @@ from sweeps.kinds import registry, source_files
 from sweeps.kinds.source_files import Source
 from sweeps.kinds.trainable import Trainable
 from sweeps.ray_start import ray_connection, ray_environment
+from sweeps.ray_start.ray_folder import ray_folders
 
 PLUG_INS = ("trainable", "search_space", "searcher", "scheduler", "loggers")
 OTHER_PYTHON = (
@@ -142,7 +143,7 @@ def hand_over(client: JobSubmissionClient, flag: str, again_s: float = 2, **job:
 
 def _client(address: str, flag: str) -> JobSubmissionClient:
     try:
-        return JobSubmissionClient(address)
+        client = JobSubmissionClient(address)
     except (RuntimeError, ValueError, OSError) as error:
         if "uthentication" in str(error):
             raise UserError(
@@ -153,6 +154,16 @@ def _client(address: str, flag: str) -> JobSubmissionClient:
             "listens on the head alone unless Ray is started there with --dashboard-host. Type the command "
             "on the head, or ssh -L 8265:127.0.0.1:8265 HEAD and give --address http://127.0.0.1:8265"
         ) from None
+    # Of a head whose dashboard listens there alone, the address is that of a dashboard here, too.
+    found = client.get_address().rstrip("/").removeprefix("http://").replace("localhost", "127.0.0.1")
+    own = {state.dashboard_url: state.address for each in ray_folders() if (state := each.state())}
+    if found in own and address not in ("auto", own[found]):
+        raise UserError(
+            f"{flag}: {found} is the dashboard of your own Ray on this PC, not that of a cluster. Type the "
+            "command on the head, or ssh -L 8266:127.0.0.1:8265 HEAD and give --address "
+            f"http://127.0.0.1:8266, or end that Ray first ({command('down')})"
+        )
+    return client
 
 
 def _sources(config: SweepConfig, trainables: Sequence[Trainable]) -> list[Source]:
