@@ -140,6 +140,9 @@ def look(address: str) -> tuple[list[Use], list[str], list[Sequence[Resources]]]
     with joined(address) as gcs:
         listed = nodes.listed()
         try:
+            there = {node.node_id for node in state.list_nodes(gcs, limit=MOST)}
+            if there.isdisjoint(node.id for node in listed):  # the dashboard of this PC's own Ray
+                raise RayStateApiException
             actors = state.list_actors(gcs, filters=[("state", "=", "ALIVE")], limit=MOST, detail=True)
             tasks = state.list_tasks(gcs, filters=running_tasks, limit=MOST, detail=True)
             groups = state.list_placement_groups(gcs, limit=MOST, detail=True)

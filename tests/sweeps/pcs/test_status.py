@@ -6,6 +6,7 @@ import functools
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from sweeps.common.errors import UserError
 from sweeps.pcs import status as status_command
 from sweeps.pcs.__main__ import main
 from sweeps.pcs.status import Use, why_waiting
+from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.nodes import Node
 from sweeps.ray_start.ray_folder import State
 from sweeps.record.record import Record
@@ -160,6 +163,19 @@ def test_what_is_free_and_who_waits_for_what(
     ]
     assert re.fullmatch(r"1 trial waits for .*4 GPU.*: more than the PCs have", lines[-1])
     assert re.fullmatch(r"2 trials wait for .*1 GPU.*: not free now", lines[-2])
+
+
+def test_the_dashboard_of_another_ray_on_this_pc_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both listen at the loopback of their PC: on a worker that has a Ray of its own, that one answers."""
+    monkeypatch.setattr(status_command, "joined", nullcontext)
+    monkeypatch.setattr(nodes, "listed", lambda: [Node("id1", "pc1", "10.0.0.1", {})])
+    answers = dict.fromkeys(("list_actors", "list_tasks", "list_placement_groups"), lambda *_, **__: [])
+    for node, is_refused in (("id1", False), ("other", True)):
+        there = [SimpleNamespace(node_id=node)]
+        api = SimpleNamespace(list_nodes=lambda *_, there=there, **__: there, **answers)
+        monkeypatch.setattr(status_command, "state", api)
+        with pytest.raises(UserError, match="answers on the head alone") if is_refused else nullcontext():
+            status_command.look("10.0.0.1:6379")
 
 
 @pytest.mark.long
