@@ -74,8 +74,9 @@ class Sftp:
             return self._about_host_key(), True
         if isinstance(error, PermissionError):
             return (
-                f"{self._host} accepts no key of this PC. Add one to the SSH agent, or name it in "
-                "~/.ssh/config (IdentityFile), and copy its public half there (ssh-copy-id)",
+                f"{self._host} accepts no key of this PC for the user {self._settings().username}. Add one "
+                "to the SSH agent, or name it in ~/.ssh/config (IdentityFile), and copy its public half "
+                "there (ssh-copy-id); or give the user that it has there, as in sftp://USER@host/path",
                 True,
             )
         if isinstance(error, asyncssh.SFTPPermissionDenied):

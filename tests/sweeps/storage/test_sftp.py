@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+
 import pytest
 
 from sweeps.storage.open import backend_of
@@ -38,7 +40,8 @@ def test_a_changed_host_key_is_refused_by_name(server: SSHServer) -> None:
 
 def test_a_key_that_the_host_does_not_know_is_refused(server: SSHServer) -> None:
     (server.folder / "authorized_keys").write_text("")
-    with pytest.raises(StorageError, match=r"accepts no key of this PC. Add one to the SSH agent"):
+    said = rf"accepts no key of this PC for the user {getpass.getuser()}\. Add one to the SSH agent"
+    with pytest.raises(StorageError, match=said):
         sftp(server, 60.0).make()
 
 
