@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sweeps.common.errors import CannotContinue
 from sweeps.common.formatting import command, count, duration
-from sweeps.common.imports import release_of
+from sweeps.common.imports import DISTRIBUTION, OF_A_CHECKOUT, release_of
 from sweeps.ray_cluster import gpus as cluster_gpus
 from sweeps.ray_cluster import nodes
 from sweeps.ray_cluster.cluster import Cluster
@@ -29,7 +29,7 @@ MAX_SKEW_S = 2.0
 DRIVER, HARDWARE, CLOCK = "gpu driver", "hardware", "clock"
 
 Facts = Mapping[str, str]
-"""Of a PC: versions of Python, packages and DRIVER; HARDWARE in words; CLOCK in words where it is wrong."""
+"""Of a PC: versions, also that of DRIVER; HARDWARE in words; CLOCK in words where it is wrong."""
 
 
 def note(folder: Path, cluster: Cluster) -> None:
@@ -82,7 +82,10 @@ def facts_of_this_pc() -> Facts:
     drivers = sorted({card.driver for card in gpus})
     hardware = [_cpus_and_memory(), *sorted({card.name for card in gpus})]
     driver = {DRIVER: " and ".join(drivers)} if drivers else {}
-    return {**versions(), **driver, HARDWARE: ", ".join(hardware)}
+    # Where this program is installed, it is not sent, and each PC trains with its own.
+    is_installed = Path(__file__).parents[2].name in ("site-packages", "dist-packages")
+    own = {"sweeps": release_of(DISTRIBUTION) or OF_A_CHECKOUT} if is_installed else {}
+    return {**own, **versions(), **driver, HARDWARE: ", ".join(hardware)}
 
 
 def differences(pcs: Mapping[str, Facts | None]) -> list[str]:

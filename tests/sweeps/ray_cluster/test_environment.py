@@ -55,6 +55,22 @@ def test_a_pc_without_a_gpu_has_no_driver_to_differ_by() -> None:
     assert differences({"pc1": ALIKE, "pc2": new, "pc3": old}) == ["gpu driver 570.86 (pc2), 535.54 (pc3)"]
 
 
+def test_a_pc_with_another_release_of_this_program_is_named_where_it_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(environment, "__file__", "/home/me/a/sweeps/ray_cluster/environment.py")
+    assert "sweeps" not in environment.facts_of_this_pc()  # a checkout, which is sent
+    installed = "/env/lib/python3.12/site-packages/sweeps/ray_cluster/environment.py"
+    monkeypatch.setattr(environment, "__file__", installed)
+    found = {}
+    for pc, release in {"pc1": "1.0", "pc2": "1.1"}.items():
+        monkeypatch.setattr(
+            environment, "release_of", lambda package, own=release: own if package == "raysweeps" else "2"
+        )
+        found[pc] = environment.facts_of_this_pc()
+    assert differences(found) == ["sweeps 1.0 (pc1), 1.1 (pc2)"]
+
+
 def test_a_pc_that_is_silent_is_named() -> None:
     assert differences({"pc1": ALIKE, "pc2": None}) == ["pc2 did not answer"]
 
