@@ -26,7 +26,7 @@ def main() -> int:
     """The whole program; the exit status. It ends with the Ray that it has joined, and is started again."""
     known = addresses()
     ray_environment.prepare_to_look()
-    address = next(filter(_lets_in, _named() or known), None)
+    address = next(filter(_lets_in, [named()] if named() else known), None)
     from sweeps.ray_cluster import pc_reports  # Ray, which has read its environment now
     from sweeps.ray_cluster.nodes import joined
 
@@ -59,7 +59,7 @@ def _lets_in(address: str) -> bool:
 def addresses() -> list[str]:
     """Of all Rays whose PCs may be shown: that of the user's environment, those of this user's sweeps here,
     and those of clusters that this PC is in."""
-    return list(dict.fromkeys([*_named(), *_own(), *ray_connection.heads_here()]))
+    return list(dict.fromkeys(filter(None, [named(), *_own(), *ray_connection.heads_here()])))
 
 
 def named() -> str:
@@ -68,12 +68,8 @@ def named() -> str:
     return "" if address == "auto" or "://" in address else address
 
 
-def _named() -> list[str]:
-    return [address] if (address := named()) else []
-
-
 def _others(address: str | None = None) -> list[str]:
-    return [each for each in addresses() if each not in (address, *([] if address else _named()))]
+    return [each for each in addresses() if each != (address or named())]
 
 
 def _own() -> list[str]:
