@@ -126,10 +126,6 @@ def requires_token() -> bool:
     return os.environ.get(AUTH_MODE, "").lower() == TOKEN_MODE
 
 
-def _may_require_token() -> bool:
-    return AUTH_MODE not in os.environ or requires_token()
-
-
 def token_place() -> str | None:
     """Where the token of this PC is, as one would type it; None where there is none."""
     if os.environ.get(TOKEN):
@@ -142,14 +138,15 @@ def token_place() -> str | None:
 def _mode_of(address: str) -> str:
     """The mode of a cluster: the one with which `ray status` succeeds."""
     given = os.environ.get(AUTH_MODE)
-    token = token_place() if _may_require_token() else None
+    may_send = given is None or requires_token()
+    token = token_place() if may_send else None
     if (why := _failure(address, "disabled")) is None:
         return "disabled"
     if "AuthenticationError" not in why:
         last_line = why.strip().rpartition("\n")[2]
         raise UserError(f"--address {address}: no Ray cluster answers there ({last_line})")
     if token is None:
-        remedy = COPY_TOKEN if _may_require_token() else f"Unset {AUTH_MODE}, which is {given!r} here"
+        remedy = COPY_TOKEN if may_send else f"Unset {AUTH_MODE}, which is {given!r} here"
         raise UserError(f"--address {address}: the cluster requires a token, and none is sent. {remedy}")
     if _failure(address, "token") is not None:
         raise UserError(
