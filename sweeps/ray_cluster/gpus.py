@@ -121,8 +121,6 @@ def least_free_bytes(cards: Mapping[Node, Answer], without: Collection[Node]) ->
 
 
 def _fault(needed: float, answer: Answer) -> str:
-    if not needed:
-        return ""
     if answer.fault:
         return f"its GPUs are not known: {answer.fault}"
     known = [(card.memory_bytes, card.words) for card in answer.value if card.memory_bytes is not None]

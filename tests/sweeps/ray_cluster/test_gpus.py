@@ -196,7 +196,7 @@ def test_a_pc_is_as_good_as_its_smallest_card() -> None:
         PCS[2]: "NVIDIA's driver lists no GPU whose memory is known",
     }
     assert cluster_gpus.too_small(8e9, said([LARGE], [LARGE, SMALL])) == {}
-    assert cluster_gpus.too_small(0, said([])) == {}
+    assert cluster_gpus.too_small(0, {}) == {}
 
 
 def test_where_no_pc_is_left_each_is_named_with_what_it_has() -> None:
