@@ -39,7 +39,7 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     began = time.monotonic()
     while ray_internals.is_in_cluster(gcs, node.id):
         if time.monotonic() > began + timeout_s + GRACE_S:
-            print(f"After {_since(began)} the PC is still part of the cluster.")
+            print(f"After {duration(time.monotonic() - began)} the PC is still part of the cluster.")
             print(
                 f"Ray stops there once its work is done; on the head, `{command('pcs', 'status')}` shows it."
             )
@@ -48,8 +48,9 @@ def run(address: str, pc: str | None, timeout_s: float) -> int:
     if is_here:
         _wait_for_processes()
         back.stop_unit()
-    json_output.answer(has_left=True, seconds=time.monotonic() - began)
-    print(f"{node.hostname} has left, after {_since(began)}.")
+    seconds = time.monotonic() - began
+    json_output.answer(has_left=True, seconds=seconds)
+    print(f"{node.hostname} has left, after {duration(seconds)}.")
     print(f"To bring it back{'' if is_here else f', on {node.hostname}'}: {command('pcs', 'back')}")
     return 0
 
@@ -112,7 +113,3 @@ def _is_of_ray(process: psutil.Process) -> bool:
     """Whether it is Ray's daemon or one of its workers, whose titles are as `ray::IDLE`."""
     words = process.info["cmdline"] or [""]  # a process that has ended, but was not waited for, has none
     return words[0].startswith("ray::") or Path(words[0]).name == "raylet"
-
-
-def _since(began: float) -> str:
-    return duration(time.monotonic() - began)
