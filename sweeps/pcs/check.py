@@ -136,8 +136,9 @@ def _check(file: ClusterFile, address: str, storage: str | None, mark: str) -> C
     except CannotReach as error:
         return Checked(address, {}, [Fault("reach", error.reason, error.remedy)])
     if answer.status != 0:
-        fault = Fault("reach", f"python3 fails: {answer.last_line}", "on that PC: apt-get install python3")
-        return Checked(address, {}, [fault])
+        needs = "it must run Linux, and its python3 be 3.8 or newer"
+        remedy = "on that PC: apt-get install python3" if answer.status == 127 else needs
+        return Checked(address, {}, [Fault("reach", f"python3 fails: {answer.last_line}", remedy)])
     found = json.loads(answer.output.splitlines()[-1])
     skew_s = environment.clock_skew_s(found["clock"], (before, time.time()))
     faults = [*faults_of(file, address, found, here, skew_s)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweeps.pcs import check, probe
-from sweeps.pcs.cluster_file import ClusterFile
+from sweeps.pcs.cluster_file import Answer, ClusterFile
 
 FILE = ClusterFile(Path("my_cluster.yaml"), ("pc0", "pc1"), "me", None, "/tmp/ray", {})
 HERE = {"python": "3.11.7", "torch": "2.13.0+cpu"}
@@ -90,6 +90,25 @@ def test_a_pc_without_packages_is_set_up_from_the_same_cluster_file() -> None:
     found = {**SOUND, "versions": None, "why_no_versions": "no such file"}
     (fault,) = check.faults_of(FILE, "pc1", found, HERE, 0.0)
     assert (fault.part, fault.remedy) == ("packages", "type: ray up -y my_cluster.yaml")
+
+
+@pytest.mark.parametrize(
+    ("answer", "remedy"),
+    [
+        (Answer(127, "", "bash: python3: command not found"), "on that PC: apt-get install python3"),
+        (
+            Answer(1, "", "FileNotFoundError: '/proc/meminfo'"),
+            "it must run Linux, and its python3 be 3.8 or newer",
+        ),
+    ],
+)
+def test_a_mac_needs_no_other_python(
+    answer: Answer, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ClusterFile, "run", lambda *_: answer)
+    assert check.run(FILE, None) == 1
+    said = capsys.readouterr().out
+    assert f"pc1  reach: python3 fails: {answer.errors}\n    {remedy}\n" in said
 
 
 def test_several_faults_are_all_named() -> None:
