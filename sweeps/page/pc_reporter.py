@@ -73,7 +73,8 @@ def _others(address: str | None = None) -> list[str]:
 
 
 def _own() -> list[str]:
-    return [state.address for each in ray_folders() if (state := each.state())]
+    states = [each.state() for each in ray_folders()]
+    return [state.address for state in states if state is not None and state.address]
 
 
 def _write(content: Mapping[str, Any]) -> bool:

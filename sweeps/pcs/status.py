@@ -66,7 +66,8 @@ def run(address: str | None, folder: Path | None) -> int:
         UserError: no cluster answers, one here has no dashboard, or the sweep can't be read.
     """
     trials = {} if folder is None else _trials(folder)
-    here = [state for each in ray_folders() if (state := each.state())] if address is None else []
+    states = [each.state() for each in ray_folders()] if address is None else []
+    here = [state for state in states if state is not None and state.address]
     shown = [state.address for state in here if state.dashboard_url] if here else [address or "auto"]
     for each in shown:
         if len(here) > 1:
