@@ -72,6 +72,8 @@ class Sftp:
     def diagnose(self, error: Exception, fs: Any) -> tuple[str, bool]:
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             return self._about_host_key(), True
+        if isinstance(error, PermissionError) and error.filename is not None:  # as a key of ~/.ssh/config
+            return f"{error.filename} on this PC: {error.strerror}", True
         if isinstance(error, PermissionError):
             return (
                 f"{self._host} accepts no key of this PC for the user {self._settings().username}. Add one "

@@ -45,6 +45,13 @@ def test_a_key_that_the_host_does_not_know_is_refused(server: SSHServer) -> None
         sftp(server, 60.0).make()
 
 
+def test_a_file_of_this_pc_that_may_not_be_read_is_named() -> None:
+    """Such as a key that ~/.ssh/config names: with it no settings of SSH can be read."""
+    error = PermissionError(13, "Permission denied", "/home/me/.ssh/key")
+    said = backend_of("sftp://pc1/checkpoints").diagnose(error, None)
+    assert said == ("/home/me/.ssh/key on this PC: Permission denied", True)
+
+
 def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
     settings = server.folder / "config"
     settings.write_text(settings.read_text().replace("Subsystem sftp internal-sftp\n", ""))
