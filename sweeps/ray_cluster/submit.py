@@ -157,7 +157,8 @@ def _client(address: str, flag: str) -> JobSubmissionClient:
     # Of a head whose dashboard listens there alone, the address is that of a dashboard here, too.
     found = client.get_address().rstrip("/").removeprefix("http://").replace("localhost", "127.0.0.1")
     own = {state.dashboard_url: state.address for each in ray_folders() if (state := each.state())}
-    if found in own and address not in ("auto", own[found]):
+    is_auto = address == "auto" and len(ray_connection.heads_here()) == 1  # else that of a cluster, as noted
+    if found in own and address != own[found] and not is_auto:
         raise UserError(
             f"{flag}: {found} is the dashboard of your own Ray on this PC, not that of a cluster. Type the "
             "command on the head, or ssh -L 8266:127.0.0.1:8265 HEAD and give --address "

@@ -23,6 +23,7 @@ from sweeps.config import cli
 from sweeps.config.control_commands import WITHDRAWN
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import submit
+from sweeps.ray_start import ray_connection
 from sweeps.ray_start.ray_folder import State
 from sweeps.record import lock
 from sweeps.record.control_requests import Inbox
@@ -245,24 +246,26 @@ def test_a_fault_names_the_flag_that_was_typed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "found", "is_refused"),
+    ("address", "others", "found", "is_refused"),
     [
-        ("10.0.0.1:6379", "http://127.0.0.1:8265", True),
-        ("http://127.0.0.1:8265", "http://127.0.0.1:8265", True),
-        ("http://localhost:8265/", "http://localhost:8265/", True),
-        ("http://127.0.0.1:8266", "http://127.0.0.1:8266", False),
-        ("10.0.0.1:6379", "http://10.0.0.1:8265", False),
-        ("127.0.0.1:41234", "http://127.0.0.1:8265", False),
-        ("auto", "http://127.0.0.1:8265", False),
+        ("10.0.0.1:6379", [], "http://127.0.0.1:8265", True),
+        ("http://127.0.0.1:8265", [], "http://127.0.0.1:8265", True),
+        ("http://localhost:8265/", [], "http://localhost:8265/", True),
+        ("http://127.0.0.1:8266", [], "http://127.0.0.1:8266", False),
+        ("10.0.0.1:6379", [], "http://10.0.0.1:8265", False),
+        ("127.0.0.1:41234", [], "http://127.0.0.1:8265", False),
+        ("auto", [], "http://127.0.0.1:8265", False),
+        ("auto", ["10.0.0.1:6379"], "http://127.0.0.1:8265", True),
     ],
 )
 def test_no_job_for_a_cluster_comes_to_the_own_ray_of_this_pc(
-    address: str, found: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+    address: str, others: list[str], found: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both dashboards listen at 127.0.0.1:8265, each on its PC, and Ray's client takes the nearer one."""
     own = State(address="127.0.0.1:41234", boot="", processes={}, versions={}, dashboard_url="127.0.0.1:8265")
     folders = [SimpleNamespace(state=lambda: own), SimpleNamespace(state=lambda: None)]
     monkeypatch.setattr(submit, "ray_folders", lambda: folders)
+    monkeypatch.setattr(ray_connection, "heads_here", lambda: [own.address, *others])
     client = SimpleNamespace(get_address=lambda: found)
     monkeypatch.setattr(submit, "JobSubmissionClient", lambda _: client)
     said = r"^--submit: 127\.0\.0\.1:8265 is the dashboard of your own Ray on this PC"
