@@ -7,6 +7,7 @@ process trains is in the record of the sweep alone, since a process trains many.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -138,6 +139,7 @@ def look(address: str) -> tuple[list[Use], list[str], list[Sequence[Resources]]]
     """
     running_tasks: Any = [("state", "=", "RUNNING"), ("type", "=", "NORMAL_TASK")]
     with joined(address) as gcs:
+        os.environ.pop("RAY_ADDRESS", None)  # by which `auto` was found; Ray's state API prefers it to `gcs`
         listed = nodes.listed()
         try:
             there = {node.node_id for node in state.list_nodes(gcs, limit=MOST)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -174,8 +175,10 @@ def test_the_dashboard_of_another_ray_on_this_pc_is_no_answer(monkeypatch: pytes
         there = [SimpleNamespace(node_id=node)]
         api = SimpleNamespace(list_nodes=lambda *_, there=there, **__: there, **answers)
         monkeypatch.setattr(status_command, "state", api)
+        monkeypatch.setenv("RAY_ADDRESS", "10.0.0.9:6379")  # Ray's API would ask there
         with pytest.raises(UserError, match="answers on the head alone") if is_refused else nullcontext():
             status_command.look("10.0.0.1:6379")
+        assert "RAY_ADDRESS" not in os.environ
 
 
 @pytest.mark.long
