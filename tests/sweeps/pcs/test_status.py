@@ -86,6 +86,7 @@ def test_a_ray_of_this_pc_without_a_dashboard_is_told_as_such_and_the_others_sho
         State(address=f"127.0.0.1:{port}", boot="", processes={}, versions={}, dashboard_url=url)
         for port, url in ((1, ""), (2, "127.0.0.1:8265"))
     ]
+    states.append(replace(states[0], address=""))  # another release of this program wrote of it
     looked = list[str]()
 
     def look(address: str) -> tuple[list[Use], list[str], list[Any]]:
