@@ -67,6 +67,8 @@ LAST_LINES = 20
 """Of a program that has failed, in which its error is looked for."""
 _ERROR = re.compile(r"(?:\[rank\d+\]: ?)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
 """As Python prints it, maybe in one of several processes that `torchrun` has started."""
+_OF_SHELL = re.compile(r"[^\s;&|()<>]+")
+"""A word of a command within `bash -c '...'`."""
 BEST_FILE = "command.sh"
 """In best/: the command with the values of the best trial."""
 
@@ -276,7 +278,8 @@ def _sources(words: Sequence[str]) -> list[Source]:
     """Name and file of each script and module in Python that a command names."""
     found = [(file.stem, file) for file in _files(words) if file.suffix == ".py"]
     for word, after in itertools.pairwise(words):
-        if word == "-m" and (module := project.file_in(project.folder(), after)) is not None:
+        is_module = word == "-m" and re.fullmatch(r"\w[\w.-]*", after)  # not the folder of `df -m /`
+        if is_module and (module := project.file_in(project.folder(), after)) is not None:
             found.append((after, module))
     return found
 
@@ -284,8 +287,8 @@ def _sources(words: Sequence[str]) -> list[Source]:
 def _texts(words: Sequence[str]) -> list[str]:
     """The words of a command, and the text of the files that it names, also within `bash -c '...'`, and of
     what they import of their project."""
-    named = [each for word in words for each in word.split()]
-    imported = source_files.files(_sources(named)).items()
+    named = [*words, *(each for word in words for each in _OF_SHELL.findall(word))]
+    imported = source_files.files(dict.fromkeys(_sources(named))).items()
     own = {file for name, file in imported if not name.startswith("sweeps/")}  # which name all variables
     return [*words, *(path.read_text(errors="replace") for path in own.union(_files(named)))]
 
