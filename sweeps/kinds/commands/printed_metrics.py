@@ -28,7 +28,9 @@ _NAME = r"[A-Za-z_][\w./@-]*"
 _NAMED = rf"""(?<![\w./@-])(?:(['"])({_NAME})\1|(?<!['"])({_NAME}))"""
 _PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})(?: ?/ ?(\d+)\b(?![.,/]\d))?""", re.I)
 _ONLY_NUMBER = re.compile(_NUMBER, re.I)
-_EPOCH = re.compile(r"\bepoch\s*\[?(\d+)\b(?!\.\d*[1-9]|\.\d+[a-z])", re.I)
+_SECONDS = re.compile(r"\s?(?:m?s|secs?|seconds)\b(?!\s*[=:])", re.I)
+"""Behind a number, which then is the time of an epoch and not its name."""
+_EPOCH = re.compile(rf"\bepoch\s*\[?(\d+)\b(?!\.\d*[1-9]|\.\d+[a-z]|(?:\.\d*)?{_SECONDS.pattern})", re.I)
 _OF_R = re.compile(r'\[\d+\] "(.*)"\s*')
 """A text as R's `print` shows it."""
 _PLACES = {EPOCH, "epochs", "step", "batch", "iter", "iteration", "fold"}
@@ -43,8 +45,8 @@ class Found:
     """The metrics of a report."""
 
     metrics: Mapping[str, float]
-    epoch: int | None
-    """As the program counts it; None where it does not say, or says a part of one, as 1.5."""
+    epoch: float | None
+    """As the program counts it, also a part of one, as 1.5; None where it does not say."""
     names_epoch: bool = False
     """Whether its own line says which epoch it is, and not one before."""
 
@@ -112,8 +114,8 @@ class Reports:
     def __init__(self, wanted: Sequence[str], ignored: Collection[str]) -> None:
         self._wanted, self._ignored = tuple(wanted), ignored
         self._known: dict[str, float] = {}
-        self._epoch: int | None = None
-        self._reported: int | None = None
+        self._epoch: float | None = None
+        self._reported: float | None = None
         """The epoch of the last report."""
         self._names_epoch = False
         self.names: dict[str, None] = {}
@@ -137,7 +139,8 @@ class Reports:
         is_taken = are_metrics or any(name in found for name in self._wanted)
         for name, value in found.items():
             if name.lower() == EPOCH:
-                self._epoch = int(value) if value.is_integer() else None
+                number = int(value) if value.is_integer() else value
+                self._epoch = number if math.isfinite(number) else None
                 self._names_epoch |= first in found
             elif name not in self._ignored:
                 self.names[name] = None
@@ -169,30 +172,31 @@ class ProgramEpochs:
     """
 
     def __init__(
-        self, metric: str, last: int | None = None, *, are_named: bool = False, before: int = 0
+        self, metric: str, last: float | None = None, *, are_named: bool = False, before: int = 0
     ) -> None:
         self._metric, self.last, self.are_named = metric, last, are_named
         self._before, self._has_new = before, False
-        self._found: dict[int, Found] = {}
+        self._found: dict[float, Found] = {}
         """Since the start of this process."""
 
     def take(self, found: Found) -> bool:
         """Whether a report is a new one, which it then is no more. Where a program names its epochs, one
-        without a name is of none, such as the best value at the end; one of a part of an epoch has a name. A
-        single line before a report, as that of the epoch from which it goes on, names none.
+        without a name is of none, such as the best value at the end. A single line before a report, as that
+        of the epoch from which it goes on, names none. One of a part of an epoch counts behind all others
+        alone: it may be the last one again, or a time.
 
         Raises:
             CannotTrain: an epoch was reported before, with another value.
         """
         epoch, is_known, self._before = found.epoch, self._before > 0, max(0, self._before - 1)
-        if epoch is None:
-            is_new = found.names_epoch or not self.are_named
-            if is_new:
+        is_part = epoch is not None and not float(epoch).is_integer()
+        if epoch is None or (is_part and not (self.are_named and found.names_epoch)):
+            if not self.are_named:
                 self.last = None
                 self._found.clear()
-            return is_new
+            return not self.are_named
         if self.last is not None and epoch <= self.last:
-            if self._has_new:
+            if self._has_new and not is_part:
                 self._refuse_other(epoch, found)
             return False
         self._has_new |= not is_known
@@ -200,7 +204,7 @@ class ProgramEpochs:
         self.last, self._found[epoch] = epoch, found
         return True
 
-    def _refuse_other(self, epoch: int, found: Found) -> None:
+    def _refuse_other(self, epoch: float, found: Found) -> None:
         known, metric = self._found.get(epoch), self._metric
         if known is not None and _is_rounded(known.metrics[metric], found.metrics[metric]):
             return
@@ -238,6 +242,8 @@ def metrics_in(line: str) -> dict[str, float]:
     found = {}
     for match in _PAIR.finditer(line):
         name, number, whole = match[2] or match[3], float(match[4]), float(match[5] or 0)
+        if name.lower() == EPOCH and _SECONDS.match(line, match.end()):
+            continue
         is_share = whole > 0 and number.is_integer() and name.lower() not in _PLACES
         found[name] = number / whole if is_share else number
     if (epoch := _EPOCH.search(line)) and EPOCH not in map(str.lower, found):

@@ -30,6 +30,9 @@ from sweeps.kinds.commands.printed_metrics import (
         ("epoch 0.5 val_acc=0.91", {"val_acc": 0.91}),
         ("epoch 3.0: val_acc=0.91", {"val_acc": 0.91, "epoch": 3}),
         ("val_acc=0.91 (time per epoch 3.0s, epoch 1.00e+01)", {"val_acc": 0.91}),
+        ("val_acc=0.91 (time per epoch 12.0 s)", {"val_acc": 0.91}),
+        ("Epoch 3: val_acc=0.91 (time per epoch: 12.5 s)", {"val_acc": 0.91, "epoch": 3}),
+        ("epoch=3 s=0.5 (12.0 sec per epoch: 12 ms)", {"epoch": 3, "s": 0.5}),
         ("Epoch [2/30], Step [100/600], Loss: 0.25", {"Loss": 0.25, "epoch": 2}),
         ('{"val_acc": "0.9", "version": "1.2.3", "epoch": "2"}', {"val_acc": 0.9, "epoch": 2}),
         ('{"val": {"acc": 0.9}, "epoch": 2, "done": true, "note": "x=3"}', {"val.acc": 0.9, "epoch": 2}),
@@ -125,18 +128,25 @@ def test_a_huge_line_is_read_in_parts() -> None:
 
 
 def test_an_evaluation_inside_of_an_epoch_counts_between_those_at_the_end_of_one() -> None:
-    """As the Trainer of Hugging Face prints those of `eval_steps`, and the best one behind them."""
+    """As the Trainer of Hugging Face prints those of `eval_steps`, and behind them the last or best one."""
     halves = [f"{{'eval_loss': '0.{9 - n}', 'epoch': '{n / 2:g}'}}" for n in range(1, 6)]
-    found = reports([*halves, "eval_loss = 0.4"], "eval_loss")
+    found = reports([*halves, "{'eval_loss': '0.3', 'epoch': '2.5'}", "eval_loss = 0.4"], "eval_loss")
     epochs = ProgramEpochs("eval_loss")
     assert [(each.epoch, epochs.take(each)) for each in found] == [
-        (None, True),
+        (0.5, True),
         (1, True),
-        (None, True),
+        (1.5, True),
         (2, True),
-        (None, True),
+        (2.5, True),
+        (2.5, False),
         (None, False),
     ]
+
+
+def test_a_part_of_an_epoch_that_a_checkpoint_knows_is_no_new_one() -> None:
+    epochs = ProgramEpochs("acc", 2.5, are_named=True)
+    told = [Found({"acc": 0.5}, epoch, True) for epoch in (1.5, 2, 2.5, 3, 3.5)]
+    assert [epochs.take(each) for each in told] == [False, False, False, True, True]
 
 
 def test_what_a_checkpoint_knows_may_be_reported_again() -> None:
