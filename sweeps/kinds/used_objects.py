@@ -91,7 +91,7 @@ class UsedObjects:
     def _note_module(self, name: str) -> None:
         """Note a module of the user's own; it need not be imported."""
         path = Path(str(_file_of(name))).absolute()
-        if path.suffix == ".py" and not is_installed(path) and (name, path) not in self.modules:
+        if path.suffix == ".py" and not _is_installed(path) and (name, path) not in self.modules:
             self.modules.append((name, path))
 
 
@@ -218,8 +218,8 @@ def _file_of(module: str) -> str | Path | None:
     return project.module_file(module, places) if module else None  # "": `from . import name`
 
 
-def is_installed(path: Path) -> bool:
-    """Whether a file or a folder is of a library, of Python or of this program."""
+def _is_installed(path: Path) -> bool:
+    """Whether a file is of a library, of Python or of this program."""
     places = (sys.prefix, sys.base_prefix, OUR_ROOT / "sweeps")
     return "-packages/" in str(path) or any(path.is_relative_to(place) for place in places)
 

@@ -205,14 +205,13 @@ def _pickled(trainable: Any, data: Any, names: Sequence[str]) -> Pickled:
     objects = {"train": trainable} if data is None else {"train": trainable, "data": data}
     called = {name: each for name, each in objects.items() if is_module and callable(each)}
     used = UsedObjects.by(**{_name_of(each): each for each in objects.values()})
-    entries = (Path(entry).absolute() for entry in sys.path)
     return Pickled(
         name=f"{pickled.PREFIX}:{_name_of(trainable)}",
         is_function=not is_module,
         content=used_objects.pickled(objects, used, _dumps()),
         texts=used.texts,
         modules=used.modules,
-        paths=[str(entry) for entry in entries if not used_objects.is_installed(entry)],
+        paths=[str(Path(entry).absolute()) for entry in sys.path if not _is_of_python(entry)],
         saves=is_module or any(map(saves_in, _sources(used))),
         names=tuple(dict.fromkeys(names)),
         arguments={name: pickled.arguments_of(each) for name, each in called.items()},
@@ -237,6 +236,11 @@ def _dumps() -> Callable[[Any], bytes]:
 
 def _sources(used: UsedObjects) -> list[str | bytes]:
     return [*used.texts.values(), *(path.read_bytes() for path in source_files.files(used.modules).values())]
+
+
+def _is_of_python(entry: str) -> bool:
+    path = Path(entry).absolute()
+    return any(path.is_relative_to(place) for place in (sys.prefix, sys.base_prefix))
 
 
 def _name_of(each: Any) -> str:
