@@ -215,7 +215,8 @@ def _file_of(module: str) -> str | Path | None:
         found: ModuleType | None = sys.modules[module]  # None: its import is forbidden
         return None if found is None else vars(found).get("__file__")
     places = (Path(entry).absolute() for entry in sys.path)
-    return project.module_file(module, places) if module else None  # "": `from . import name`
+    is_relative = module[:1] in ("", ".")  # `from . import name` imports "" and ".name"
+    return None if is_relative else project.module_file(module, places)
 
 
 def _is_installed(path: Path) -> bool:

@@ -186,6 +186,7 @@ def test_a_module_of_another_folder_is_found_also_where_the_function_imports_it(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(sys.modules, "forbidden", None)
     imports = "import forbidden, json, numpy; from their_scores import score; from their_package import part"
+    imports += "; from . import score"
     used = UsedObjects.by(train=program(f"def train(params, trial):\n    {imports}\n")["train"])
     assert [name for name, _ in used.modules] == ["their_scores", "their_package.part"]
 
