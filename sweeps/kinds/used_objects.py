@@ -222,7 +222,8 @@ def _file_of(module: str) -> str | Path | None:
 def _is_installed(path: Path) -> bool:
     """Whether a file is of a library, of Python or of this program."""
     places = (sys.prefix, sys.base_prefix, OUR_ROOT / "sweeps")
-    return "-packages/" in str(path) or any(path.is_relative_to(place) for place in places)
+    is_among_packages = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return is_among_packages or any(path.is_relative_to(place) for place in places)
 
 
 def _is_sent(each: FunctionType | type) -> bool:

@@ -179,11 +179,12 @@ def test_unchanged_data_is_the_same_in_another_process(tmp_path: Path) -> None:
 def test_a_module_of_another_folder_is_found_also_where_the_function_imports_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "their_package").mkdir()
-    (tmp_path / "their_package" / "part.py").write_text("raise ValueError('it is not imported')")
-    (tmp_path / "their_scores.py").touch()
-    (tmp_path / "score.py").touch()  # it has nothing to do with their_scores.score
-    monkeypatch.syspath_prepend(str(tmp_path))
+    home = tmp_path / "ml-packages" / "tool"
+    (home / "their_package").mkdir(parents=True)
+    (home / "their_package" / "part.py").write_text("raise ValueError('it is not imported')")
+    (home / "their_scores.py").touch()
+    (home / "score.py").touch()  # it has nothing to do with their_scores.score
+    monkeypatch.syspath_prepend(str(home))
     monkeypatch.setitem(sys.modules, "forbidden", None)
     imports = "import forbidden, json, numpy; from their_scores import score; from their_package import part"
     imports += "; from . import score"
