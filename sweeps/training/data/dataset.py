@@ -50,8 +50,9 @@ class Declared:
             raise UndeclaredHyperparameter(
                 f"{self._reader} reads the hyperparameter {name}: add it to PREPARE_PARAMS"
             )
-        own = inspect.getattr_static(type(self._params), name, None)  # a static method stays one
-        if isinstance(own, property | cached_property | FunctionType):
+        own = getattr(type(self._params), name, None)
+        is_static = isinstance(inspect.getattr_static(type(self._params), name, None), staticmethod)
+        if isinstance(own, property | cached_property | FunctionType) and not is_static:
             return own.__get__(self)  # it reads the hyperparameters here, too
         return getattr(self._params, name)
 

@@ -7,7 +7,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +187,10 @@ class Derived(Params):
     def kept_side(self) -> float:
         return self._scaled()
 
-    def side_of(self) -> float:
-        return self._scaled()
+    def side_of(self, times: float = 1) -> float:
+        return times * self._scaled()
+
+    one_side = partialmethod(side_of, 1)
 
     def _scaled(self) -> float:
         return self.pixels * self.scale
@@ -202,7 +204,9 @@ class Derived(Params):
         return cls.half_of(number) * 4
 
 
-@pytest.mark.parametrize("read", [lambda p: p.side, lambda p: p.kept_side, lambda p: p.side_of()])
+@pytest.mark.parametrize(
+    "read", [lambda p: p.side, lambda p: p.kept_side, lambda p: p.side_of(), lambda p: p.one_side()]
+)
 def test_what_params_derive_is_read_of_the_declared_hyperparameters_alone(
     read: Callable[[Any], float],
 ) -> None:
