@@ -279,8 +279,9 @@ def _sources(words: Sequence[str]) -> list[Source]:
     found = [(file.stem, file) for file in _files(words) if file.suffix == ".py"]
     for word, after in itertools.pairwise(words):
         is_module = word == "-m" and re.fullmatch(r"\w[\w.-]*", after)  # not the folder of `df -m /`
-        if is_module and (module := project.file_in(project.folder(), after)) is not None:
-            found.append((after, module))
+        names = (after, f"{after}.__main__") if is_module else ()
+        modules = ((name, project.file_in(project.folder(), name)) for name in names)
+        found += [(name, file) for name, file in modules if file is not None]
     return found
 
 

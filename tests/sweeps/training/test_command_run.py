@@ -591,14 +591,15 @@ def test_it_saves_where_what_its_command_runs_names_the_folder(run: MakeRun) -> 
     Path("pkg/saving.py").write_text("import os; os.environ['SWEEPS_CHECKPOINT_DIR']")
     Path("pkg/train.py").write_text("from .saving import os")
     Path("other.py").write_text("from sweeps.kinds.commands import command_words")
-    commands = ("train.py", "-m pkg.saving", "-m pkg.train", "other.py", "-m other")
+    Path("pkg/__main__.py").write_text("from pkg import saving")
+    commands = ("train.py", "-m pkg.saving", "-m pkg.train", "-m pkg", "other.py", "-m other")
     for form in (
         "command:python {}",
         "command:bash -c 'python {}'",
         "command:bash -c 'df -m /;python {};ls'",
     ):
         found = [CommandTrainable.find(form.format(each)) for each in commands]
-        assert [each.saves for each in found] == [True, True, True, False, False]
+        assert [each.saves for each in found] == [True, True, True, True, False, False]
     Path("its train.py").write_text("import os; os.environ['SWEEPS_CHECKPOINT_DIR']")
     assert CommandTrainable.find("command:python 'its train.py'").saves
 
