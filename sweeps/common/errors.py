@@ -156,6 +156,8 @@ def raised_in(lines: Sequence[str]) -> str:
 
 _FRAME = re.compile(r'( *)File "(.+)", line (\d+), in ')
 """The first line of a frame of a traceback."""
+_PACKAGES = re.compile(r".*\b(?:site|dist)-packages/")
+"""Where libraries are installed."""
 _OWN = str(Path(__file__).parents[1])
 
 
@@ -195,9 +197,8 @@ def place_in(traceback: str) -> str:
 
 def _library_of(file: str) -> str:
     """The package of a file that is not the user's; "" of one that is."""
-    _, packages, inner = file.rpartition("-packages/")  # site-packages, dist-packages
-    if packages:
-        return inner.partition("/")[0].removesuffix(".py")
+    if packages := _PACKAGES.match(file):
+        return file[packages.end() :].partition("/")[0].removesuffix(".py")
     if file.startswith(f"{_OWN}/"):
         return "sweeps"
     return "Python" if file.startswith("<") or "/lib/python3." in file else ""

@@ -165,6 +165,8 @@ def test_frames_of_libraries_are_a_line_where_the_user_has_one() -> None:
     assert shown.endswith("ValueError: no\n  such thing")
     line = fails.__code__.co_firstlineno + 1
     assert place_in(text) == f" (test_errors.py, line {line})"
+    below = text.replace(__file__, "/home/me/ml-packages/tool/train.py")
+    assert (place_in(below), "raise ValueError" in folded(below)) == (f" (train.py, line {line})", True)
     of_libraries = "\n".join(each for each in text.splitlines() if "test_errors" not in each)
     assert folded(of_libraries) == of_libraries
     assert place_in(of_libraries) == ""
