@@ -9,6 +9,7 @@ import contextlib
 import dis
 import functools
 import hashlib
+import importlib.util
 import inspect
 import pickle
 import sys
@@ -215,7 +216,7 @@ def _file_of(module: str) -> str | Path | None:
         found: ModuleType | None = sys.modules[module]  # None: its import is forbidden
         return None if found is None else vars(found).get("__file__")
     places = (Path(entry).absolute() for entry in sys.path)
-    is_relative = module[:1] in ("", ".")  # `from . import name` imports "" and ".name"
+    is_relative = module[:1] in ("", ".")  # in no package: see `_absolute`
     return None if is_relative else project.module_file(module, places)
 
 
@@ -277,13 +278,23 @@ def _used_in(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 def _imported_in(function: FunctionType) -> Iterator[str]:
     """The modules that a function imports when it is called; some are none, but a name of one."""
-    module = ""
+    module, package = "", str(function.__globals__.get("__package__") or "")
+    before = deque[Any](maxlen=2)  # values of two instructions; of an import its number of points, and names
     for each in _instructions(function):
         if each.opname == "IMPORT_NAME":
-            module = str(each.argval)
+            module = _absolute("." * before[0] + str(each.argval), package)
             yield module
         elif each.opname == "IMPORT_FROM":
             yield f"{module}.{each.argval}"
+        if each.opname != "EXTENDED_ARG":
+            before.append(each.argval)
+
+
+def _absolute(module: str, package: str) -> str:
+    """The name of a module that is imported in a package; "" of a relative one that can't be."""
+    with contextlib.suppress(ImportError):
+        return importlib.util.resolve_name(module, package)
+    return ""
 
 
 def _instructions(function: FunctionType) -> Iterator[dis.Instruction]:

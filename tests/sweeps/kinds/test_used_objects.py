@@ -192,6 +192,21 @@ def test_a_module_of_another_folder_is_found_also_where_the_function_imports_it(
     assert [name for name, _ in used.modules] == ["their_scores", "their_package.part"]
 
 
+def test_a_module_beside_the_program_is_found_where_the_function_imports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of `python -m their_package.program`."""
+    (tmp_path / "their_package").mkdir()
+    for name in ("their_package/part.py", "their_package/other.py", "part.py"):
+        (tmp_path / name).touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    imports = "from .part import thing; from . import other; from ...far import thing"
+    train = program(f"def train(params, trial):\n    {imports}\n")["train"]
+    train.__globals__["__package__"] = "their_package"
+    found = [name for name, _ in UsedObjects.by(train=train).modules]
+    assert found == ["their_package.part", "their_package.other"]
+
+
 def test_what_cannot_be_sent_inside_of_a_class_or_an_instance_is_named() -> None:
     source = "class Net:\n    lock = lock\n    def train(self, params, trial):\n        return Net\n"
     variables: dict[str, Any] = {"__name__": "__main__", "lock": threading.Lock()}
