@@ -70,6 +70,8 @@ def run(address: str | None, folder: Path | None) -> int:
     states = [each.state() for each in ray_folders()] if address is None else []
     here = [state for state in states if state is not None and state.address]
     shown = [state.address for state in here if state.dashboard_url] if here else [address or "auto"]
+    if here:
+        os.environ.pop("RAY_API_SERVER_ADDRESS", None)  # of a cluster; Ray's state API would ask there
     for each in shown:
         if len(here) > 1:
             print(f"Ray at {each}:")

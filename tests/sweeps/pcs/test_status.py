@@ -90,12 +90,14 @@ def test_a_ray_of_this_pc_without_a_dashboard_is_told_as_such_and_the_others_sho
     looked = list[str]()
 
     def look(address: str) -> tuple[list[Use], list[str], list[Any]]:
+        assert "RAY_API_SERVER_ADDRESS" not in os.environ
         looked.append(address)
         return [], [], []
 
     folders = [SimpleNamespace(state=functools.partial(replace, each)) for each in states]
     monkeypatch.setattr(status_command, "ray_folders", lambda: folders)
     monkeypatch.setattr(status_command, "look", look)
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://10.0.0.9:8265")  # Ray's API would ask there
     assert main(["status"]) == 2
     assert looked == ["127.0.0.1:2"]
     said = " ".join(capsys.readouterr().err.split())
