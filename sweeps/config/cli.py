@@ -157,13 +157,13 @@ def checked(
             for name, value in given.items()
         }
     )
-    if config.resume is not None and contents:
+    if (resumed := config.resume) is not None and contents:
         if _names_trainable(flags):  # maybe in other words than the sweep has it
-            config = config_plugins.named(config.changed(resume=None)).changed(resume=config.resume)
+            config = config_plugins.named(config.changed(resume=None)).changed(resume=resumed)
         if split(" ".join(config.metrics)) == (contents[0].get("metric"), contents[0].get("mode")):
             config = config.changed(metric=contents[0]["metric"])
         refuse_other(config.flat(), contents[0])
-        folder = sweep_named(config.resume).resolve()  # it may have been moved
+        folder = sweep_named(resumed).resolve()  # it may have been moved
         config = config.changed(resume=str(folder), name=folder.name, results_dir=str(folder.parent))
         config = config.changed(typed=frozenset(flags))
         config = config.with_ranges(flags.get("ranges", {}))

@@ -92,7 +92,7 @@ class Program:
     def __enter__(self) -> Program:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """End it: SIGTERM, after its grace SIGKILL of all its processes."""
         try:
             if self._end is None:
