@@ -38,14 +38,14 @@ PARTS = (
     Benchmark("overhead", 6, ("--trials", "24", "--models", "cnn", "--repeats", "1")),
     Benchmark("scale", 6, ("--trials", "100", "1000", "--repeats", "1")),
     Benchmark("fit_overhead", 4),
-    Benchmark("inner_loop", 5, ("--repeats", "2")),
+    Benchmark("inner_loop", 4, ("--repeats", "2")),
     Benchmark("data_path", 5),
-    Benchmark("search", 10, ("--repeats", "1")),
+    Benchmark("search", 7, ("--repeats", "1")),
     Benchmark("infeasible", 2, ("--repeats", "1")),
-    Benchmark("cluster", 12, ("--slots", "4", "--sleeping-pcs", "1", "4", "--waves", "3", "--repeats", "1")),
+    Benchmark("cluster", 13, ("--slots", "4", "--sleeping-pcs", "1", "4", "--waves", "3", "--repeats", "1")),
     Benchmark("page", 2, ("--repeats", "1")),
     Benchmark("sharing", 16, ("--sweeps", "3", "--minutes", "15", "--skip-s", "240")),
-    Benchmark("story", 51, ("--repeats", "1")),
+    Benchmark("story", 54, ("--repeats", "1")),
 )
 GPU = Benchmark("gpu", 40)
 """Skips itself where there is no card."""
