@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.record.record import Record
@@ -130,10 +131,16 @@ class Feasibility:
         self._seed, self._known = seed, known
         self._growing = RefittedGaussianProcess(2, self._data)
 
+    def likely(self, number: int) -> Callable[[Array], NDArray[np.bool_]]:
+        """For the trial of a number: which points [points, hyperparameters] are likely to fit."""
+        if (model := self._model(number)) is None:
+            return lambda coordinates: np.ones(len(coordinates), dtype=bool)
+        features = self._known.encoding.features
+        return lambda coordinates: _probabilities(model, features(coordinates)) >= LEAST_PROBABILITY
+
     def likely_first(self, number: int, candidates: Iterator[Point]) -> Iterator[Point]:
         """The candidates for the trial of a number, those first that are likely to fit."""
-        generator = np.random.default_rng(np.random.SeedSequence((self._seed, number, 2)))
-        if (model := self._model()) is None or generator.random() < 0.05:
+        if (model := self._model(number)) is None:
             yield from candidates
             return
         others: list[tuple[float, Point]] = []
@@ -148,8 +155,11 @@ class Feasibility:
         yield from (point for _, point in sorted(others, key=lambda other: -other[0]))
         yield from candidates
 
-    def _model(self) -> GaussianProcess | None:
-        """Of all trials of which it is known; None while all fit, or none does."""
+    def _model(self, number: int) -> GaussianProcess | None:
+        """Of all trials of which it is known; None while all fit, or none does, and for a trial that is not
+        constrained."""
+        if np.random.default_rng(np.random.SeedSequence((self._seed, number, 2))).random() < 0.05:
+            return None
         both = zip(self._known.trials, self._known.points, strict=True)
         known = [
             (index, trial.status != "infeasible")

@@ -57,7 +57,7 @@ class Searcher(SearchMethod):
         if len(results) < MIN_RESULTS_FOR_MODEL:
             candidates = self._far_candidates(generator)
         elif generator.random() >= RANDOM_SHARE:
-            candidates = self._best_candidates(results, generator)
+            candidates = self._best_candidates(number, results, generator)
         for coordinates in candidates:
             with contextlib.suppress(InvalidPoint):
                 yield self.known.encoding.point(coordinates, generator)
@@ -87,19 +87,23 @@ class Searcher(SearchMethod):
         nearest = ((rows[:, None] - others[None]) ** 2).sum(axis=2).min(axis=1)
         return candidates[np.argsort(-nearest, kind="stable")]
 
-    def _best_candidates(self, results: Sequence[Result], generator: np.random.Generator) -> Array:
+    def _best_candidates(
+        self, number: int, results: Sequence[Result], generator: np.random.Generator
+    ) -> Array:
         """[candidates, hyperparameters], the one with the highest upper confidence bound first."""
         model, tried = self._growing.fit(results), set(_keys(self._tried))
+        likely = self._feasibility.likely(number)
         if self._grid is None and (waiting := self._without_result(results)):
             model.believe(self._inputs(np.array(waiting), np.ones(len(waiting))))
 
         def bounded(rows: Array) -> tuple[Array, Array]:
-            """Those that were not tried, and their upper confidence bounds."""
+            """Those that were not tried, and their upper confidence bounds: -inf of one that hardly fits, or
+            all would climb to where nothing does."""
             rows = rows[[key not in tried for key in _keys(rows)]]
             if not len(rows):
                 return rows, np.empty(0)
             mean, deviation = model.predict(self._inputs(rows, np.ones(len(rows))))
-            return rows, mean + CONFIDENCE * deviation
+            return rows, np.where(likely(rows), mean + CONFIDENCE * deviation, -np.inf)
 
         candidates, bounds = bounded(self._candidates(results, generator))
         for spread in () if self._grid is not None else SPREADS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ray import tune
@@ -102,10 +103,13 @@ def test_all_candidates_come_in_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("others", [{}, {"lr": tune.loguniform(1e-4, 1.0)}], ids=["grid", "continuous"])
 @pytest.mark.parametrize("searcher", ["gp", "tpe"])
-def test_a_search_that_is_drawn_to_what_does_not_fit_learns(searcher: str, tmp_path: Path) -> None:
+def test_a_search_that_is_drawn_to_what_does_not_fit_learns(
+    searcher: str, others: dict[str, Any], tmp_path: Path
+) -> None:
     """The wider the better: by chance half of the proposals would not fit, and by the scores alone more."""
-    play = Play(searcher, tmp_path, WIDTHS, num_trials=45)
+    play = Play(searcher, tmp_path, {**WIDTHS, **others}, num_trials=45)
     missed = []
     for _ in range(40):
         params = play.propose()["params"]
