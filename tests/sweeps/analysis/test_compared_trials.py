@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import weakref
 from pathlib import Path
@@ -63,6 +64,8 @@ def test_importance_is_the_same_by_an_older_optuna(
     sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before 4.7 it takes the share of the best trials by another name."""
+    if "target_quantile" not in inspect.signature(PedAnovaImportanceEvaluator).parameters:
+        pytest.skip("this Optuna is an older one")
 
     class Older(PedAnovaImportanceEvaluator):
         def __init__(self, *, baseline_quantile: float = 0.1, evaluate_on_local: bool = True) -> None:
