@@ -101,14 +101,20 @@ def test_nothing_is_started_beside_others(
     assert not (tmp_path / "s").exists()
 
 
-@AS_ROOT
-def test_chosen_gpus_that_others_use_are_refused_as_those_that_are_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the processes on the THREE GPUs that this process sees."""
     (tmp_path / "gpus").write_text(THREE)
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
     monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
     monkeypatch.setenv("GPU_PROCESSES", str(tmp_path / "processes"))
+    return tmp_path / "processes"
+
+
+@AS_ROOT
+def test_chosen_gpus_that_others_use_are_refused_as_those_that_are_not_there(
+    processes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in (gpus.VISIBLE, gpus.ORDER):
         monkeypatch.setenv(name, "")  # so that what --gpus sets ends with the test
         monkeypatch.delenv(name)
@@ -117,7 +123,7 @@ def test_chosen_gpus_that_others_use_are_refused_as_those_that_are_not_there(
     with pytest.raises(UserError, match="--gpus 0 can't be combined with --address"):
         cli.parse(["--gpus", "0", "--address", "10.0.0.1:6379"])
     with subprocess.Popen(["sleep", "60"], user=1003) as other:
-        (tmp_path / "processes").write_text(f"1, C, {other.pid}, 8700\n")
+        processes.write_text(f"1, C, {other.pid}, 8700\n")
         with pytest.raises(UserError) as told:
             session.check_this_pc(cli.parse(["--gpus", "1"]), ())
         other.kill()
@@ -126,15 +132,9 @@ def test_chosen_gpus_that_others_use_are_refused_as_those_that_are_not_there(
 
 
 @AS_ROOT
-def test_a_sweep_without_gpus_and_one_beside_others_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "gpus").write_text(THREE)
-    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml())
-    monkeypatch.setenv("GPUS", str(tmp_path / "gpus"))
-    monkeypatch.setenv("GPU_PROCESSES", str(tmp_path / "processes"))
+def test_a_sweep_without_gpus_and_one_beside_others_begin(processes: Path) -> None:
     with subprocess.Popen(["sleep", "60"], user=1003) as other:
-        (tmp_path / "processes").write_text(f"0, C, {other.pid}, 1000\n")
+        processes.write_text(f"0, C, {other.pid}, 1000\n")
         assert session.gpus_of(cli.parse(["--gpus-per-trial", "0"])) == []
         assert len(session.gpus_of(cli.parse([]))) == 3
         with pytest.raises(UserError, match="GPU 0 is used by user 1003"):

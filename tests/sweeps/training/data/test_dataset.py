@@ -49,6 +49,15 @@ def test_a_hyperparameter_of_the_data_changes_key_and_recipe(clips: Clips) -> No
     assert one.parts_folder != other.parts_folder
 
 
+def see_changed(clips: Clips, name: str) -> None:
+    """A change of a file gives the data set, and its parts, another name."""
+    before = look(clips)
+    with (clips.home / clips.package / name).open("a") as file:
+        file.write("# changed\n")
+    assert look(clips).key != before.key
+    assert look(clips).parts_folder != before.parts_folder
+
+
 @pytest.mark.parametrize("name", ["_raw.py", "__init__.py", "_deep.py"])
 def test_the_code_of_prepare_and_what_it_imports_changes_both(name: str, clips: Clips) -> None:
     clips.code("_deep.py", "DEPTH = 1\n")
@@ -56,11 +65,7 @@ def test_the_code_of_prepare_and_what_it_imports_changes_both(name: str, clips: 
     raw.write_text(
         raw.read_text().replace("import json\n", f"import json\nfrom {clips.package} import _deep\n", 1)
     )
-    before = look(clips)
-    with (clips.home / clips.package / name).open("a") as file:
-        file.write("# changed\n")
-    assert look(clips).key != before.key
-    assert look(clips).parts_folder != before.parts_folder
+    see_changed(clips, name)
 
 
 @pytest.mark.parametrize(
@@ -77,11 +82,7 @@ def test_the_code_of_the_trainable_changes_both_where_prepare_is_made_there(made
     clips.code("model.py", FILES["model.py"].replace(imported, own))
     clips.code("_raw.py", FILES["_raw.py"] + "def timed(own):\n    return lambda *given: own(*given)\n")
     for name in ("model.py", "_raw.py"):
-        before = look(clips)
-        with (clips.home / clips.package / name).open("a") as file:
-            file.write("# changed\n")
-        assert look(clips).key != before.key
-        assert look(clips).parts_folder != before.parts_folder
+        see_changed(clips, name)
 
 
 @pytest.mark.parametrize(
