@@ -26,6 +26,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial
 
 from sweeps.common import local_dirs, project
+from sweeps.common.cli import json_output
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE, PREPARED_DIR_VARIABLE
 from sweeps.config.sweep_folder import JOURNAL
 from sweeps.record.record import Record
@@ -124,6 +125,13 @@ def folders_of_this_machine() -> Iterator[None]:
         os.environ.pop(name, None)
     os.environ.update(before)
     local_dirs.typed.clear()
+
+
+@pytest.fixture(autouse=True)
+def standard_output_is_given_back() -> Iterator[None]:
+    """A command with `--json` that is only parsed keeps it, and the next one gives back a closed one."""
+    yield
+    assert not json_output.is_on(), "parse it within json_output.last_line()"
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sweeps import control, dashboard, init, ladder, prepare, report, results
 from sweeps.__main__ import COMMANDS as COMMANDS_OF_SWEEPS
+from sweeps.common.cli import json_output
 from sweeps.common.errors import UserError
 from sweeps.config import cli, control_commands, plugins
 from sweeps.config.sweep_config import SweepConfig
@@ -97,6 +99,13 @@ def test_each_command_is_of_a_program_that_is_known() -> None:
         if words and words[0] not in OF_THE_SYSTEM | CHECKED:
             unknown.append((page, command))
     assert unknown == []
+
+
+@pytest.fixture(autouse=True)
+def standard_output(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Given back behind a command with `--json`, which is only parsed here."""
+    with json_output.last_line():
+        yield
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
