@@ -183,6 +183,11 @@ class Bar:
         if self._bar is not None:
             self._bar.close()
 
+    def say(self, text: str) -> None:
+        """Print a line above the bar."""
+        with tqdm.external_write_mode():
+            print(text, flush=True)
+
     def add(self, units: int, note: str = "") -> None:
         """Count finished units; `note` is shown beside them."""
         self._done += units

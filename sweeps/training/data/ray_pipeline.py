@@ -41,6 +41,8 @@ ENVIRONMENT = {
 }
 BLOCK_BYTES = 64 * 2**20
 """Size of a block that a worker sends, at most (unless one row is larger)."""
+SAY_AFTER_S = 10.0
+"""How long the first core is waited for without a word."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,11 @@ def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
     running: dict[Any, tuple[Item, PartWriter, Any]] = {}
 
     def begin(item: Item, task: Any) -> None:
-        blocks = task.remote(item, data_set.description, dict(data_set.hyperparameters))
+        blocks = task.remote(item, data_set.description, dict(data_set.hyperparameters), tells=not has_core)
         running[blocks] = item, PartWriter(data_set.part(item)), task
 
-    rows, began = 0, time.monotonic()
+    rows, began, has_core = 0, time.monotonic(), False
+    is_full = ray.available_resources().get("CPU", 0) < 1
     try:
         with Bar("Preparing", len(data_set.items), done=len(data_set.items) - len(todo)) as bar:
             # On each core a file is prepared, and the rows of another wait to be written.
@@ -83,7 +86,16 @@ def run(data_set: DataSet, todo: Sequence[Item]) -> Generator[tuple[Item, str]]:
                     begin(item, anywhere)
                 if not running:
                     return
-                (blocks,), _ = ray.wait(list(running), num_returns=1)
+                quiet_s = SAY_AFTER_S if is_full and not has_core else None
+                ready, _ = ray.wait(list(running), num_returns=1, timeout=quiet_s)
+                if not ready:
+                    is_full = False  # it is said once
+                    bar.say(
+                        "No CPU core of this Ray is free: others hold all of them. The preparation goes on "
+                        "as soon as one is free. Ctrl-C is safe: what is prepared is kept."
+                    )
+                    continue
+                (blocks,), has_core = ready, True
                 item, writer, task = running[blocks]
                 found = _next_of(blocks)
                 if isinstance(found, pa.Buffer):
@@ -121,9 +133,12 @@ def _next_of(blocks: Any) -> pa.Buffer | Fault | None:
 
 
 def prepare_file(
-    item: Item, description: Description, hyperparameters: Mapping[str, ParamValue]
+    item: Item, description: Description, hyperparameters: Mapping[str, ParamValue], *, tells: bool = False
 ) -> Iterator[pa.Buffer | Fault | None]:
-    """The blocks of one raw file and None, or its fault; runs in a worker on any PC."""
+    """The blocks of one raw file and None, or its fault; runs in a worker on any PC. One that `tells` begins
+    with an empty block: it has a core."""
+    if tells:
+        yield pa.py_buffer(b"")
     try:
         if not item.is_as_listed():
             yield Fault("it has changed since the raw files were listed")
@@ -212,7 +227,7 @@ class PartWriter:
     def add(self, block: pa.Buffer) -> int:
         """Append a block of `encode_blocks`; the number of its rows."""
         self._file.write(block)
-        return sum(batch.num_rows for batch in pa.ipc.open_stream(block))
+        return sum(batch.num_rows for batch in pa.ipc.open_stream(block)) if block.size else 0
 
     def commit(self) -> None:
         """Rename the complete part to its final name."""

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 import ray
 
 from sweeps.common.errors import CannotContinue, UserError
-from sweeps.training.data import preparation
+from sweeps.training.data import preparation, ray_pipeline
 from sweeps.training.data.datamodule import ParquetDataModule
 from sweeps.training.data.shards import Manifest, NotPrepared
 from tests.conftest import MODE, fill_up
@@ -338,6 +339,33 @@ def test_of_two_at_once_one_waits_and_finds_it_done(clips: Clips) -> None:
     assert second.returncode == 0
     assert said.startswith("prepared already: ")
     assert sorted(clips.calls()) == [*(f"c{n}" for n in range(6)), "t0", "v0"]
+
+
+def test_it_says_that_all_cores_are_held_and_goes_on_when_one_is_free(
+    clips: Clips, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by the trials of another sweep, which end here once that is said."""
+    monkeypatch.setattr(ray_pipeline, "SAY_AFTER_S", 0.2)
+    trials = ray.util.placement_group([{"CPU": 2}])
+    while "CPU" in ray.available_resources():
+        time.sleep(0.05)
+    said = ""
+
+    def end_trials() -> None:
+        nonlocal said
+        for _ in range(200):
+            if "No CPU core of this Ray is free" in said:
+                break
+            time.sleep(0.05)
+            said += capsys.readouterr().out
+        ray.util.remove_placement_group(trials)
+
+    with ThreadPoolExecutor() as beside:
+        ended = beside.submit(end_trials)
+        folder = preparation.ensure_prepared(look(clips))
+        ended.result()
+    assert (said + capsys.readouterr().out).count("No CPU core of this Ray is free") == 1
+    assert sorted(rows_in(folder)) == list(range(120))
 
 
 # The commands.
