@@ -55,10 +55,7 @@ class Folder:
 
     def newest(self, number: int, params: Params | None = None) -> tuple[Path | None, list[str]]:
         with self._as_storage_errors():
-            self.root.stat()  # a missing folder is not a trial without checkpoints
-            found = checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
-            self.root.stat()  # nor are those damaged that were lost with it meanwhile
-            return found
+            return checkpoint_store.newest(checkpoint_store.folder_of(self.root, number), params)
 
     def forget_downloads(self) -> None:
         """Do nothing: a checkpoint is read where it lies."""
@@ -69,7 +66,8 @@ class Folder:
         return list(dict.fromkeys(map(checkpoint_store.epoch_of, there)))  # a killed process may leave two
 
     def numbers(self) -> list[int]:
-        return numbers_in(path.name for path in (self.root / checkpoint_store.FOLDER).glob("trial_*"))
+        with self._as_storage_errors():
+            return numbers_in(path.name for path in (self.root / checkpoint_store.FOLDER).glob("trial_*"))
 
     def remove(self, number: int, epoch: int | None = None) -> None:
         folder = checkpoint_store.folder_of(self.root, number)
@@ -99,7 +97,9 @@ class Folder:
     @contextmanager
     def _as_storage_errors(self) -> Iterator[None]:
         try:
+            self.root.stat()  # where it is missing, no trial is without checkpoints
             yield
+            self.root.stat()  # nor is one damaged that was lost with it meanwhile
         except FileNotFoundError as error:
             raise StorageError(f"{self.where} is missing: all PCs must see that folder") from error
         except OSError as error:

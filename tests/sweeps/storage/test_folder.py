@@ -22,6 +22,12 @@ def test_a_folder_that_a_pc_does_not_see_is_the_storages_fault_and_not_the_trial
         lost.newest(3)
     with pytest.raises(StorageError, match=NOT_THERE):
         lost.write(3, 1, lambda folder: None, {})
+    with pytest.raises(StorageError, match=NOT_THERE):
+        lost.epochs(3)
+    with pytest.raises(StorageError, match=NOT_THERE):
+        lost.numbers()
+    with pytest.raises(StorageError, match=NOT_THERE):
+        lost.remove(3)
     assert not (tmp_path / "share").exists(), "it is not made there, beside the real one"
 
 
