@@ -67,8 +67,14 @@ def typed_again() -> list[str]:
 
 def data_dir() -> Path | None:
     """The folder of the raw data, by `--data-dir` or the environment; None where none was given."""
-    named = os.environ.get(DATA_DIR_VARIABLE)
-    return Path(named) if named else None
+    return named_folder(DATA_DIR_VARIABLE)
+
+
+def named_folder(variable: str) -> Path | None:
+    """The folder that a variable of the environment names; None without one. In quotes, as in a file of
+    settings, no shell has replaced a `~` in it."""
+    named = os.environ.get(variable)
+    return Path(named).expanduser() if named else None
 
 
 def folder_of_user(parent: Path = Path("/tmp")) -> Path:

@@ -138,8 +138,8 @@ class DataSet:
         words = [f"{name}={value}" for name, value in self.hyperparameters.items()]
         words = ["--params", *words] if words else []
         for name, variable in local_dirs.OF_THE_MACHINE.items():
-            if folder := os.environ.get(variable):
-                words += [name, shown_path(Path(folder))]
+            if folder := local_dirs.named_folder(variable):
+                words += [name, shown_path(folder)]
         return command("prepare", self.description.name, *words, *more)
 
     @property
@@ -150,8 +150,7 @@ class DataSet:
 
 def root() -> Path:
     """The folder of all prepared data: --prepared-dir, else in the user's cache."""
-    named = os.environ.get(PREPARED_DIR_VARIABLE)
-    return Path(named) if named else local_dirs.cache_dir() / "prepared"
+    return local_dirs.named_folder(PREPARED_DIR_VARIABLE) or local_dirs.cache_dir() / "prepared"
 
 
 def find_data_set(trainable: Trainable, params: Mapping[str, ParamValue]) -> DataSet:

@@ -27,6 +27,15 @@ def test_without_one_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data_dir() is None
 
 
+def test_a_folder_of_the_environment_may_be_in_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the shell leaves its `~` as it is."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(DATA_DIR_VARIABLE, "~/raw")
+    assert data_dir() == tmp_path / "raw"
+
+
 def test_caches_are_where_the_user_has_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_dir() == tmp_path / "sweeps"

@@ -138,6 +138,8 @@ def test_its_place_is_the_users_cache_or_what_is_said(clips: Clips, monkeypatch:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
     assert dataset.root() == Path("/home/me/.cache/sweeps/prepared")
+    monkeypatch.setenv("SWEEPS_PREPARED_DIR", "~/prepared")  # in quotes: no shell replaces the ~
+    assert dataset.root() == Path("/home/me/prepared")
 
 
 def test_it_says_what_it_is_made_of(clips: Clips) -> None:
