@@ -41,10 +41,16 @@ class Declared:
 
     def __init__(self, params: Any, hyperparameters: tuple[str, ...], reader: str) -> None:
         hidden = {field.name for field in dataclasses.fields(params)} - set(hyperparameters)
-        self.__dict__.update(_params=params, _hidden=hidden, _reader=reader)
+        made_of = params, hyperparameters, reader
+        self.__dict__.update(_params=params, _hidden=hidden, _reader=reader, _made_of=made_of)
+
+    __class__ = property(lambda self: type(self._params))  # for `super()` in what Params derives
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Declared, self._made_of
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "_params" not in vars(self):  # pickle reads such names of an empty object
+        if name.startswith("__"):
             raise AttributeError(name)
         if name in self._hidden:
             raise UndeclaredHyperparameter(

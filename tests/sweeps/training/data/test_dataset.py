@@ -195,6 +195,10 @@ class Derived(Params):
 
     one_side = partialmethod(side_of, 1)
 
+    @property
+    def area(self) -> int:
+        return int(super().area * self.scale**2)
+
     def _scaled(self) -> float:
         return self.pixels * self.scale
 
@@ -208,7 +212,14 @@ class Derived(Params):
 
 
 @pytest.mark.parametrize(
-    "read", [lambda p: p.side, lambda p: p.kept_side, lambda p: p.side_of(), lambda p: p.one_side()]
+    "read",
+    [
+        lambda p: p.side,
+        lambda p: p.kept_side,
+        lambda p: p.side_of(),
+        lambda p: p.one_side(),
+        lambda p: p.area / 2,
+    ],
 )
 def test_what_params_derive_is_read_of_the_declared_hyperparameters_alone(
     read: Callable[[Any], float],
