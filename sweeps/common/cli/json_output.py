@@ -178,6 +178,11 @@ def last_line() -> Iterator[dict[str, int]]:
             _output = None
 
 
+def plain(value: Any) -> Any:
+    """A value for a file of JSON: null for numbers that are not finite, of which JSON has none."""
+    return _plain(value, "", {})
+
+
 def _plain(value: Any, where: str, reasons: dict[str, str]) -> Any:
     """A value as JSON has it: null for numbers that are not finite, each with the reason by its place."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -15,6 +15,7 @@ import ray
 from ray.exceptions import RayError
 
 from sweeps.common import atomic_io
+from sweeps.common.cli import json_output
 from sweeps.common.cli.terminal import say, step
 from sweeps.common.errors import reason_of
 from sweeps.common.formatting import shown_path
@@ -245,7 +246,7 @@ def _metrics_text(record: Record, run: TrialRow, test_scores: Mapping[str, float
         }
         if record.objectives.are_several and trial.scores:
             content["confirmed"]["means"] = dict(zip(record.objectives.metrics, trial.means, strict=True))
-    return json.dumps(content, indent=2) + "\n"
+    return json.dumps(json_output.plain(content), indent=2) + "\n"
 
 
 def _of_search(run: TrialRow) -> int:

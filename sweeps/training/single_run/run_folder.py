@@ -177,7 +177,7 @@ class RunFolder:
         line = {
             f"{name}_logged" if name in own else name: value for name, value in epoch.metrics.items()
         } | own
-        text = json.dumps(line) + "\n"
+        text = json.dumps(json_output.plain(line)) + "\n"
         with self._room_for(f"the line of epoch {epoch.epoch} ({size(len(text))})"):
             atomic_io.append(self._epochs, text)
         metrics = ", ".join(f"{name} {short(value)}" for name, value in sorted(epoch.metrics.items()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,17 @@ def test_best_holds_each_trial_of_the_front_and_the_knee_at_its_top(tmp_path: Pa
     winner.keep(context)
     assert in_best(tmp_path) == {".": "3", "trial_0000": "0", "trial_0002": "2"}, "from best/ as it was"
     assert [best.run for best in Sweep(record).front()] == record.front()
+
+
+def test_a_metric_of_the_winner_that_is_not_finite_is_null_in_its_file(tmp_path: Path) -> None:
+    """JSON has no number for it: readers other than Python's refuse the whole file."""
+    record = new(tmp_path, 1, objectives=["acc:max"])
+    record.report(0, 1, 0.5, {"acc": 0.5, "f1": math.nan}, 1.0)
+    record.end(0, "finished")
+    checkpointed(tmp_path, record, [0], epoch=1)
+    winner.keep(driver_with_net(tmp_path, record, metric="acc:max"))
+    metrics = json.loads((tmp_path / "best" / "metrics.json").read_text())
+    assert metrics["metrics"] == {"acc": 0.5, "f1": None}
 
 
 def test_a_trial_of_the_front_whose_weights_are_lost_is_named_and_the_others_are_kept(

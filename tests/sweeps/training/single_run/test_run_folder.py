@@ -48,6 +48,16 @@ from trainables.digits_mlp import METRIC, MODE, Params, build_data, build_model
 def trainer_options(params):
     return {"callbacks": [EarlyStopping(METRIC, mode=MODE, patience=1, min_delta=1.0)]}
 """
+# digits_mlp, one of whose metrics is no number.
+NO_NUMBER = """
+from trainables import digits_mlp
+from trainables.digits_mlp import METRIC, MODE, Params, build_data
+
+def build_model(params):
+    model = digits_mlp.build_model(params)
+    model.on_validation_epoch_start = lambda: model.log("far", float("nan"))
+    return model
+"""
 KB = 1000
 HIDDEN = 800
 """Units: the weights are 240 kB, and a checkpoint three times as large."""
@@ -252,6 +262,17 @@ def test_the_best_weights_are_on_the_disk_before_the_checkpoints_go(
     content = synced.index((part / "weights.pt", False, True))
     assert content < synced.index((part, False, True)) < synced.index((folder, True, True))
     assert not (folder / "checkpoints").exists()
+
+
+def test_a_metric_that_is_not_finite_is_null_in_the_line_of_its_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JSON has no number for it: readers other than Python's refuse the line."""
+    (tmp_path / "no_number.py").write_text(NO_NUMBER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT))
+    assert run(tmp_path, "no_number", "--max-epochs", "1") == 0
+    assert json.loads((tmp_path / "it/epochs.jsonl").read_text())["far"] is None
 
 
 def test_the_line_of_an_epoch_is_on_the_disk_before_its_checkpoint(
