@@ -46,7 +46,7 @@ def parse(arguments: Sequence[str] | None = None) -> LadderConfig:
         SystemExit: after `--help` (status 0).
     """
     asked = COMMAND.read(arguments)
-    settings = {"name": asked.folder_name("ladder"), **asked.settings}
+    settings = {**asked.settings, "name": asked.folder_name("ladder")}
     config = LadderConfig(trainable=as_lightning(asked.trainable), params=asked.params, **settings)
     faults = [*asked.faults, *config.out_of_bounds()]
     if fault := atomic_io.place_fault(config.folder):

@@ -118,6 +118,22 @@ def remove_left(pattern: str, parent: Path | None = None, older_than_s: float = 
                 os.close(descriptor)
 
 
+def unused_name(name: str) -> str:
+    """A name, with a number behind it where a process of this user was given the same one within a minute."""
+    folder, number = cache_dir() / "names", 1
+    with suppress(OSError):  # no home to write to: a second process is told that the name exists
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_left("*", folder, older_than_s=60.0)
+        while True:
+            numbered = f"{name}-{number}" if number > 1 else name
+            try:
+                (folder / numbered).touch(exist_ok=False)
+                return numbered
+            except FileExistsError:
+                number += 1
+    return name
+
+
 def claim(path: Path) -> int:
     """Lock a folder or a file until this process ends or closes the returned descriptor. (filelock locks no
     folder.)

@@ -46,9 +46,10 @@ class Typed:
     settings: dict[str, Any]
     """The command's own flags that were typed, or that files set."""
 
-    def folder_name(self, of: str) -> str:
-        """The default name of a folder, as fit-fashion_cnn-20260131-235959."""
-        return f"{of}-{registry.new_name([self.trainable.name])}"
+    def folder_name(self, of: str, *, is_first: bool = True) -> str:
+        """The name of the folder, by default as fit-fashion_cnn-20260131-235959."""
+        given = self.settings.get("name")
+        return given or registry.new_name([self.trainable.name], f"{of}-", is_first=is_first)
 
 
 @dataclass(frozen=True, kw_only=True)

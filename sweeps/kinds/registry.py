@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sweeps.common import imports, plugins, project
+from sweeps.common import imports, local_dirs, plugins, project
 from sweeps.common.errors import UserError, refuse
 from sweeps.common.formatting import plain_name
 from sweeps.common.plugins import PlugInKind
@@ -166,10 +166,16 @@ def shown_name(name: str) -> str:
     return f"`{command_words.shown(rest)}`" if prefix == CommandTrainable.kind else name
 
 
-def new_name(trainables: Iterable[str]) -> str:
-    """The name of a folder that was given none: of its trainables and the time, as net-20260131-235959."""
+def new_name(trainables: Iterable[str], of: str = "", *, is_first: bool = True) -> str:
+    """The name of a folder that was given none: of its trainables and the time, as net-20260131-235959.
+
+    Args:
+        of: stands before it.
+        is_first: not of a further worker of a run, in which only the first one writes.
+    """
     names = plain_name("-".join(map(short_name, trainables)), 80) or "sweep"
-    return time.strftime(f"{names}-%Y%m%d-%H%M%S")
+    name = time.strftime(f"{of}{names}-%Y%m%d-%H%M%S")
+    return local_dirs.unused_name(name) if is_first else name
 
 
 def short_name(name: str) -> str:

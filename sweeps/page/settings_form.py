@@ -254,5 +254,5 @@ def of_sweep(folder: Path) -> dict[str, str]:
 
 def new_name(trainables: Sequence[str], before: str, now: float) -> str:
     """A name for a sweep that has none: of its trainable and the time, or of the one that it repeats."""
-    stem = re.sub(r"-\d{8}-\d{6}$", "", before) or "-".join(map(registry.short_name, trainables))
+    stem = re.sub(r"-\d{8}-\d{6}(-\d+)?$", "", before) or "-".join(map(registry.short_name, trainables))
     return f"{plain_name(stem, 80) or 'sweep'}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}"

@@ -120,7 +120,8 @@ def parse(arguments: Sequence[str] | None = None) -> tuple[SingleRun, Trainable]
         return _resumed(tokens)
     asked = COMMAND.read(tokens)
     trainable, faults = asked.trainable, asked.faults
-    settings = {"name": asked.folder_name("fit"), **asked.settings}
+    name = asked.folder_name("fit", is_first=launch.is_first())
+    settings = {**asked.settings, "name": name}
     if started := launch.find_launch():
         settings = {"devices": started.devices, "num_nodes": started.num_nodes, **settings}
     run = SingleRun.from_settings(

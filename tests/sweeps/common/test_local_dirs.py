@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.common import local_dirs
 from sweeps.common.local_dirs import DATA_DIR_VARIABLE, cache_dir, data_dir, use_typed
+from sweeps.kinds import registry
 
 
 def test_a_folder_that_was_given_is_kept_whole_for_the_processes_below(
@@ -42,3 +43,15 @@ def test_caches_are_where_the_user_has_all_of_them(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     assert cache_dir() == tmp_path / "me" / ".cache" / "sweeps"
+
+
+def test_commands_that_start_in_one_second_take_different_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert [local_dirs.unused_name(name) for name in ("net", "net", "cnn", "net")] == [
+        *("net", "net-2", "cnn", "net-3")
+    ]
+    assert len({registry.new_name(["net"]) for _ in range(9)}) == 9
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    assert local_dirs.unused_name("net") == "net", "the name needs no home"

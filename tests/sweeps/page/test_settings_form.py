@@ -102,7 +102,7 @@ def test_a_sweep_that_ran_a_command_can_be_run_again() -> None:
 
 def test_a_new_sweep_gets_a_name_of_its_trainable_or_of_the_one_before() -> None:
     assert settings_form.new_name(["digits_mlp"], "", 0.0).startswith("digits_mlp-19")
-    again = settings_form.new_name(["digits_mlp"], "first-20260131-101112", 0.0)
+    again = settings_form.new_name(["digits_mlp"], "first-20260131-101112-2", 0.0)
     assert again.startswith("first-19")
     assert again.count("-") == 2
 

@@ -34,7 +34,7 @@ def test_the_plan_settles_every_default(tmp_path: Path) -> None:
     settled = make_plan(config(tmp_path, name=None)).config
     assert (settled.search_space, settled.metric, settled.mode) == ("digits_mlp", "val_acc", "max")
     assert settled.num_trials == 24
-    assert re.fullmatch(r"digits_mlp-\d{8}-\d{6}", str(settled.name))
+    assert re.fullmatch(r"digits_mlp-\d{8}-\d{6}(-\d+)?", str(settled.name))
 
 
 def test_what_was_asked_for_is_not_settled_otherwise(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_hyperparameters_have_flags_of_their_own(tmp_path: Path) -> None:
     )
     assert run.params == {"lr": 0.01, "hidden": 16}
     assert (run.trainable, run.fit.max_epochs) == ("digits_mlp", 2)
-    assert re.fullmatch(r"fit-digits_mlp-\d{8}-\d{6}", str(run.name))
+    assert re.fullmatch(r"fit-digits_mlp-\d{8}-\d{6}(-\d+)?", str(run.name))
 
 
 def test_a_hyperparameter_with_the_name_of_a_flag_is_set_by_params(
