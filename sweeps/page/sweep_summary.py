@@ -23,7 +23,7 @@ class TrainingTrial(NamedTuple):
 
     number: int
     epoch: int
-    """The last one that has ended."""
+    """The one that it trains."""
     pc: str
     """Name of the PC; "" before its first report."""
     pid: int
@@ -87,7 +87,7 @@ def summary_of(record: Record) -> SweepSummary:
         training=[
             TrainingTrial(
                 trial.number,
-                max(trial.epochs, default=0),
+                status.epoch_now(record, trial),
                 str(trial.place.get("pc") or ""),
                 int(trial.place.get("pid") or 0),
                 str(trial.place.get("gpu") or ""),

@@ -189,6 +189,12 @@ def not_ended(record: Record, trial: TrialRow) -> str:
     return "not ended yet" if is_paused else "still training"
 
 
+def epoch_now(record: Record, trial: TrialRow) -> int:
+    """The epoch that a trial trains now; behind its last one that one, which is being saved."""
+    begun = len(trial.epochs) + 1
+    return min(begun, record.info.max_epochs or begun)
+
+
 def no_score(record: Record) -> str:
     """Why there is no best trial, while some have not ended."""
     if not record.has_epochs:

@@ -143,8 +143,9 @@ def _saved(plan: Plan, record: Record) -> Iterator[Line]:
         except StorageError as error:  # the others would wait for it, too
             yield "Unfinished", f"where a resume continues is not known: {error}"
             break
-        if trial.epochs and not trial.position:  # one of no epoch starts from its first anyway
-            begins += f"; what it trained of epoch {len(trial.epochs) + 1} is repeated"
+        now = status.epoch_now(record, trial)
+        if 1 < now > len(trial.epochs) and not trial.position:  # its first epoch is started again anyway
+            begins += f"; what it trained of epoch {now} is repeated"
         yield "Unfinished", f"trial {trial.number} {begins}"
     else:
         if len(trials) > MOST_LISTED:

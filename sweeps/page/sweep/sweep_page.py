@@ -89,7 +89,7 @@ def _at_work(sweep: ShownSweep, request: web.Request) -> dict[str, Any]:
     training = training_by_pc(sweep.record)
     printed = {trial.number: last_line(sweep.listed.folder, trial) for trial in training}
     found = {"training": training, "printed": printed, "rungs": rungs(sweep.record)}
-    return {**found, "last_report": last_report}
+    return {**found, "epoch_now": status.epoch_now, "last_report": last_report}
 
 
 _OF_PARTS: Mapping[str, Callable[[ShownSweep, web.Request], dict[str, Any]]] = {

@@ -18,6 +18,7 @@ from sweeps.common import local_dirs
 from sweeps.page import page_context, server, start_page, typed_commands
 from sweeps.page.sweep import compare_page, shown_sweep
 from sweeps.page.sweep.control_page import PREFIX
+from sweeps.page.sweep_summary import summary_of
 from sweeps.page.typed_commands import TypedCommand, TypedCommands
 from sweeps.record import lock
 from sweeps.record.control_requests import Answer, Inbox
@@ -133,6 +134,19 @@ def test_beside_a_trial_that_trains_is_the_last_line_of_its_log(page: Served, re
         shown = page.ask("/sweep/s", HX_Target="at-work").text
     assert 'trial/4#log" title="its log">epoch 2 &lt;script&gt;' in shown
     assert EVIL not in shown
+
+
+def test_a_trial_that_saves_its_last_checkpoint_is_in_its_last_epoch(results: Path) -> None:
+    record = Record.create(results / "two", "two", "max", {"sweep": "two", "metric": "acc", "max_epochs": 2})
+    for number in range(2):
+        propose(record, {"lr": 0.1}, LR)
+        record.place(number, {"pc": "pc1", "pid": number, "gpu": ""})
+        for epoch in range(1, number + 2):
+            record.report(number, epoch, 0.5, {"acc": 0.5}, 1.0)
+    with served(results) as page, lock.held(results / "two"):
+        assert page.ask("/sweep/two", HX_Target="at-work").text.count(", epoch 2 of 2 ") == 2
+        of_pcs = [trial.epoch for trial in summary_of(record).training]
+    assert of_pcs == [2, 2]
 
 
 @pytest.mark.parametrize(
