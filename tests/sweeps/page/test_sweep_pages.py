@@ -137,6 +137,7 @@ def test_beside_a_trial_that_trains_is_the_last_line_of_its_log(page: Served, re
 
 
 def test_a_trial_that_saves_its_last_checkpoint_is_in_its_last_epoch(results: Path) -> None:
+    (results / "two").mkdir()
     record = Record.create(results / "two", "two", "max", {"sweep": "two", "metric": "acc", "max_epochs": 2})
     for number in range(2):
         propose(record, {"lr": 0.1}, LR)
