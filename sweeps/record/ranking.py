@@ -196,13 +196,13 @@ class RankedTrials:
 
     def test_of_best(self) -> HeldOutScore | None:
         """What the weights of the best trial, or of one of its reruns, scored on the test rows; None where
-        those that were scored are of a trial that led before, or of an earlier epoch."""
+        those that were scored are of a trial that led before, or of another epoch or attempt."""
         best, test = self.best(), self.info.test
         if best is None or test is None or test.run is None:
             return None
         run = self.trials[test.run]
         is_of_best = best.number in (run.number, run.confirms)
-        return test if is_of_best and test.epoch in (None, run.best_epoch(self.objective)) else None
+        return test if is_of_best and test.reported in (None, run.best_reported(self.objective)) else None
 
     @property
     def rerun_trials(self) -> list[int]:

@@ -411,8 +411,8 @@ class Record(ReplayedTrials):
 
     def note_test(self, test: HeldOutScore) -> None:
         """Write the winner's scores on the test rows, and each use of these rows."""
-        of_epoch = {} if test.epoch is None else {"of_epoch": test.epoch}
-        content = {"trial": test.run, **of_epoch, **test.scores}
+        reported = {} if test.reported is None else {"reported": test.reported}
+        content = {"trial": test.run, **reported, **test.scores}
         if test not in self.info.tests:
             self.note("tests", [*self.about.get("tests", []), content])
         if test != self.info.test:

@@ -139,8 +139,9 @@ class HeldOutScore:
     """Number of the trial or rerun whose weights were scored."""
     scores: Mapping[str, float]
     """Metric, as the model logs it in its test, to its value."""
-    epoch: int | None = None
-    """Of these weights; a trial that goes on for more epochs may get better ones."""
+    reported: float | None = None
+    """When the epoch of these weights was, in seconds since 1970: a trial that goes on, or is trained again,
+    may get other ones."""
 
     def score(self, metric: str) -> float | None:
         """The metric of an objective on these rows."""
@@ -296,5 +297,6 @@ def _typed(kind: type[T], content: Mapping[str, Any]) -> T:
 
 
 def _test(content: Mapping[str, Any]) -> HeldOutScore:
-    scores = {name: score for name, score in content.items() if name not in ("trial", "of_epoch")}
-    return HeldOutScore(content.get("trial"), scores, content.get("of_epoch"))
+    about = ("trial", "of_epoch", "reported")  # older versions have written the second one
+    scores = {name: score for name, score in content.items() if name not in about}
+    return HeldOutScore(content.get("trial"), scores, content.get("reported"))

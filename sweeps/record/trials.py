@@ -233,6 +233,11 @@ class TrialRow:
         epoch = self.best_epoch(objective)
         return None if epoch is None else self.epochs[epoch].score
 
+    def best_reported(self, objective: Objective) -> float | None:
+        """When that epoch was reported, in seconds since 1970: no other one, of no attempt, has this time."""
+        epoch = self.best_epoch(objective)
+        return None if epoch is None else self.epochs[epoch].time
+
     def values(self, objectives: Objectives) -> tuple[float, ...] | None:
         """The value of each objective in the best epoch by the first one, whose weights are kept; None where
         no epoch has a finite score."""

@@ -90,14 +90,14 @@ def again(plan: Plan, trial: TrialRow, within: str = "") -> tuple[str, ...]:
 def _scores(context: RunContext, run: TrialRow, weights: Path) -> dict[str, float]:
     """The winner's scores on the test rows: from the record where it has been scored before."""
     record, end = context.record, context.end
-    epoch = run.best_epoch(record.objective)
+    reported = run.best_reported(record.objective)
     tests = (test for test in record.info.tests if test.run == run.number)
-    known = next((test for test in tests if test.epoch == epoch), None)
+    known = next((test for test in tests if test.reported == reported), None)
     if known is None:
         is_final = end.outcome is not Outcome.INTERRUPTED and not record.is_to_be_confirmed
         if not is_final or run.status == "unfinished" or run.trainable in record.info.without_test:
             return {}
-        known = HeldOutScore(run.number, _test(context, run, weights), epoch)
+        known = HeldOutScore(run.number, _test(context, run, weights), reported)
     if known.scores:
         try:
             record.note_test(known)

@@ -65,12 +65,25 @@ def test_sweeps_stand_side_by_side_in_the_order_given(tmp_path: Path) -> None:
 
 
 def test_a_test_score_is_told_of_the_weights_of_the_best_trial_alone(tmp_path: Path) -> None:
-    """Not that of a trial that led before the sweep went on, or of an epoch before it trained for longer."""
+    """Not that of a trial that led before the sweep went on, of an epoch before it trained for longer, or of
+    an attempt before it was trained again."""
     record = make(tmp_path, [[0.1, 0.7], [0.3]])
-    for trial, epoch, told in ((0, 2, 0.65), (1, 1, None), (0, 1, None)):
-        record.note_test(HeldOutScore(trial, {"test_acc": 0.65}, epoch))
-        assert analysis_sweep.compare([tmp_path])["test_score"].to_pylist() == [told]
-        assert ("On the test rows" in sentences.result(record)) is (told is not None)
+    best, other = record.trials
+
+    def is_told(number: int, reported: float) -> bool:
+        record.note_test(HeldOutScore(number, {"test_acc": 0.65}, reported))
+        (score,) = analysis_sweep.compare([tmp_path])["test_score"].to_pylist()
+        assert ("On the test rows" in sentences.result(record)) is (score == 0.65)
+        return bool(score == 0.65)
+
+    assert is_told(0, best.epochs[2].time)
+    assert not is_told(1, other.epochs[1].time)
+    assert not is_told(0, best.epochs[1].time)
+    record.open_again(0, 1, "by --retry")
+    record.report(0, 2, 0.7, {"val_acc": 0.7}, 1.0)
+    record.end(0, "finished")
+    assert not is_told(0, best.epochs[2].time)
+    assert is_told(0, record.trials[0].epochs[2].time)
 
 
 def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:

@@ -48,11 +48,16 @@ def test_each_winner_is_scored_on_the_test_rows_once_and_how_many_were_is_said(
         scores = winner._scores(context_of(tmp_path, record, SweepConfig()), run, tmp_path)
         assert (scores, record.about["test"]) == (
             {"test_acc": number / 10},
-            {"trial": number, "of_epoch": 1, "test_acc": number / 10},
+            {"trial": number, "reported": run.epochs[1].time, "test_acc": number / 10},
         )
         assert summary._how_often(record).startswith(often)
         record = Record.read(tmp_path)
     assert scored == [1, 2]
+    record.open_again(1, 0, "by --retry")
+    record.report(1, 1, 0.9, {"val_acc": 0.9}, 1.0)
+    record.end(1, "finished")
+    winner._scores(context_of(tmp_path, record, SweepConfig()), record.trials[1], tmp_path)
+    assert scored == [1, 2, 1], "another attempt has other weights"
 
 
 NO_SPACE: Any = None
