@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,8 @@ class Sftp:
 
     @property
     def _host(self) -> str:
-        return str(urlsplit(self.url).hostname)
+        """As it is typed, for ~/.ssh/config: `hostname` of urllib has small letters."""
+        return re.sub(r"^(.*@)?\[?|\]?(:\d*)?$", "", urlsplit(self.url).netloc)
 
     @property
     def _to(self) -> dict[str, Any]:
@@ -41,10 +43,12 @@ class Sftp:
     def open(self) -> Any:
         # Host keys are checked whatever ~/.ssh/config says. With `UserKnownHostsFile none` asyncssh would
         # check none: then no host is known.
-        is_off = self._settings().known_hosts is None
+        settings = self._settings()
+        is_off = settings.known_hosts is None
         return SSHFileSystem(
             self._host,
             known_hosts=([], [], []) if is_off else (),  # without it sshfs accepts any key
+            host_key_alias=_known_as(settings),
             password=None,
             connect_timeout=CONNECT_S,
             login_timeout=CONNECT_S,
@@ -99,7 +103,7 @@ class Sftp:
 
     def _about_host_key(self) -> str:
         settings = self._settings()
-        port, alias = settings.port, settings.host_key_alias or self._host
+        port, alias = settings.port, _known_as(settings)
         named = alias if port == 22 else f"[{alias}]:{port}"
         login = f"ssh {'' if port == 22 else f'-p {port} '}{settings.username}@{self._host}"
         return (
@@ -107,6 +111,11 @@ class Sftp:
             f"`{login}`, and compare the fingerprint that it shows. If the host was set up again, type "
             f"`ssh-keygen -R '{named}'` before"
         )
+
+
+def _known_as(settings: Any) -> str:
+    """The name of a host in known_hosts, where SSH writes it in small letters."""
+    return str(settings.host_key_alias or settings.host.lower())
 
 
 def _is_full(fs: Any, path: str) -> bool:

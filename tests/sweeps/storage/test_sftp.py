@@ -52,6 +52,17 @@ def test_a_file_of_this_pc_that_may_not_be_read_is_named() -> None:
     assert said == ("/home/me/.ssh/key on this PC: Permission denied", True)
 
 
+def test_a_host_has_its_capital_letters_in_the_settings_of_ssh_and_small_ones_among_known_hosts(
+    server: SSHServer,
+) -> None:
+    kind_and_key = server.known_hosts.read_text().partition(" ")[2]
+    server.known_hosts.write_text(f"[localhost]:{server.port} {kind_and_key}")
+    (server.home / ".ssh" / "config").write_text("Host NAS\n  HostName LOCALHOST\n")
+    for host in ("NAS", "LocalHost"):
+        url = f"sftp://{getpass.getuser()}@{host}:{server.port}{server.root}"
+        Remote(backend_of(url), "NAME").write_note("note")
+
+
 def test_a_host_without_sftp_is_named(server: SSHServer) -> None:
     settings = server.folder / "config"
     settings.write_text(settings.read_text().replace("Subsystem sftp internal-sftp\n", ""))
