@@ -78,7 +78,7 @@ FLAGS_OF_OTHERS = {
         "--quick",
         "--include-log-monitor",
     ),
-    *("--print_config", "--config-dir", "--config-name", "--master_port"),
+    *("--print_config", "--config-dir", "--config-name", "--master_port", "--standalone"),
     "--num-trils",  # a mistake, for its answer
     *("--head", "--count", "--pause", "--stop", "--cancel", "--prior_run"),
 }
