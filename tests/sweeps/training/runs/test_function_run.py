@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -86,6 +87,8 @@ def test_an_error_of_the_function_is_its_own() -> None:
         ({"val_score": None}, CannotTrain, "trial.report: val_score must be a number, not None"),
         ({"val_score": [0.5]}, CannotTrain, r"trial.report: val_score must be a number, not \[0.5\]"),
         ({"val_score": torch.zeros(2)}, CannotTrain, "trial.report: val_score must be a number, not tensor"),
+        ({"val_score": torch.tensor(1 + 2j)}, CannotTrain, "val_score must be a number, not tensor"),
+        ({"val_score": np.complex64(1j)}, CannotTrain, "trial.report: val_score must be a number, not .*1j"),
         ([1.0], CannotTrain, r"trial.report: metrics must be a dict such as .*, not \[1.0\]"),
     ],
 )
