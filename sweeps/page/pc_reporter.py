@@ -27,19 +27,18 @@ def main() -> int:
     known = addresses()
     ray_environment.prepare_to_look()
     address = next(filter(_lets_in, [named()] if named() else known), None)
-    from sweeps.ray_cluster import pc_reports  # Ray, which has read its environment now
-    from sweeps.ray_cluster.nodes import joined
+    from sweeps.ray_cluster import nodes  # Ray, which has read its environment now
 
     if address is not None:
         try:
-            with joined(address):
-                reporters = pc_reports.Reporters()
+            with nodes.joined(address):
+                reporters = nodes.Reporters()
                 while _write({"ray": address, "others": _others(address), "pcs": [*reporters.pcs()]}):
                     pass
             return 0
         except UserError:  # it has ended, or is not ours
             pass
-    while _write({"ray": None, "others": _others(), "pcs": pc_reports.alone()}) and addresses() == known:
+    while _write({"ray": None, "others": _others(), "pcs": nodes.alone()}) and addresses() == known:
         pass
     return 0
 

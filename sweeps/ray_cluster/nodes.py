@@ -1,21 +1,25 @@
-"""The PCs of a cluster: joined to look at them, as Ray lists them, and work on each as a small task."""
+"""The PCs of a cluster: joined to look at them, as Ray lists them, small tasks and reports of each."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import math
+import os
+import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sweeps.common import gpus
 from sweeps.common.errors import PCUnfit, UserError, first_line
 from sweeps.common.formatting import GB
 from sweeps.ray_start import ray_connection, ray_environment
@@ -24,10 +28,14 @@ HEAD = "node:__internal_head__"
 """Ray's name of a resource that the head alone has."""
 ANSWER_S = 120.0
 """For the answer of a PC, by default."""
+REPORTS_S = 4.0
+"""For the reports of all. One that is late is told as such, and asked again."""
 PROGRESS_EVERY_S = 10.0
 PIECE_BYTES = 16 * 2**20
 TOKEN_REFUSED = getattr(ray.exceptions, "AuthenticationError", ())
 """Ray 2.50 has no tokens, and so no such error."""
+Report = dict[str, Any]
+"""What a PC does now: its GPUs, who is on them, its processor and its memory, in values for JSON."""
 ENDED_AT_ONCE = "its process ends at once (is the disk full, or the memory?)"
 
 
@@ -194,3 +202,65 @@ def cause(error: Exception) -> str:
         return ENDED_AT_ONCE
     line = str(error).strip().splitlines()[-1]
     return f"{line} (is it installed on every PC?)" if "ModuleNotFoundError: " in line else line
+
+
+def report_here() -> Report:
+    """That of this PC. The load of the processor is that since the last report of this process."""
+    memory = psutil.virtual_memory()
+    return {
+        "cpus": len(os.sched_getaffinity(0)),
+        "cpu_percent": psutil.cpu_percent(),
+        "memory_bytes": memory.total,
+        "used_bytes": memory.total - memory.available,
+        # All that it has, not only those that this process may use.
+        "gpus": [asdict(card) for card in gpus.listed({gpus.ORDER: gpus.BY_PLACE})],
+    }
+
+
+def alone() -> list[Report]:
+    """This PC, which is in no cluster."""
+    return [{"hostname": socket.gethostname(), "address": "", "is_head": False, "report": report_here()}]
+
+
+class Reporter:
+    """The process on a PC that reports; it ends with the one that has started it."""
+
+    def report(self) -> Report:
+        """As `report_here`."""
+        return report_here()
+
+
+class Reporters:
+    """Those of all PCs of the connected Ray, which take no resource."""
+
+    def __init__(self) -> None:
+        self._reporters: dict[str, Any] = {}
+        """By Ray's id of the PC."""
+        self._asked: dict[str, Any] = {}
+        """The answers to come."""
+
+    def pcs(self) -> Iterator[Report]:
+        """Each PC, the head first, with its report where it has answered, and else with its `fault`."""
+        there = {node.id: node for node in living()}
+        for node in there.values():
+            if node.id not in self._reporters:
+                options = {"num_cpus": 0, "scheduling_strategy": on(node.id)}
+                self._reporters[node.id] = ray.remote(Reporter).options(**options).remote()
+            if node.id not in self._asked:
+                self._asked[node.id] = self._reporters[node.id].report.remote()
+        references = [self._asked[id_] for id_ in there]
+        ray.wait(references, num_returns=len(references), timeout=REPORTS_S)
+        for node in sorted(there.values(), key=lambda node: (not node.is_head, node.hostname, node.address)):
+            about = {"hostname": node.hostname, "address": node.address, "is_head": node.is_head}
+            offers = {name: node.has.get(name, 0.0) for name in ("CPU", "GPU")}
+            yield {**about, "offers": offers, **self._answer(node.id)}
+
+    def _answer(self, node: str) -> Report:
+        if not ray.wait([self._asked[node]], timeout=0)[0]:
+            return {"report": None, "fault": "it has not answered yet"}
+        try:
+            return {"report": ray.get(self._asked.pop(node)), "fault": ""}
+        except ray.exceptions.RayError as error:
+            if isinstance(error, ray.exceptions.RayActorError):  # the next look starts another one
+                self._reporters.pop(node)
+            return {"report": None, "fault": cause(error)}

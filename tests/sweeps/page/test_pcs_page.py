@@ -17,7 +17,7 @@ import ray
 
 from sweeps.page.pcs_page import WATCH
 from sweeps.page.typed_commands import TYPED
-from sweeps.ray_cluster import pc_reports
+from sweeps.ray_cluster import nodes
 from tests.conftest import ROOT
 from tests.support import heads
 from tests.support.dashboards import Served, cookie_of, served
@@ -175,7 +175,7 @@ def one_pc() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_pc")
 def test_each_pc_of_a_cluster_reports_and_one_whose_process_was_killed_does_again() -> None:
-    reporters = pc_reports.Reporters()
+    reporters = nodes.Reporters()
 
     def report() -> dict[str, Any]:
         for _ in range(30):
