@@ -1,22 +1,36 @@
 """The PCs of a sweep that runs: which are there, which leave, and which can't train.
 
 A PC that can't train is left out by its address, so it stays out of this run when it joins again. A PC that
-joins gets trials once its GPUs are known to be large enough.
+joins gets trials once its GPUs are known to be large enough. Where the Ray of this PC alone ends, the sweep
+is interrupted.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import ray
+
+from sweeps.common.errors import RayLost
 from sweeps.common.formatting import count
 from sweeps.ray_cluster import ray_internals
 from sweeps.ray_cluster.nodes import PC, Node
-from sweeps.ray_cluster.ray_watch import RayWatch
+from sweeps.ray_start import ray_connection
 from sweeps.ray_start.shared_ray import SharedRay
 
 LOOK_EVERY_S = 0.5
 """A look is two requests to the head, of 4 ms each."""
+LOST_SIGNAL = signal.SIGUSR2
+"""To this process by itself, when Ray has ended. (Tune handles SIGUSR1.)"""
+INTERRUPTS_S = 10.0
+"""After which the main thread is in a call of Ray's that waits for a process that is gone."""
 
 
 class Cluster:
@@ -183,3 +197,81 @@ class Cluster:
             self._admitted.add(node.address)
             yield f"{node.name} has joined" + (f", and gets no trials in this run: {fault}" if fault else "")
         self._unchecked = frozenset(waiting)
+
+
+class RayWatch:
+    """Watches some of Ray's processes while a block of the main thread needs them.
+
+    Args:
+        processes: their ids by their names; none of a cluster.
+    """
+
+    def __init__(self, processes: Mapping[str, int] = {}) -> None:
+        self._processes = processes
+        self._is_needed = False
+        self._is_interrupted = threading.Event()
+        self.lost = ""
+        """Why this Ray has ended while it was needed; "" where it has not."""
+
+    @contextlib.contextmanager
+    def needed(self, last_words: Callable[[], None]) -> Iterator[None]:
+        """Interrupt a block of the main thread, as Ctrl-C does, when one of Ray's own processes ends.
+
+        Ray would let the block wait, and end this whole process after some seconds, without a word. Where it
+        has ended it is shut down with the block.
+
+        Args:
+            last_words: called in another thread where the block is in a call of Ray's that nothing
+                interrupts; then this process ends with status 1.
+
+        Raises:
+            RayLost: it has ended, and the block has not dealt with that (see `lost`).
+        """
+        signal.signal(LOST_SIGNAL, self._interrupt)
+        self._is_needed = True
+        words = (threading.get_ident(), last_words)
+        threading.Thread(target=self._watch, args=words, daemon=True).start()
+        try:
+            yield
+        except BaseException:
+            if self.lost:
+                raise RayLost(self.lost) from None
+            raise
+        finally:
+            self._is_needed = False
+            if self.lost:
+                ray_connection.shut_down(ray)
+
+    def _watch(self, main_thread: int, last_words: Callable[[], None]) -> None:
+        """Wait for the end of one of Ray's processes."""
+        watched: dict[int, str] = {}
+        gone = ""
+        try:
+            for name, pid in self._processes.items():
+                try:
+                    watched[os.pidfd_open(pid)] = name
+                except ProcessLookupError:
+                    gone = name
+            if not gone and watched:
+                gone = watched[select.select([*watched], [], [])[0][0]]
+        except OSError:  # an old kernel, or a sandbox, opens none: the sweep goes on without this watch
+            return
+        finally:
+            for descriptor in watched:
+                os.close(descriptor)
+        if gone and self._is_needed:
+            why = f"its process {gone} is gone: the kernel ends one where memory runs out"
+            self.lost = f"Ray on this PC has ended ({why})"
+            signal.pthread_kill(main_thread, LOST_SIGNAL)
+            if not self._is_interrupted.wait(INTERRUPTS_S):
+                try:
+                    last_words()
+                finally:
+                    os._exit(1)  # with which all that it has started ends
+
+    def _interrupt(self, *_: Any) -> None:
+        if not self.lost:  # it came from outside
+            return
+        self._is_interrupted.set()
+        if self._is_needed:
+            raise KeyboardInterrupt  # the only exception that a wait of Ray's lets through

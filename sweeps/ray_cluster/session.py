@@ -24,8 +24,8 @@ from sweeps.common.errors import UserError
 from sweeps.common.gpus import Card
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.ray_cluster import gpus as cluster_gpus
-from sweeps.ray_cluster import nodes, placement, ray_watch
-from sweeps.ray_cluster.cluster import Cluster
+from sweeps.ray_cluster import nodes, placement
+from sweeps.ray_cluster.cluster import Cluster, RayWatch
 from sweeps.ray_cluster.nodes import PC, Answer, Node
 from sweeps.ray_cluster.places.shared_sweeps import this_user
 from sweeps.ray_start import ray_connection, ray_environment
@@ -92,7 +92,7 @@ def _joined(config: SweepConfig, here: SharedRay | None) -> Cluster:
         {node.address: why for node, why in out.items()},
         check=fault_of_joining,
         card_bytes=card_bytes,
-        watch=None if here is None else ray_watch.RayWatch({n: here.joined().pids[n] for n in (RAYLET, GCS)}),
+        watch=None if here is None else RayWatch({n: here.joined().pids[n] for n in (RAYLET, GCS)}),
         here=here,
     )
 

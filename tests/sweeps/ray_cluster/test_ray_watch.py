@@ -20,8 +20,8 @@ from sweeps.common.errors import RayLost
 from sweeps.execution import storage_and_data
 from sweeps.execution.output import notify
 from sweeps.execution.run_context import RunContext
-from sweeps.ray_cluster import ray_watch, session
-from sweeps.ray_cluster.ray_watch import RayWatch
+from sweeps.ray_cluster import cluster, session
+from sweeps.ray_cluster.cluster import RayWatch
 from tests.conftest import ROOT, TOY
 
 
@@ -73,7 +73,7 @@ def test_a_signal_from_outside_does_not_end_a_sweep(opens: bool, monkeypatch: py
         monkeypatch.setattr(os, "pidfd_open", refuses)
     watch = RayWatch({"raylet": os.getppid()})
     with watch.needed(lambda: None):
-        signal.raise_signal(ray_watch.LOST_SIGNAL)
+        signal.raise_signal(cluster.LOST_SIGNAL)
     assert watch.lost == ""
 
 
@@ -116,11 +116,11 @@ def test_it_is_watched_while_data_is_prepared(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_nothing_interrupts_has_its_last_words(tmp_path: Path) -> None:
     code = (
-        "import subprocess, sys, time\nfrom sweeps.ray_cluster import ray_watch\n"
-        "ray_watch.INTERRUPTS_S = 0.5\nray_watch.LOST_SIGNAL = ray_watch.signal.SIGWINCH\n"
-        "process = subprocess.Popen(['sleep', '60'])\nwatch = ray_watch.RayWatch({'raylet': process.pid})\n"
+        "import subprocess, sys, time\nfrom sweeps.ray_cluster import cluster\n"
+        "cluster.INTERRUPTS_S = 0.5\ncluster.LOST_SIGNAL = cluster.signal.SIGWINCH\n"
+        "process = subprocess.Popen(['sleep', '60'])\nwatch = cluster.RayWatch({'raylet': process.pid})\n"
         "with watch.needed(lambda: print(watch.lost, flush=True)):\n"
-        "    ray_watch.signal.pthread_sigmask(ray_watch.signal.SIG_BLOCK, [ray_watch.LOST_SIGNAL])\n"
+        "    cluster.signal.pthread_sigmask(cluster.signal.SIG_BLOCK, [cluster.LOST_SIGNAL])\n"
         "    process.kill()\n    time.sleep(60)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
