@@ -14,24 +14,7 @@ from sweeps.analysis.figures.costs import time_spent, timeline, utilization
 from sweeps.analysis.figures.hyperparameters import contour, importance, slices
 from sweeps.analysis.figures.learning_curves import history, learning_curves, metrics
 from sweeps.analysis.figures.parallel_coordinates import parallel_coordinates
-from sweeps.analysis.figures.style import why_blank
-
-__all__ = [
-    "FIGURES",
-    "contour",
-    "front",
-    "history",
-    "importance",
-    "learning_curves",
-    "metrics",
-    "parallel_coordinates",
-    "seeds",
-    "slices",
-    "time_spent",
-    "timeline",
-    "utilization",
-    "why_blank",
-]
+from sweeps.analysis.figures.style import why_blank as why_blank
 
 FIGURES: Mapping[str, Callable[..., Any]] = {
     figure.__name__: figure
