@@ -151,7 +151,8 @@ class _Checksum(pickle.Pickler):
         if type(each) in PLAIN:
             return None
         if isinstance(each, type | FunctionType | ModuleType):
-            return "code", _text_of_name(each)
+            is_module = isinstance(each, ModuleType)
+            return "code", each.__name__ if is_module else f"{each.__module__}.{each.__qualname__}"
         if isinstance(each, set | frozenset):
             return "set", sorted(map(_checksum, each))
         if "torch" in sys.modules:
@@ -256,10 +257,6 @@ def _attributes(cls: type) -> Iterator[tuple[str, Any]]:
 
 def _name_of_type(each: Any) -> str:
     return (each if isinstance(each, type) else type(each)).__name__
-
-
-def _text_of_name(each: type | FunctionType | ModuleType) -> str:
-    return each.__name__ if isinstance(each, ModuleType) else f"{each.__module__}.{each.__qualname__}"
 
 
 def _used_in(function: FunctionType) -> Iterator[tuple[str, Any]]:

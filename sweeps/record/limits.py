@@ -31,11 +31,6 @@ def reached(config: SweepConfig, record: Record, gpus: float) -> Reached | None:
     return _target(config, record) or _patience(config, record) or _gpu_hours(config, record, gpus)
 
 
-def gpu_hours(record: Record, gpus: float) -> float:
-    """GPU hours that the trials have trained: their epochs, without the time in which they load or wait."""
-    return gpus * math.fsum(trial.spent_seconds for trial in record.trials) / 3600
-
-
 def held_s(record: Record) -> float:
     """Seconds in which GPUs trained, the sum of all: one that trials share counts once."""
     spans = list[tuple[float, float, tuple[str, str]]]()
@@ -116,7 +111,11 @@ def _last_reached(record: Record) -> float:
 
 
 def _gpu_hours(config: SweepConfig, record: Record, gpus: float) -> Reached | None:
-    if config.max_gpu_hours is None or (hours := gpu_hours(record, gpus)) < config.max_gpu_hours:
+    if config.max_gpu_hours is None:
+        return None
+    # Of their epochs, without the time in which they load or wait.
+    hours = gpus * math.fsum(trial.spent_seconds for trial in record.trials) / 3600
+    if hours < config.max_gpu_hours:
         return None
     # Each trial was to have whole GPUs, and many share one.
     if config.trials_per_gpu == "auto" and (hours := held_s(record) / 3600) < config.max_gpu_hours:

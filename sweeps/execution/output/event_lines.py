@@ -43,38 +43,12 @@ def write_plan(plan: Plan) -> None:
 
 def follow(record: Record) -> None:
     """Write a line for each event of a trial from now on."""
-    if json_output.is_on():
-        json_output.answer(resume=resume_command(record.folder, *status.flags_of_resume(record)))
-        record.listeners.append(_EventLines(record))
+    if not json_output.is_on():
+        return
+    json_output.answer(resume=resume_command(record.folder, *status.flags_of_resume(record)))
+    new_best = NewBest(record)
 
-
-def best_of(record: Record) -> dict[str, Any] | None:
-    """The best trial, with the value of each objective; None where no trial has a score."""
-    if (best := record.best()) is None:
-        return None
-    confirmed = record.confirmed_with_score().get(best.number)
-    return {
-        "id": best.number,
-        "status": best.status,
-        "epoch": best.best_epoch(record.objective),
-        "values": _values(record, best.values(record.objectives)),
-        "confirmed_values": None if confirmed is None else _values(record, confirmed.means),
-        "params": {**best.fixed, **best.params},
-    }
-
-
-def _values(record: Record, values: Any) -> dict[str, float]:
-    return dict(zip(record.objectives.metrics, values or (), strict=False))
-
-
-class _EventLines:
-    """Listens to a record."""
-
-    def __init__(self, record: Record) -> None:
-        self._record = record
-        self._new_best = NewBest(record)
-
-    def __call__(self, event: TrialEvent, trial: TrialRow) -> None:
+    def write(event: TrialEvent, trial: TrialRow) -> None:
         match event:
             case "begun":
                 begun = {name: getattr(trial, name) for name in BEGUN}
@@ -94,12 +68,33 @@ class _EventLines:
                     reason=trial.reason,
                     log=trial.log,
                     epochs=len(trial.epochs),
-                    best_epoch=trial.best_epoch(self._record.objective),
-                    best_score=trial.best_score(self._record.objective),
+                    best_epoch=trial.best_epoch(record.objective),
+                    best_score=trial.best_score(record.objective),
                     seconds=trial.seconds,
                 )
-        if event in ("report", "ended") and self._new_best.is_found():
-            json_output.write("best", **(best_of(self._record) or {}))
+        if event in ("report", "ended") and new_best.is_found():
+            json_output.write("best", **(best_of(record) or {}))
+
+    record.listeners.append(write)
+
+
+def best_of(record: Record) -> dict[str, Any] | None:
+    """The best trial, with the value of each objective; None where no trial has a score."""
+    if (best := record.best()) is None:
+        return None
+    confirmed = record.confirmed_with_score().get(best.number)
+    return {
+        "id": best.number,
+        "status": best.status,
+        "epoch": best.best_epoch(record.objective),
+        "values": _values(record, best.values(record.objectives)),
+        "confirmed_values": None if confirmed is None else _values(record, confirmed.means),
+        "params": {**best.fixed, **best.params},
+    }
+
+
+def _values(record: Record, values: Any) -> dict[str, float]:
+    return dict(zip(record.objectives.metrics, values or (), strict=False))
 
 
 class NewBest:

@@ -74,7 +74,8 @@ class TrialLogs:
         file = self._folder / LOGS_FOLDER / f"{trial.name}.log"
         try:
             file.parent.mkdir(exist_ok=True)
-            head = "" if file.exists() else _head(trial)
+            about = f"trainable {trial.trainable}\nparams {dict(trial.params)}\nplace {dict(trial.place)}\n\n"
+            head = "" if file.exists() else about
             with file.open("a", encoding="utf-8", errors="backslashreplace") as log:
                 log.write(head + text)
             if file.stat().st_size > MOST_BYTES:
@@ -83,10 +84,6 @@ class TrialLogs:
             if not self._failed:
                 self._say(f"The log of trial {trial.number} can't be written: {error}")
             self._failed = True
-
-
-def _head(trial: TrialRow) -> str:
-    return f"trainable {trial.trainable}\nparams {dict(trial.params)}\nplace {dict(trial.place)}\n\n"
 
 
 def _shorten(file: Path) -> None:
