@@ -79,7 +79,7 @@ def handled(stop: Callable[[], None], clock: Callable[[], float] = time.monotoni
 
 
 @contextlib.contextmanager
-def held_back(for_s: float, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+def held_back(for_s: float) -> Iterator[None]:
     """Let Ctrl-C wait for the end of a block that leaves a mess in its middle, for so many seconds at most.
 
     Raises:
@@ -89,12 +89,12 @@ def held_back(for_s: float, clock: Callable[[], float] = time.monotonic) -> Iter
     if not is_main or before is not signal.default_int_handler:  # it interrupts none, or is handled already
         yield
         return
-    until_s, has_come = clock() + for_s, False
+    until_s, has_come = time.monotonic() + for_s, False
 
     def on_signal(number: int, frame: Any) -> None:
         nonlocal has_come
         has_come = True
-        if clock() >= until_s:
+        if time.monotonic() >= until_s:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, of_this_process(on_signal))

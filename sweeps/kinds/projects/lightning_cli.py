@@ -97,7 +97,10 @@ class LightningCLIProject(ConfiguredProject):
             raise UserError(f"{where}: {said}{_fault_of(error)}") from None
         tree = parsed.dumped(parsed.cli.config, given)
         if parsed.resolves:
-            tree = settings_tree.with_references(tree, given)
+            # Its references as they were given, so that they follow the other settings.
+            tree = settings_tree.with_other_leaves(
+                tree, given, lambda value, own: own if settings_tree.is_reference(own) else value
+            )
         if isinstance(callbacks := (tree.get("trainer") or {}).get("callbacks"), Mapping):
             tree["trainer"]["callbacks"] = [callbacks]  # the parser takes a single one, too
         settings = ProjectSettings(program=module, tree=tree, given=given, resolves=parsed.resolves)

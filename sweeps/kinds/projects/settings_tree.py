@@ -104,16 +104,6 @@ def is_reference(value: Any) -> bool:
     return isinstance(value, str) and "${" in value
 
 
-def with_references(tree: Any, given: Any) -> Any:
-    """A tree whose references to other settings are not resolved, so that they follow these.
-
-    Args:
-        tree: resolved.
-        given: not resolved, in part.
-    """
-    return with_other_leaves(tree, given, lambda value, own: own if is_reference(own) else value)
-
-
 def resolved(tree: Mapping[str, Any]) -> dict[str, Any]:
     """A tree with the values of all references."""
     if not any(is_reference(value) for _, value in leaves(tree)):
@@ -196,7 +186,9 @@ def params_class(
                 object.__setattr__(self, name, values.get(name, default))
         check(values)
 
-    hints = {name: hint or _hint(value) for name, value in defaults.items()}
+    # An int may be the default of a float, null and text that of anything.
+    told = {name: type(value) if isinstance(value, bool | float) else Any for name, value in defaults.items()}
+    hints = told if hint is None else dict.fromkeys(defaults, hint)
     body = {
         "__annotations__": hints,
         "__init__": init,
@@ -204,8 +196,3 @@ def params_class(
         **defaults,
     }
     return dataclasses.dataclass(init=False, repr=False, eq=False, frozen=True)(type("Params", (), body))
-
-
-def _hint(value: Any) -> Any:
-    """The type of a field as far as its default tells: an int may be a float's, null and text anything's."""
-    return type(value) if isinstance(value, bool | float) else Any

@@ -8,7 +8,7 @@ import platform
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +40,11 @@ class PlaceClaims:
         folder: of the sweep.
         is_on_this_pc: whether its Ray is one of this PC alone.
         here: the use of that Ray.
-        clock: seconds.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        is_on_this_pc: bool,
-        here: SharedRay | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._folder, self._is_on_this_pc, self._clock = folder, is_on_this_pc, clock
-        self._here = here
-        self.came_s = clock() if here is None else here.came_s
+    def __init__(self, folder: Path, *, is_on_this_pc: bool, here: SharedRay | None = None) -> None:
+        self._folder, self._is_on_this_pc, self._here = folder, is_on_this_pc, here
+        self.came_s = time.monotonic() if here is None else here.came_s
         """When the sweep came, by its clock: an actor that is started anew then has the same order."""
         self._id = uuid.uuid4().hex
         self._divider: Any = None
@@ -73,14 +64,14 @@ class PlaceClaims:
     def note_wait(self, on: str) -> None:
         """Note what the sweep waits for that the divider does not know, in words; "": for nothing."""
         if on and not self._waits_on:
-            self._waits_from_s = self._clock()
+            self._waits_from_s = time.monotonic()
         self._waits_on = on
 
     def is_due(self) -> bool:
         """Take the answer that has come; whether to claim again."""
         self._take_answer(0)
         is_recent = (
-            self._claimed_s is not None and self._clock() < self._claimed_s + place_divider.CLAIM_EVERY_S
+            self._claimed_s is not None and time.monotonic() < self._claimed_s + place_divider.CLAIM_EVERY_S
         )
         return self._answer is None and not is_recent
 
@@ -101,14 +92,14 @@ class PlaceClaims:
             held: workers by Ray's id of a PC.
             closed: PCs on which it may place nothing.
         """
-        is_first, self._claimed_s = self._claimed_s is None, self._clock()
+        is_first, self._claimed_s = self._claimed_s is None, time.monotonic()
         if self._divider is None:
             self._divider = place_divider.found()
         has_others = is_first and self._divider is not None
         if self._divider is None:
             if is_first and self._is_on_this_pc:
-                self._started_from_s = self._clock() + START_AFTER_S
-            if self._clock() < self._started_from_s:
+                self._started_from_s = time.monotonic() + START_AFTER_S
+            if time.monotonic() < self._started_from_s:
                 return
             self._divider = place_divider.started(is_on_this_pc=self._is_on_this_pc)
         self._claim = Claim(
@@ -123,8 +114,8 @@ class PlaceClaims:
             priority=config.priority,
             is_queued=config.queue,
             waits_on=self._waits_on,
-            waits_s=self._clock() - self._waits_from_s if self._waits_on else 0.0,
-            age_s=self._clock() - self.came_s,
+            waits_s=time.monotonic() - self._waits_from_s if self._waits_on else 0.0,
+            age_s=time.monotonic() - self.came_s,
             left_s=self.left_s,
             trial=(worker,) * config.workers_per_trial,
             wanted=wanted,
@@ -213,7 +204,7 @@ class PlaceClaims:
             with contextlib.suppress(ray.exceptions.RayError):
                 self._divider.withdraw.remote(self._id)
         self._answer, self._claimed_s, self.allotment = None, None, ALONE
-        self.came_s = self._clock()  # after a pause it is behind the others
+        self.came_s = time.monotonic()  # after a pause it is behind the others
         if self._here is not None:
             self._here.note_claim("")
 
