@@ -28,7 +28,6 @@ def describe(plan: Plan) -> str:
     config = plan.config.changed(num_trials=int(min(plan.config.num_trials or 0, points)))
     plan = dataclasses.replace(plan, config=config)  # a resume may ask for more trials than there are points
     names = ", ".join(map(shown_name, config.trainables))
-    saves = any(model.trainable.saves for model in plan.models)
     lines = [
         ("sweep", f"{config.name}: {names}, {config.objectives}, seed {config.seed}"),
         *(plan.lineage.lines if plan.lineage else ()),
@@ -46,7 +45,7 @@ def describe(plan: Plan) -> str:
         *(_wrapped("confirm", describe_confirmation(config)) if config.confirm else []),
         ("resources", _resources(config)),
         ("folder", shown_path(plan.folder)),
-        *(_wrapped("disk", describe_disk(plan)) if config.resume is None and saves else []),
+        *(_wrapped("disk", describe_disk(plan)) if config.resume is None and plan.saves else []),
         *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)

@@ -81,6 +81,11 @@ class Plan:
         """Where its checkpoints go."""
         return open_storage(self.config.storage, self.folder)
 
+    @property
+    def saves(self) -> bool:
+        """Whether any of its trainables writes checkpoints."""
+        return any(model.trainable.saves for model in self.models)
+
     def has_weights(self, trainable: str) -> bool:
         """Whether a trial of this trainable has weights of its best epoch, which are kept if it leads."""
         found = (model.trainable for model in self.models if model.name == trainable)

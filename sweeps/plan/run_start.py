@@ -166,7 +166,8 @@ def _unfinished(
     lines = [f"\nResuming {plan.config.name}: {ended} ended{again}, {searched} unfinished, {to_come} to come"]
     if plan.config.confirm:
         lines.append(f"  then {describe_confirmation(plan.config)}")
-    lines.append(f"  disk: {describe_disk(plan, record.checkpoint_bytes)}")
+    if plan.saves:
+        lines.append(f"  disk: {describe_disk(plan, record.checkpoint_bytes)}")
     if is_raised:
         lines += [f"  {line}" for line in more_epochs.lines(plan, known, record)]
     if known.cut_bytes:

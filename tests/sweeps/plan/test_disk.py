@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sweeps.common.formatting import size
+from sweeps.config.sweep_config import SweepConfig
 from sweeps.plan import folder, run_start
 from sweeps.plan.build import make_plan
 from sweeps.plan.describe import describe, describe_disk
@@ -92,3 +93,13 @@ def test_a_resume_knows_the_size_from_its_record(tmp_path: Path) -> None:
     assert "\ndisk " not in describe(again), "its record is read later"
     with folder.opened(again) as record:
         assert "with checkpoints of 7 MB" in run_start.check_resume(again, record).text
+
+
+def test_a_command_that_saves_nothing_is_resumed_without_a_word_on_checkpoints(tmp_path: Path) -> None:
+    command = {"trainable": "command:true {x}", "ranges": {"x": "0..1"}, "metric": "score:max"}
+    made = make_plan(SweepConfig.from_settings(**command, name="s", results_dir=str(tmp_path)))
+    with folder.opened(made) as record:
+        run_start.begin_run(made, record)
+    again = make_plan(made.config.changed(resume=str(made.folder)))
+    with folder.opened(again) as record:
+        assert "disk: " not in run_start.check_resume(again, record).text
