@@ -161,7 +161,7 @@ def _faults_of_names(config: SweepConfig) -> Iterator[str]:
     is_new = config.resume is None and config.name is not None
     if is_new and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", str(config.name)):
         yield (
-            f"--name {config.name!r}: give at most 100 letters, digits, '.', '_' and '-', "
+            f"--name {config.name!r}: give at most 100 letters (a-z, A-Z), digits, '.', '_' and '-', "
             "beginning with a letter or a digit"
         )
     if config.tags is not None:

@@ -49,6 +49,7 @@ def test_the_defaults_have_no_fault() -> None:
         ({"name": "../up"}, "--name '../up': give at most 100 letters"),
         ({"name": ".hidden"}, "--name '.hidden': give at most 100 letters"),
         ({"name": ""}, "--name '': give at most 100 letters"),
+        ({"name": "größe"}, "--name 'größe': give at most 100 letters (a-z, A-Z), digits"),
         ({"command": "t $HOME/o"}, "--command 't $HOME/o': $HOME/o: variables are of a shell: give bash -c"),
         ({"command": "t --out=$O {lr}"}, "--command 't --out=$O {lr}': --out=$O: variables are of a shell"),
     ],
