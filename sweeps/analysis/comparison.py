@@ -20,6 +20,7 @@ from sweeps.common.cli import json_output, terminal
 from sweeps.common.errors import UserError
 from sweeps.common.formatting import command, encodable, short, shown_path
 from sweeps.config.sweep_folder import no_sweep
+from sweeps.kinds.registry import shown_name
 from sweeps.record import status as record_status
 from sweeps.record.journal import RecordUnreadable
 from sweeps.record.record import Record
@@ -162,7 +163,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {
         "name": row["name"],
         "date": row["date"].astimezone().strftime("%Y-%m-%d %H:%M") if row["date"] else "",
-        "trainable": row["trainable"] or "",
+        "trainable": shown_name(row["trainable"] or ""),
         "status": row["status"],
         "trials": str(row["trials"]),
         "best": best,

@@ -144,3 +144,11 @@ def test_on_a_narrow_screen_each_sweep_has_two_lines(tmp_path: Path) -> None:
     assert narrow[2] == f"{name} (from wide-{name})"
     assert narrow[3].split()[2:] == ["digits_mlp", "interrupted", "1", "val_acc", "0.1235", "0.00"]
     assert max(map(len, narrow)) <= 80
+
+
+def test_a_command_is_shown_by_its_first_words(tmp_path: Path) -> None:
+    words = "python train.py --lr {lr} --width {width} --depth {depth} --epochs {max_epochs}"
+    make(tmp_path / "a", [[0.5]], trainable=f"command:{words}")
+    rows = analysis_sweep.compare([tmp_path / "a"])
+    assert "  `python train.py --lr {lr} --width {width} --depth ...`  " in comparison.printed(rows, None)
+    assert rows.to_pylist()[0]["trainable"] == f"command:{words}", "a program reads the whole one"
