@@ -59,7 +59,7 @@ def troubles(record: Record) -> list[str]:
         return []
     which = ", ".join(f"{times:,} {status}" for status, times in bad.most_common())
     (most, *_) = causes_of(record.trials)
-    reason = f"The most common reason: {most.trials[0].reason or 'none was recorded'}."
+    reason = f"The most common reason: {most.reason or 'none was recorded'}."
     of = f"{bad.total():,} of {count(len(record.searched), 'trial')}"
     return [f"{of} did not end well: {which}. {reason}"]
 

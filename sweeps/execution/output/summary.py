@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from sweeps.analysis.course import causes_of
 from sweeps.analysis.sweep import Sweep
 from sweeps.common import local_dirs
 from sweeps.common.cli import json_output
@@ -186,7 +187,7 @@ def _best(plan: Plan, record: Record, best: TrialRow, test_scores: dict[str, flo
     for status_ in BAD:
         if ended := [trial for trial in record.trials if trial.status == status_]:
             text = f"{count(len(ended), 'trial')}. Most common reason: {_commonest(ended)}"
-            log = next((trial.log for trial in ended if trial.reason == _reason(ended) and trial.log), None)
+            log = next((trial.log for trial in causes_of(ended)[0].trials if trial.log), None)
             yield status_.capitalize(), text + (f"; {shown_path(record.folder / log)}" if log else "")
     if os.access(plan.folder / BEST_FOLDER, os.F_OK):
         more = len(record.front()) - 1
@@ -281,11 +282,7 @@ def _failure(record: Record) -> Iterator[Line]:
         yield "Traceback", shown_path(record.folder / log)
 
 
-def _reason(trials: Sequence[TrialRow]) -> str:
-    return Counter(trial.reason for trial in trials).most_common(1)[0][0]
-
-
 def _commonest(trials: Sequence[TrialRow]) -> str:
-    reason = _reason(trials)
-    times = sum(trial.reason == reason for trial in trials)
-    return f"{reason} ({times} times)" if times > 1 else reason
+    for most in causes_of(trials):
+        return f"{most.reason} ({len(most.trials)} times)" if len(most.trials) > 1 else most.reason
+    return trials[0].reason  # all were stopped

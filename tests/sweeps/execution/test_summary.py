@@ -160,3 +160,16 @@ def test_the_front_is_told_a_trial_a_line_and_the_knee_first(tmp_path: Path) -> 
         ("", "trial 2: acc 0.6, size_m 1 in epoch 2"),
         ("", "trial 0: acc 0.9, size_m 5 in epoch 2"),
     ]
+
+
+def test_the_most_common_reason_is_the_same_whatever_its_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the last lines named the epoch of two trials, and the report another one."""
+    from sweeps.execution.output import summary
+
+    record = kinds.begun(tmp_path / "sweep")
+    for number, reason in enumerate(["acc was nan in epoch 1", "acc was nan in epoch 2", "no rows"]):
+        kinds.add(record, kinds.drawn(number), 1, "diverged", reason)
+    summary.print_result(context_of(tmp_path / "sweep", record, SweepConfig()), {})
+    assert "3 ended. Most common reason: acc was nan in epoch N (2 times)\n" in capsys.readouterr().out

@@ -179,3 +179,14 @@ def test_a_front_is_told_with_its_knee_and_its_table_has_all_of_it(tmp_path: Pat
     assert list(columns[:4]) == ["trial", "status", "acc", "size_m"]
     assert [row[0] for row in rows] == ["1", "2", "0", "3"]
     assert "to maximize acc and minimize size_m" in sentences.settings(record)[0]
+
+
+def test_reasons_that_differ_by_a_number_are_one_reason(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    add(record, {"lr": 0.01}, 3)
+    for epochs in (1, 2, 3):
+        add(record, {"lr": 0.1 * epochs}, epochs, "diverged", f"acc was nan in epoch {epochs}")
+    for lr in (0.4, 0.5):
+        add(record, {"lr": lr}, 1, "failed", "ValueError: too high")
+    (told,) = sentences.troubles(analysis_sweep.load(tmp_path).record)
+    assert told.endswith("The most common reason: acc was nan in epoch N.")
