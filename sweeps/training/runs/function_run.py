@@ -254,9 +254,7 @@ def _numbers(metrics: object) -> dict[str, float]:
     found = {}
     for name, value in metrics.items():
         try:
-            if "complex" in str(getattr(value, "dtype", "")):  # NumPy would drop the imaginary part
-                raise TypeError
-            found[str(name)] = float(value)
+            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             # The last of a tensor of several. Of one number it is a fault of the GPU, which shows here.
             if isinstance(error, RuntimeError) and math.prod(getattr(value, "shape", ())) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,6 +96,18 @@ def test_an_error_of_the_function_is_its_own() -> None:
 def test_a_report_that_is_none(metrics: object, kind: type[Exception], expected: str) -> None:
     with pytest.raises(kind, match=expected):
         run(lambda params, trial: trial.report(metrics)).advance()
+
+
+def test_a_loss_with_its_gradient_is_a_number_without_a_warning() -> None:
+    was, loss = torch.is_warn_always_enabled(), torch.tensor(0.5, requires_grad=True)
+    torch.set_warn_always(True)  # by itself PyTorch warns once in a process
+    try:
+        with warnings.catch_warnings(action="error"):
+            report = run(lambda params, trial: trial.report({"val_score": loss})).advance()
+    finally:
+        torch.set_warn_always(was)
+    assert report is not None
+    assert report.metrics == {"val_score": 0.5}
 
 
 class LostOnTheGpu:
