@@ -246,7 +246,7 @@ def _import(kind: PlugInKind, name: str, path: str) -> ModuleType:
         if isinstance(error, SystemExit):
             put = 'Put what only a program does, such as reading flags, below if __name__ == "__main__":'
             said = f"it ends the program ({said}). {put}"
-        where += project.hides(error)
+        where += project.hides(error) + project.is_elsewhere(error)
         raise UserError(f"{kind.flag} {name}: can't be imported: {said}{where}") from error
     own = project.file_in(project.folder(), path)
     if own is not None and own != Path(str(module.__file__)).resolve():

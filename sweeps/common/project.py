@@ -87,6 +87,16 @@ def hides(error: BaseException) -> str:
     )
 
 
+def is_elsewhere(error: BaseException) -> str:
+    """A sentence about the folder of the project that has a module which is not found; "" where none has."""
+    first = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    file = module_file(first, sorted(folder().glob("[!.]*/"))) if first else None
+    if file is None:
+        return ""
+    place = shown_path((file.parent if file.name == "__init__.py" else file).parent)
+    return f". It is in {place}/: install your project, or set PYTHONPATH={place}"
+
+
 def _is_own(entry: str) -> bool:
     """Whether an entry of Python's path is a folder of the project, and not of an environment in it."""
     path = Path(entry).absolute()

@@ -43,9 +43,12 @@ class LightningFile(FileTrainable, LightningTrainable):
     @staticmethod
     def faults_of(module: Any) -> list[str]:
         if lacking := [entry for entry in DEFINES if not hasattr(module, entry)]:
+            more = _misspelt(module, lacking)
+            if not more and len(lacking) == len(DEFINES):
+                more = ". A program that prints its metric is swept by --command"
             return [
                 f"{module.__file__} does not define {', '.join(lacking)} (a trainable defines "
-                f"{', '.join(DEFINES)}, or a function train(params, trial)){_misspelt(module, lacking)}"
+                f"{', '.join(DEFINES)}, or a function train(params, trial)){more}"
             ]
         if faults := faults_of_params(module.Params):
             return faults

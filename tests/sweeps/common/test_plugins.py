@@ -106,6 +106,19 @@ def test_a_file_that_is_no_trainable_is_told_what_it_lacks(tmp_path: Path) -> No
     (found,) = found_in(tmp_path, "trainable", "data.py")
     lacks = f"{tmp_path}/data.py does not define MODE, Params, build_model, build_data"
     assert found.startswith(f"error: --trainable data.py: {lacks} (a trainable defines ")
+    assert "--command" not in found
+    write(tmp_path, {"main.py": "print('val_acc=0.5')\n"})
+    (_, found) = found_in(tmp_path, "trainable", "main.py")
+    assert found.endswith(". A program that prints its metric is swept by --command")
+
+
+def test_a_package_in_a_folder_where_python_does_not_look_is_named_with_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path, {"src/net/__init__.py": "", "src/cnn.py": f"import net.parts\n{TRAINABLE}"})
+    (found,) = found_in(tmp_path, "trainable", "src/cnn.py")
+    assert found.endswith(". It is in src/: install your project, or set PYTHONPATH=src")
+    write(tmp_path, {"src/cnn.py": f"import no_such_net\n{TRAINABLE}"})
+    (found,) = found_in(tmp_path, "trainable", "src/cnn.py")
+    assert found.endswith(f"No module named 'no_such_net' ({tmp_path}/src/cnn.py, line 1)")
 
 
 def test_a_misspelt_name_or_path_is_answered_with_what_lies_there(tmp_path: Path) -> None:
