@@ -128,7 +128,8 @@ class FunctionFile(FileTrainable, FunctionTrainable):
         if "Params" in own:
             faults += faults_of_params(module.Params)
         elif not isinstance(own.get("SPACE"), Mapping):
-            faults.append("without Params it needs SPACE, a dict with a range for each hyperparameter")
+            space = "without Params it needs SPACE, a dict with a range for each hyperparameter"
+            faults.append(f"{space}; with Params, --ranges may be the whole space")
         else:
             with collecting(faults):
                 params_of_names(own["SPACE"])

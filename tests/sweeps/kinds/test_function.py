@@ -75,7 +75,7 @@ def test_it_can_be_paused_where_its_code_saves(here: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (OBJECTIVE + TRAIN, "without Params it needs SPACE, a dict with a range for each hyperparameter"),
+        (OBJECTIVE + TRAIN, "without Params it needs SPACE, .*; with Params, --ranges may be the whole"),
         (SPACE + "METRIC = 'val_acc'\n" + TRAIN, "METRIC and MODE are defined together, or none of them"),
         (SPACE + OBJECTIVE.replace("max", "up") + TRAIN, "MODE 'up' must be min or max"),
         (SPACE + OBJECTIVE.replace("'val_acc'", "['a', 'b']") + TRAIN, r"METRIC \['a', 'b'\] must be a text"),
