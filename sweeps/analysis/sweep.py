@@ -66,9 +66,9 @@ class Best:
         Raises:
             UserError: there are no weights (yet, or any more), or the trainable has changed since.
         """
-        weights = self._weights()
         project.use_noted(self.folder, [self.trainable], shown_path(self.folder))
         trainable = as_lightning(registry.find(self.trainable))
+        weights = self._weights()
         params, config = self._params_of(trainable.params_class), FitConfig(seed=self.seed)
         from sweeps.training.checkpoints import (
             trained_model,  # with PyTorch: seconds that reading a record does not need

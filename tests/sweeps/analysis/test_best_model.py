@@ -174,6 +174,13 @@ def test_without_weights_it_says_so(sweep: Path) -> None:
         best_of(sweep).model()
 
 
+def test_a_command_has_no_model_and_none_is_said_to_be_removed(sweep: Path) -> None:
+    shutil.rmtree(sweep / "checkpoints")
+    best = dataclasses.replace(best_of(sweep), trainable="command:true {x}")
+    with pytest.raises(UserError, match="a LightningModule is needed here, and this is a command"):
+        best.model()
+
+
 def test_a_broken_checkpoint_is_named(sweep: Path) -> None:
     weights = checkpoint_store.folder_of(sweep, 0) / "epoch_0003" / "weights.pt"
     weights.write_bytes(weights.read_bytes()[:-100])
