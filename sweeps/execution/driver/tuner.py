@@ -100,7 +100,11 @@ class Leaving(KeptHere, Stopper):
                 self._context.say(f"Stopping: {end.error}")
             if training:
                 at_most = "" if math.isinf(grace_s) else f", for at most {duration(grace_s)}"
-                self._context.say(f"Saving what {count(len(training), 'trial')} trained{at_most} ...")
+                trials = count(len(training), "trial")
+                what = f"Waiting for the next report of {trials}"
+                if self._context.plan.saves:
+                    what = f"Saving what {trials} trained"
+                self._context.say(f"{what}{at_most} ...")
         if not training or self._clock() >= self._ends_at:
             return False
         self._processes.ask_to_leave(training)

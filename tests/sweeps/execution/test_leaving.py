@@ -20,9 +20,11 @@ from tests.support.contexts import context_of, said
 class Stopping:
     """A sweep that stops, while one process trains a trial."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, saves: bool = True, **settings: Any) -> None:
         self.record: Any = SimpleNamespace(elapsed_s=0.0, is_held=False)
-        self.context = context_of(folder, self.record, SweepConfig(stop_grace=60, **settings))
+        model: Any = SimpleNamespace(trainable=SimpleNamespace(saves=saves))
+        config = SweepConfig(stop_grace=60, **settings)
+        self.context = context_of(folder, self.record, config, models=(model,))
         self.training, self.asked, self.now = ["a process"], list[Any](), 0.0
         processes: Any = SimpleNamespace(training=lambda: self.training, ask_to_leave=self.asked.append)
         self.leaving = Leaving(self.context, processes, lambda: self.now)
@@ -95,6 +97,13 @@ def test_a_sweep_that_is_lost_says_why_before_it_saves(tmp_path: Path) -> None:
         "Stopping: the first 3 trials all failed",
         "Saving what 1 trial trained, for at most 1 min 0 s ...",
     ]
+
+
+def test_nothing_is_said_to_be_saved_of_trainings_that_save_nothing(tmp_path: Path) -> None:
+    sweep = Stopping(tmp_path, saves=False)
+    sweep.end.stop(Outcome.INTERRUPTED)
+    assert not sweep.ends
+    assert said(sweep.context) == ["Waiting for the next report of 1 trial, for at most 1 min 0 s ..."]
 
 
 def of_sweep(folder: Path, waits_since: float | None = None) -> RunContext:
