@@ -117,8 +117,8 @@ def skip_without(extra: str) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def no_wait_for_the_disk() -> Iterator[None]:
-    """In this process a sync asks for its open file alone. It would wait 2 to 5 ms for the disk, for each line of
-    a record: half of the time of many tests. None cuts the power, and the processes that one starts do sync."""
+    """In this process a sync only looks at its open file. It would wait 2 to 5 ms for the disk, for each line
+    of a record: half of the time of many tests. None cuts the power; processes that one starts do sync."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", os.fstat)
         yield

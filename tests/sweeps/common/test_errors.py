@@ -132,7 +132,7 @@ def test_a_reason_is_the_innermost_cause(fails: Callable[[], object]) -> None:
     with pytest.raises((Exception, SystemExit)) as raised:
         fails()
     assert reason_of(raised.value) == "ValueError: lr 0.3: too large"
-    traceback.clear_frames(raised.tb)  # a loader that is left to the garbage collector waits 5 s for its worker
+    traceback.clear_frames(raised.tb)  # a loader left to the garbage collector waits 5 s for its worker
 
 
 def test_an_error_that_is_its_own_cause_has_an_end() -> None:
