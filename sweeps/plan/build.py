@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from sweeps.common.yaml_values import nearest
 from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig, one_or_several
 from sweeps.kinds.registry import new_name, shown_name
+from sweeps.kinds.trainable import Trainable
 from sweeps.plan import models as plan_models
 from sweeps.plan.folder import taken
 from sweeps.plan.models import Model
@@ -46,7 +47,8 @@ def make_plan(config: SweepConfig) -> Plan:
         searcher=config.searcher or (DEFAULT_OF_SEVERAL if are_several else DEFAULT_SEARCHER)
     )
     searcher = plugins.find("searcher", str(config.searcher))
-    config = config.changed(scheduler=config.scheduler or _default_scheduler(config, searcher))
+    trainables: Mapping[str, Trainable] = {} if config.scheduler else plan_models.trainables(config)
+    config = config.changed(scheduler=config.scheduler or _default_scheduler(trainables, searcher))
     scheduler = plugins.find("scheduler", str(config.scheduler))
     if are_several:
         _check_several(config, searcher, scheduler)
@@ -54,18 +56,18 @@ def make_plan(config: SweepConfig) -> Plan:
     for name in config.logger_names:
         plugins.find("logger", name).check()
     if not config.parents or config.resume is not None:
-        return _plan(config, searcher, scheduler)
+        return _plan(config, searcher, scheduler, trainables)
     from sweeps.plan import refine  # SciPy and scikit-learn take two seconds, which other sweeps save
 
     earlier = refine.read(config)
     config, ranges = refine.narrowed(config, earlier, searcher)
-    plan = _plan(config, searcher, scheduler)
+    plan = _plan(config, searcher, scheduler, trainables)
     return _of_new_points(dataclasses.replace(plan, lineage=refine.lineage(plan, earlier, ranges)))
 
 
-def _default_scheduler(config: SweepConfig, searcher: type[SearchMethod]) -> str:
+def _default_scheduler(trainables: Mapping[str, Trainable], searcher: type[SearchMethod]) -> str:
     """The first one of the searcher; where trials can't be paused, the first one that does not pause any."""
-    if plan_models.all_save(config):
+    if all(trainable.saves for trainable in trainables.values()):
         return next(iter(searcher.SCHEDULERS), "none")
     pauseless = (name for name in searcher.SCHEDULERS if not plugins.find("scheduler", name).PAUSES)
     return next(pauseless, next(iter(searcher.SCHEDULERS), "none"))
@@ -85,8 +87,13 @@ def _of_new_points(plan: Plan) -> Plan:
     return dataclasses.replace(plan, config=plan.config.changed(num_trials=_num_trials(plan.config, left)))
 
 
-def _plan(config: SweepConfig, searcher: type[SearchMethod], scheduler: type[PruningMethod]) -> Plan:
-    found = plan_models.find(config, searcher)
+def _plan(
+    config: SweepConfig,
+    searcher: type[SearchMethod],
+    scheduler: type[PruningMethod],
+    trainables: Mapping[str, Trainable],
+) -> Plan:
+    found = plan_models.find(config, searcher, trainables)
     space = plan_models.whole(found)
     searcher.check(space)
     tries, tries_outside = _tries(config, space)

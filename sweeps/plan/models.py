@@ -88,12 +88,12 @@ class Model:
 
 
 def find(
-    config: SweepConfig, searcher: type[SearchMethod], before: Sequence[Model] = ()
+    config: SweepConfig, searcher: type[SearchMethod], known: Mapping[str, Trainable]
 ) -> tuple[Model, ...]:
     """The models of a sweep, with checked spaces and their data.
 
     Args:
-        before: the models of the sweep that runs, whose trainables stay as they are.
+        known: trainables that were found before, by name.
 
     Raises:
         UserError: what does not fit, of all models at once.
@@ -108,7 +108,6 @@ def find(
             f"Searchers that take several: {', '.join(able)}"
         )
     found: list[Model] = []
-    known = {model.name: model.trainable for model in before}
     faults = _faults_of_params(config)
     for name, space_name in zip(names, config.search_spaces or names, strict=True):
         with collecting(faults, "" if len(names) == 1 else f"{name}: "):
@@ -118,11 +117,13 @@ def find(
     return tuple(found)
 
 
-def all_save(config: SweepConfig) -> bool:
-    """Whether trials of all models can be paused."""
-    with suppress(UserError):  # `find` tells it, with all that does not fit
-        return all(registry.find(name).saves for name in config.trainables)
-    return True
+def trainables(config: SweepConfig) -> dict[str, Trainable]:
+    """The trainables of a sweep by name, without those that can't be found: `find` says why."""
+    found: dict[str, Trainable] = {}
+    for name in config.trainables:
+        with suppress(UserError):
+            found[name] = registry.find(name)
+    return found
 
 
 def whole(models: Sequence[Model]) -> Space:

@@ -96,7 +96,8 @@ def with_ranges(plan: Plan, ranges: Mapping[str, Any]) -> Plan:
     config = plan.config.with_ranges(ranges)
     config = config.changed(freeze={}, typed=frozenset({"ranges"}))  # --freeze was typed for the start
     try:
-        models = plan_models.find(config, plan.searcher, plan.models)
+        known = {model.name: model.trainable for model in plan.models}  # as they are in the sweep
+        models = plan_models.find(config, plan.searcher, known)
         changed = plan.changed(models, ranges=config.ranges, params=config.params)
         plan.searcher.check(changed.space)
     except UserError as error:

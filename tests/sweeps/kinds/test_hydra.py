@@ -326,6 +326,13 @@ def test_what_the_program_provides_is_there(
         assert data.folder == str(own)
 
 
+def test_it_runs_once_for_a_plan(own: Path) -> None:
+    note = f"def main(config):\n    open({str(own / 'runs')!r}, 'a').write('1')\n"
+    (own / "src" / "own.py").write_text(OWN_PROGRAM.replace("def main(config):\n", note))
+    planned("--hydra", "src/own.py", *OWN)
+    assert (own / "runs").read_text() == "1"
+
+
 def test_the_seed_is_that_of_the_trial_and_not_of_the_program(own: Path) -> None:
     trainable = planned("--hydra", "src/own.py", *OWN).models[0].trainable
     weights = []

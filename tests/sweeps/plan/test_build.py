@@ -37,6 +37,17 @@ def test_the_plan_settles_every_default(tmp_path: Path) -> None:
     assert re.fullmatch(r"digits_mlp-\d{8}-\d{6}(-\d+)?", str(settled.name))
 
 
+@pytest.mark.parametrize(
+    ("command", "scheduler"),
+    [("true {x}", "asha"), ("true {x} {checkpoint_dir}", "halving")],
+)
+def test_trials_that_save_nothing_are_not_paused_by_default(
+    command: str, scheduler: str, tmp_path: Path
+) -> None:
+    asked = config(tmp_path, trainable=f"command:{command}", ranges={"x": "0..1"}, metric="score:max")
+    assert make_plan(asked).config.scheduler == scheduler
+
+
 def test_what_was_asked_for_is_not_settled_otherwise(tmp_path: Path) -> None:
     asked = config(tmp_path, num_trials=5, metric="val_loss", mode="min", search_space="digits_mlp")
     asked = asked.changed(searcher="gp", scheduler="asha")
