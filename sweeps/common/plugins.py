@@ -126,7 +126,8 @@ def no_project(kind: PlugInKind) -> str:
     """The error for a folder without a trainable."""
     return (
         f"{project.folder()} is not a project: it has no {TRAINABLES}/ and no .py file that defines "
-        f"{' or '.join(kind.marks)}. To start one: {command('init', 'FOLDER')}"
+        f"{' or '.join(kind.marks)}. To start one: {command('init', 'FOLDER')}. A program that prints its "
+        f"metric needs none: {command('run', '--command')}"
     )
 
 
