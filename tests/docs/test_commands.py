@@ -86,6 +86,7 @@ FLAGS_OF_OTHERS = {
 LightningCLI, Weights & Biases, the benchmarks."""
 FLAGS_OF_MODELS = {
     *("--pixels", "--hidden", "--fold", "--alpha", "--penalty", "--epochs", "--checkpoints", "--optimizer"),
+    "--betas",
 }
 """Hyperparameters of data.md and recipes.md, and the arguments of the program of commands.md."""
 

@@ -188,7 +188,7 @@ def test_a_sweep_that_was_killed_decides_and_ends_as_one_that_was_not(
         ours.epochs.drop_columns(time_columns).to_pydict()
         == theirs.epochs.drop_columns(time_columns).to_pydict()
     )
-    assert ours.about["test"] == theirs.about["test"]
+    assert {**ours.about["test"], "reported": 0} == {**theirs.about["test"], "reported": 0}
     best = [
         torch.load(folder / "best" / "weights.pt", weights_only=True)
         for folder in (killer.folder, tmp_path / "whole")
