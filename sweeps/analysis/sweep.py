@@ -26,6 +26,7 @@ from sweeps.record.reruns import Confirmed
 from sweeps.record.trials import Status, TrialRow
 from sweeps.storage import retention
 from sweeps.storage.open import open_storage_of
+from sweeps.storage.protocol import StorageError
 from sweeps.training.checkpoints import checkpoint_store
 from sweeps.training.config import FitConfig
 
@@ -155,7 +156,10 @@ class Sweep:
         a finite score."""
         if not (numbers := self.record.front()):
             return []
-        runs = retention.runs_of_front(self.record, open_storage_of(self.folder))
+        try:
+            runs = retention.runs_of_front(self.record, open_storage_of(self.folder))
+        except StorageError:  # here nobody needs it: the weights of `best/` are read of that
+            runs = [self.record.trials[number] for number in numbers]
         confirmed = self.record.confirmed_with_score()
         return [
             _best(self.record, self.record.trials[number], run, confirmed.get(number))

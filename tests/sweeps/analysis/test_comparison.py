@@ -99,6 +99,17 @@ def test_a_best_trial_that_was_rerun_shows_its_mean(tmp_path: Path) -> None:
     assert "val_acc 0.65 (mean)" in comparison.printed(rows, None)
 
 
+def test_the_best_trial_is_known_where_the_storage_of_its_reruns_is_gone(tmp_path: Path) -> None:
+    record = make(tmp_path, [[0.1], [0.9]])
+    rerun = record.begin(record.trials[1].point, record.trials[1].optuna, 5, confirms=1)
+    record.report(rerun.number, 1, 0.6, {"val_acc": 0.6}, 1.0)
+    record.end(rerun.number, "finished")
+    (tmp_path / "sweep.yaml").write_text("storage: /mnt/none\n")
+    best = analysis_sweep.load(tmp_path).best()
+    assert best is not None
+    assert (best.number, best.run, best.score) == (1, 1, 0.9)
+
+
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [
