@@ -48,8 +48,9 @@ class Typed:
 
     def folder_name(self, of: str, *, is_first: bool = True) -> str:
         """The name of the folder, by default as fit-fashion_cnn-20260131-235959."""
-        given = self.settings.get("name")
-        return given or registry.new_name([self.trainable.name], f"{of}-", is_first=is_first)
+        if "name" in self.settings:
+            return str(self.settings["name"])
+        return registry.new_name([self.trainable.name], f"{of}-", is_first=is_first)
 
 
 @dataclass(frozen=True, kw_only=True)

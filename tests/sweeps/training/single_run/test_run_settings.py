@@ -127,6 +127,8 @@ def test_a_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     with pytest.raises(UserError, match=r"--name mine: .*mine exists already; --resume it"):
         parsed("digits_mlp", "--name", "mine", "--results-dir", str(tmp_path))
+    with pytest.raises(UserError, match=r"exists already"):
+        parsed("digits_mlp", "--name", "", "--results-dir", str(tmp_path))
 
 
 def test_a_hyperparameter_that_is_called_as_a_setting_goes_through_params(tmp_path: Path) -> None:
