@@ -60,7 +60,7 @@ def make_plan(config: SweepConfig) -> Plan:
     from sweeps.plan import refine  # SciPy and scikit-learn take two seconds, which other sweeps save
 
     earlier = refine.read(config)
-    config, ranges = refine.narrowed(config, earlier, searcher)
+    config, ranges = refine.narrowed(config, earlier, searcher, trainables)
     plan = _plan(config, searcher, scheduler, trainables)
     return _of_new_points(dataclasses.replace(plan, lineage=refine.lineage(plan, earlier, ranges)))
 

@@ -46,7 +46,7 @@ def describe(plan: Plan) -> str:
         ("resources", _resources(config)),
         ("folder", shown_path(plan.folder)),
         *(_wrapped("disk", describe_disk(plan)) if config.resume is None and plan.saves else []),
-        *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage else []),
+        *([("storage", f"checkpoints in {plan.storage.where}")] if config.storage and plan.saves else []),
     ]
     return "\n".join(f"{title:<10} {text}" for title, text in lines)
 

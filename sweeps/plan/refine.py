@@ -23,6 +23,7 @@ from sweeps.config import plugins
 from sweeps.config.sweep_config import SweepConfig
 from sweeps.config.sweep_folder import is_foreign
 from sweeps.kinds import registry
+from sweeps.kinds.trainable import Trainable
 from sweeps.plan import foreign_trials, models
 from sweeps.plan.fingerprint import score_changes
 from sweeps.plan.foreign_trials import ForeignTrials
@@ -93,9 +94,15 @@ def _ended(parent: Parent) -> int:
 
 
 def narrowed(
-    config: SweepConfig, parents: Sequence[Parent], searcher: type[SearchMethod]
+    config: SweepConfig,
+    parents: Sequence[Parent],
+    searcher: type[SearchMethod],
+    known: Mapping[str, Trainable],
 ) -> tuple[SweepConfig, list[str]]:
     """The config with ranges by what the parents showed; its own --ranges stay.
+
+    Args:
+        known: trainables that were found before, by name.
 
     Returns:
         The config; and per hyperparameter a line for the plan with the old range and the new one.
@@ -108,7 +115,7 @@ def narrowed(
     names = config.trainables
     for name, space_name in zip(names, config.search_spaces or names, strict=True):
         prefix = f"{name}." if len(names) > 1 else ""
-        trainable = registry.find(name)
+        trainable = known.get(name) or registry.find(name)
         file = plugins.space_of(space_name, trainable, has_ranges=True)
         if file is not None and file.suggest is not None:
             lines.append(f"{space_name} is a function suggest(trial): its ranges stay as they are")
@@ -118,7 +125,7 @@ def narrowed(
             of_model = f"{name}: " if prefix else ""
             lines.append(f"{of_model}unchanged: fewer than {FEW} trials with different scores")
         for hyperparameter, new, line in _new_ranges(
-            config, name, {} if file is None else file.ranges, parents, learnt, searcher.TAKES
+            config, name, trainable, {} if file is None else file.ranges, parents, learnt, searcher.TAKES
         ):
             lines.append(f"{prefix}{hyperparameter}: {line}")
             if new is not None:
@@ -129,6 +136,7 @@ def narrowed(
 def _new_ranges(
     config: SweepConfig,
     name: str,
+    trainable: Trainable,
     space: Mapping[str, Any],
     parents: Sequence[Parent],
     learnt: Learnt,
@@ -137,7 +145,6 @@ def _new_ranges(
     """Each hyperparameter without a given range or value, its new value of --ranges (None: as in the space),
     and the words for the plan."""
     given, fixed = models.own(config.ranges, name), models.own(config.params, name)
-    trainable = registry.find(name)
     takes_grid: frozenset[Form] = takes | {"grid_search"}
     hints, domains = hints_of(trainable.params_class), dict[str, Domain]()
     if space:
