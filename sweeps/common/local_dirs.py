@@ -71,8 +71,8 @@ def data_dir() -> Path | None:
 
 
 def named_folder(variable: str) -> Path | None:
-    """The folder that a variable of the environment names; None without one. In quotes, as in a file of
-    settings, no shell has replaced a `~` in it."""
+    """The folder that a variable of the environment names; None without one. No shell has replaced a `~` in
+    quotes."""
     named = os.environ.get(variable)
     return Path(named).expanduser() if named else None
 
