@@ -41,7 +41,7 @@ sweep: $(if $(findstring --data-dir,$(ARGS)),$(SWEEPS),data)
 test: data
 	$(BIN)/python -m pytest $(QUICK) --note-skipped
 
-# All that CI checks beyond that: whole sweeps, other tests of over 2 s, the linters, the docs. In about 25 minutes on 2 cores.
+# All that CI checks beyond that: whole sweeps, other tests of over 2 s, the linters, the docs. In about 15 minutes on 2 cores.
 check: lint docs data
 	$(BIN)/python -m pytest -m "slow and not long" $(PARALLEL) --durations 40
 

@@ -158,7 +158,7 @@ class Sweep:
             return []
         try:
             runs = retention.runs_of_front(self.record, open_storage_of(self.folder))
-        except StorageError:  # here nobody needs it: the weights of `best/` are read of that
+        except StorageError:  # which rerun has weights is not known; the trial is
             runs = [self.record.trials[number] for number in numbers]
         confirmed = self.record.confirmed_with_score()
         return [
