@@ -127,7 +127,7 @@ def no_project(kind: PlugInKind) -> str:
     return (
         f"{project.folder()} is not a project: it has no {TRAINABLES}/ and no .py file that defines "
         f"{' or '.join(kind.marks)}. To start one: {command('init', 'FOLDER')}. A program that prints its "
-        f"metric needs none: {command('run', '--command')}"
+        f"metric needs none: {command('run', '--command', 'PROGRAM')}"
     )
 
 

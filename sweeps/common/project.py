@@ -89,12 +89,14 @@ def hides(error: BaseException) -> str:
 
 def is_elsewhere(error: BaseException) -> str:
     """A sentence about the folder of the project that has a module which is not found; "" where none has."""
-    first = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    file = module_file(first, sorted(folder().glob("[!.]*/"))) if first else None
-    if file is None:
+    name = str(error.name) if isinstance(error, ModuleNotFoundError) else ""
+    if not name.isidentifier():  # of a package that was found
         return ""
-    place = shown_path((file.parent if file.name == "__init__.py" else file).parent)
-    return f". It is in {place}/: install your project, or set PYTHONPATH={place}"
+    here = folder()
+    for file in sorted((*here.glob(f"[!.]*/{name}/__init__.py"), *here.glob(f"[!.]*/{name}.py"))):
+        place = shown_path(here / file.relative_to(here).parts[0])
+        return f". It is in {place}/: install your project, or set PYTHONPATH={place}"
+    return ""
 
 
 def _is_own(entry: str) -> bool:

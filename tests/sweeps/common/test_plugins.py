@@ -116,6 +116,9 @@ def test_a_package_in_a_folder_where_python_does_not_look_is_named_with_what_to_
     write(tmp_path, {"src/net/__init__.py": "", "src/cnn.py": f"import net.parts\n{TRAINABLE}"})
     (found,) = found_in(tmp_path, "trainable", "src/cnn.py")
     assert found.endswith(". It is in src/: install your project, or set PYTHONPATH=src")
+    write(tmp_path, {"net/__init__.py": "", "src/cnn.py": f"import net.typo\n{TRAINABLE}"})
+    (found,) = found_in(tmp_path, "trainable", "src/cnn.py")
+    assert "It is in" not in found
     write(tmp_path, {"src/cnn.py": f"import no_such_net\n{TRAINABLE}"})
     (found,) = found_in(tmp_path, "trainable", "src/cnn.py")
     assert found.endswith(f"No module named 'no_such_net' ({tmp_path}/src/cnn.py, line 1)")
@@ -138,7 +141,8 @@ def test_a_folder_that_is_no_project_names_the_command_that_begins_one(tmp_path:
         f"{tmp_path} is not a project: it has no trainables/ and no .py file that defines build_model"
         in found
     )
-    assert found.endswith("init FOLDER")
+    assert "init FOLDER. A program that prints its metric needs none: " in found
+    assert found.endswith("run --command PROGRAM")
 
 
 def test_a_file_beside_a_trainable_that_can_not_be_read_hides_none(tmp_path: Path) -> None:
