@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import greenlet
+import numpy as np
 import torch
 
 from sweeps.common import atomic_io
@@ -254,7 +255,10 @@ def _numbers(metrics: object) -> dict[str, float]:
     found = {}
     for name, value in metrics.items():
         try:
-            found[str(name)] = float(value.item() if hasattr(value, "item") else value)
+            number = value.item() if hasattr(value, "detach") else value  # PyTorch warns of a gradient
+            if np.iscomplexobj(number):  # NumPy would drop the imaginary part
+                raise TypeError
+            found[str(name)] = float(number)
         except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             # The last of a tensor of several. Of one number it is a fault of the GPU, which shows here.
             if isinstance(error, RuntimeError) and math.prod(getattr(value, "shape", ())) == 1:

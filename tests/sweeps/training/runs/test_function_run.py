@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -108,6 +109,12 @@ def test_a_loss_with_its_gradient_is_a_number_without_a_warning() -> None:
         torch.set_warn_always(was)
     assert report is not None
     assert report.metrics == {"val_score": 0.5}
+
+
+def test_a_mean_of_no_value_is_no_number() -> None:
+    report = run(lambda params, trial: trial.report({"val_score": 1, "val_loss": np.ma.masked})).advance()
+    assert report is not None
+    assert math.isnan(report.metrics["val_loss"])
 
 
 class LostOnTheGpu:
