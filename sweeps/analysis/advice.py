@@ -9,7 +9,6 @@ for step in advice.advise(results.load("results/NAME")).steps:
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -136,11 +135,11 @@ def _on_comparison(record: Record, seen: ComparedTrials) -> str:
     """At which epoch trials are compared, or why they are not."""
     scored, metric = len(seen.order), record.objective.metric
     if not scored and seen.bad:
-        reason, times = Counter(trial.reason for trial in seen.bad).most_common(1)[0]
+        most = causes_of(seen.bad)[0]
         bad = f"{len(seen.bad)} of {len(seen.trials)} failed, diverged or were infeasible"
         return (
-            f"No trial ended well: {bad}. The most common reason is: {reason or 'none was recorded'} "
-            f"({count(times, 'time')}). Fix that before another sweep."
+            f"No trial ended well: {bad}. The most common reason is: {most.reason or 'none was recorded'} "
+            f"({count(len(most.trials), 'time')}). Fix that before another sweep."
         )
     if not scored:
         return f"{count(len(seen.trials), 'trial')} started; none has a score."

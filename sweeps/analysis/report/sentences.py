@@ -21,8 +21,9 @@ def result(record: Record) -> str:
     """The best trial and its scores."""
     best = record.best()
     if best is None:
-        reasons = Counter(trial.reason for trial in record.trials if trial.reason)
-        most = f" The most common reason: {reasons.most_common(1)[0][0]}." if reasons else ""
+        causes = [cause.reason for cause in causes_of(record.trials)]
+        reasons = [*causes, *(trial.reason for trial in record.trials)]  # of those that were stopped, too
+        most = next((f" The most common reason: {reason}." for reason in reasons if reason), "")
         return f"{record_status.no_score(record) if record.live else 'No trial has ended well.'}{most}"
     if record.objectives.are_several:
         return _front(record) + _on_test(record, best) + _of_defaults(record)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.analysis import sweep as analysis_sweep
+from sweeps.analysis.advice import advise
 from sweeps.analysis.report import report_tables, sentences
 from sweeps.record import lock
 from sweeps.record.sweep_info import Run
@@ -190,3 +191,14 @@ def test_reasons_that_differ_by_a_number_are_one_reason(tmp_path: Path) -> None:
         add(record, {"lr": lr}, 1, "failed", "ValueError: too high")
     (told,) = sentences.troubles(analysis_sweep.load(tmp_path).record)
     assert told.endswith("The most common reason: acc was nan in epoch N.")
+
+
+def test_where_no_trial_ended_well_reasons_that_differ_by_a_number_are_one_too(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    for epochs in (1, 2, 3):
+        add(record, {"lr": 0.1 * epochs}, epochs, "diverged", f"acc was nan in epoch {epochs}")
+    for lr in (0.4, 0.5):
+        add(record, {"lr": lr}, 1, "failed", "ValueError: too high")
+    assert sentences.result(record).endswith(" The most common reason: acc was nan in epoch N.")
+    (basis, *_) = advise(analysis_sweep.load(tmp_path)).basis
+    assert "The most common reason is: acc was nan in epoch N (3 times)." in basis
