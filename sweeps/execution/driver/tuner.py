@@ -127,10 +127,8 @@ def stops_on_signals(
             context.say("Leaving the queue. Nothing trains, and all results so far are recorded.")
             return
         interrupt = "Press Ctrl-C" if context.cell is None else "Interrupt the cell"
-        context.say(
-            f"Stopping. All results so far are recorded. {interrupt} again to stop at once, without saving: "
-            "a resume then repeats the running epochs."
-        )
+        unsaved = ", without saving: a resume then repeats the running epochs" if context.plan.saves else ""
+        context.say(f"Stopping. All results so far are recorded. {interrupt} again to stop at once{unsaved}.")
 
     with stop_signals.handled(stop, clock) as come:
         yield come
