@@ -347,6 +347,7 @@ def test_it_says_that_all_cores_are_held_and_goes_on_when_one_is_free(
     """As by the trials of another sweep, which end here once that is said."""
     monkeypatch.setattr(ray_pipeline, "SAY_AFTER_S", 0.2)
     trials = ray.util.placement_group([{"CPU": 2}])
+    assert trials.wait(60)  # what an earlier test has held is free only now
     while "CPU" in ray.available_resources():
         time.sleep(0.05)
     said = ""
