@@ -184,7 +184,7 @@ def _through_engine(asked: Asked, plan: Plan, record: Record) -> Iterator[Epoch]
     from sweeps.ray_cluster.cluster import Cluster
     from sweeps.ray_cluster.nodes import Node
 
-    this_pc = Node("", "", "", {"CPU": asked.slots})
+    this_pc = Node("this PC", "", "", {"CPU": asked.slots})
     context = RunContext.from_plan(plan, record, Cluster([this_pc]), RunEnd())
     execution_tuner.fit(context)
     end = context.end
