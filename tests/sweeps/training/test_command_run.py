@@ -16,10 +16,12 @@ import pytest
 
 from sweeps.common import project
 from sweeps.common.errors import CannotTrain, MetricNotLogged, PCUnfit, ProgramFailed, UserError
+from sweeps.kinds.commands import program_reports
 from sweeps.kinds.commands.command_trainable import CommandTrainable
 from sweeps.training.config import FitConfig
 from sweeps.training.report import Report
 from sweeps.training.runs.function_run import FunctionRun
+from tests.support.steered import is_alive
 from tests.sweeps.training.runs.test_function_run import reports
 
 COUNTING = """
@@ -44,6 +46,8 @@ RAN_OUT = (
     "non-PyTorch memory, this process has 10.00 GiB memory in use. Of the allocated memory 9.00 GiB is "
     "allocated by PyTorch, and 512.00 MiB is reserved by PyTorch but unallocated."
 )
+STAYS = f"{COUNTING}    if epoch == LAST: time.sleep(1000)\n"
+"""It is stopped there: between its next checkpoint and the report of that, this report would be lost."""
 SAVES = f"{sys.executable} train.py {{lr}} {{max_epochs}} {{checkpoint_dir}}"
 MakeRun = Callable[..., FunctionRun]
 
@@ -93,10 +97,6 @@ def left_in(folder: Path) -> list[Path]:
     return [*folder.glob("sweeps-command-*")]
 
 
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait for what a signal brings about."""
     while not is_so():  # the whole test has a time limit
@@ -114,7 +114,7 @@ def test_each_line_with_the_metric_is_an_epoch(run: MakeRun, tmp_path: Path) -> 
 
 
 def test_a_paused_one_goes_on_where_it_was_left(run: MakeRun, tmp_path: Path) -> None:
-    training = run(epochs=500)
+    training = run(STAYS.replace("LAST", "40"), epochs=500)
     assert [each.score for each in reports(training, 40)][-1] == 20
     checkpoint = saved(training, tmp_path / "saved")
     resumed = run(epochs=500, checkpoint=checkpoint)
@@ -123,20 +123,28 @@ def test_a_paused_one_goes_on_where_it_was_left(run: MakeRun, tmp_path: Path) ->
     assert (first.epoch, first.score) == (41, 20.5)
 
 
+WAITS = (
+    "lines = []\nwhile 0 < epoch < epochs and not pathlib.Path('goes_on').exists(): time.sleep(0.01)\nwhile"
+)
+"""One that goes on comes to no further report, which could be lost, before it is stopped."""
+
+
 @pytest.mark.parametrize("epochs", [4, 6])
 def test_what_a_program_had_reported_before_it_was_stopped_is_not_lost(
     run: MakeRun, tmp_path: Path, epochs: int
 ) -> None:
     """It has gone on to its fourth epoch, or ended with it, when its first report is read."""
     fast = (
-        COUNTING.replace("    print", "    lines.append").replace("while", "lines = []\nwhile")
+        COUNTING.replace("    print", "    lines.append").replace("while", WAITS)
         # At once: each argument of a print is a write of its own, and a stop may come between two.
-        + '    if epoch > 3: sys.stdout.write("\\n".join([*lines, ""])); lines = []; time.sleep(0.2)\n'
+        + '    if epoch > 3: sys.stdout.write("\\n".join([*lines, ""])); lines = []\n'
+        + "    if epoch == 4 < epochs: time.sleep(1000)\n"
     )
     training = run(fast, epochs=epochs)
     assert [each.epoch for each in reports(training, 2)] == [1, 2]
     resumed = run(fast, epochs=epochs, checkpoint=saved(training, tmp_path / "second"))
     assert [(each.epoch, each.score) for each in reports(resumed, 1)] == [(3, 1.5)]
+    Path("goes_on").touch()
     again = run(fast, epochs=epochs, checkpoint=saved(resumed, tmp_path / "third"))
     found = [(each.epoch, each.score) for each in reports(again)]
     assert found == [(epoch, epoch / 2) for epoch in range(4, epochs + 1)]
@@ -155,7 +163,7 @@ def test_one_that_would_report_more_epochs_is_kept_with_its_last_checkpoint(
 
 def test_an_epoch_that_is_known_is_not_reported_again(run: MakeRun, tmp_path: Path) -> None:
     lagging = COUNTING.replace("    state.write_text", "    if epoch % 2: state.write_text")
-    training = run(lagging.replace("0.02", "0.2"), epochs=5)
+    training = run(f"{lagging}    if epoch == 2: time.sleep(1000)\n", epochs=5)
     assert [each.epoch for each in reports(training, 2)] == [1, 2]
     checkpoint = saved(training, tmp_path / "saved")
     found = reports(run(lagging, epochs=5, checkpoint=checkpoint))
@@ -260,7 +268,7 @@ time.sleep(1000)
     (report,) = reports(training, 1)
     training.close()
     assert (tmp_path / "ended").read_text() == "in order"
-    assert is_gone(int(report.metrics["child"]))
+    assert not is_alive(int(report.metrics["child"]))
 
 
 def test_a_report_stops_processes_of_another_session(run: MakeRun) -> None:
@@ -277,7 +285,7 @@ time.sleep(1000)
     (report,) = reports(training, 1)
     assert psutil.Process(int(report.metrics["pid"])).status() == psutil.STATUS_STOPPED
     training.close()
-    assert is_gone(int(report.metrics["pid"]))
+    assert not is_alive(int(report.metrics["pid"]))
 
 
 def test_one_that_ignores_sigterm_is_killed_after_its_grace(run: MakeRun) -> None:
@@ -285,7 +293,7 @@ def test_one_that_ignores_sigterm_is_killed_after_its_grace(run: MakeRun) -> Non
     training = run(source + "print('acc=1 pid=%d' % os.getpid()); time.sleep(1000)", python(), grace_s=0.2)
     (report,) = reports(training, 1)
     training.close()
-    assert is_gone(int(report.metrics["pid"]))
+    assert not is_alive(int(report.metrics["pid"]))
 
 
 @pytest.mark.slow
@@ -322,11 +330,11 @@ sys.stdin.read()
         assert process.stdout is not None
         line = next(line for line in process.stdout if line.startswith("pids"))
         pids = [*map(int, line.split()[1:])]
-        assert not any(map(is_gone, pids))
+        assert all(map(is_alive, pids))
         # As a worker of Ray does, which kills its children when it exits.
         for each in [*psutil.Process(process.pid).children(), psutil.Process(process.pid)]:
             each.kill()
-    wait_until(lambda: all(map(is_gone, pids)))
+    wait_until(lambda: not any(map(is_alive, pids)))
     assert left_in(tmp_path)
     assert reports(run(COUNTING))
     assert not left_in(tmp_path)
@@ -420,8 +428,11 @@ def test_epochs_that_begin_again_are_refused(run: MakeRun, header: str) -> None:
         reports(run(source, python(), epochs=4))
 
 
-def test_one_that_writes_its_metric_twice_is_read_in_one_place(run: MakeRun, tmp_path: Path) -> None:
+def test_one_that_writes_its_metric_twice_is_read_in_one_place(
+    run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when it goes on, with other epochs in the other place."""
+    monkeypatch.setattr(program_reports, "LOOK_EVERY_S", 60.0)  # however late it comes to the other place
     source = """
 import os, pathlib, time
 state = pathlib.Path(os.environ["SWEEPS_CHECKPOINT_DIR"], "state")
@@ -431,7 +442,7 @@ for epoch in range(first, 5):
     print(f"epoch={epoch} acc=9", flush=True)
     with open(os.environ["SWEEPS_METRICS"], "a") as file:
         print('{"acc": %d, "epoch": %d}' % (epoch, epoch * 100), file=file)
-    time.sleep(0.2)
+    if epoch == 2: time.sleep(1000)
 """
     training = run(source, python(), epochs=4)
     assert [each.score for each in reports(training, 2)] == [1, 2]
@@ -440,7 +451,7 @@ for epoch in range(first, 5):
 
 
 def test_one_that_goes_on_and_reports_nothing_has_failed(run: MakeRun, tmp_path: Path) -> None:
-    training = run(COUNTING.replace("0.02", "0.2"))
+    training = run(STAYS.replace("LAST", "2"))
     reports(training, 2)
     checkpoint = saved(training, tmp_path / "saved")
     for source in ("", "print('epoch=1 acc=1'); print('epoch=2 acc=1')"):
@@ -448,16 +459,19 @@ def test_one_that_goes_on_and_reports_nothing_has_failed(run: MakeRun, tmp_path:
             reports(run(source, checkpoint=checkpoint))
 
 
-def test_a_file_of_metrics_that_is_overwritten(run: MakeRun) -> None:
+def test_a_file_of_metrics_that_is_overwritten(run: MakeRun, tmp_path: Path) -> None:
     source = """
-import os, time
-for epoch in range(3):
+import os, sys, time
+for epoch in range(2):
     with open(os.environ["SWEEPS_METRICS"], "w") as file:
         print('{"acc": %d}' % epoch, file=file)
-    time.sleep(0.3)
+    while not os.path.exists(sys.argv[1]): time.sleep(0.01)
 """
+    training = run(source, f"{python()} {tmp_path / 'is_read'}")
+    reports(training, 1)
+    (tmp_path / "is_read").touch()
     with pytest.raises(CannotTrain, match=r'append to .SWEEPS_METRICS [(]mode "a"[)]'):
-        reports(run(source, python()))
+        reports(training)
 
 
 def test_links_in_a_checkpoint_are_whole_elsewhere(run: MakeRun, tmp_path: Path) -> None:
@@ -627,7 +641,7 @@ def test_one_whose_supervisor_is_killed_ends(run: MakeRun) -> None:
     os.kill(int(report.metrics["above"]), signal.SIGKILL)
     with pytest.raises(ProgramFailed, match="its supervisor was killed"):
         training.advance()
-    wait_until(lambda: is_gone(int(report.metrics["pid"])))
+    wait_until(lambda: not is_alive(int(report.metrics["pid"])))
 
 
 def test_the_words_of_a_shell_may_end_with_a_script(run: MakeRun) -> None:
