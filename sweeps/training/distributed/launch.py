@@ -184,14 +184,22 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
         for name, value in os.environ.items()
         if name not in _OF_A_RUN and not name.startswith("TORCHELASTIC_")
     }
+    child: subprocess.Popen[bytes] | None = None
+
+    def interrupt() -> None:
+        if child is not None:  # else it has just been started, and would be left
+            raise KeyboardInterrupt
+
     # A file, not a pipe: a pipe would stay open until the last worker ends, and workers may wait for ever.
     # A session of its own, so that all of them are killed at the end: no signal reaches it by itself.
-    with tempfile.TemporaryFile() as output, stop_signals.handled(_interrupt):
+    with tempfile.TemporaryFile() as output, stop_signals.handled(interrupt) as come:
         child = subprocess.Popen(
             command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=environment
         )
         timed_out = False
         try:
+            if come:
+                raise KeyboardInterrupt
             child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             timed_out = True
@@ -201,10 +209,6 @@ def run(command: Sequence[str], timeout_s: float) -> Ended:
             child.wait()
         output.seek(0)
         return Ended(child.returncode, output.read().decode(errors="replace"), timed_out)
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from sweeps.common.errors import CannotTrain
 from sweeps.training.distributed import launch
 from sweeps.training.distributed.launch import OUT_OF_MEMORY, TIMED_OUT, Ended
 from tests.conftest import ROOT
+from tests.support.steered import is_alive
 
 # A first worker that ends while another one stays, as one does that waits for it.
 LEAVES_ONE = """
@@ -30,20 +31,12 @@ def run_python(code: str, timeout_s: float = 60) -> Ended:
     return launch.run([sys.executable, "-c", code], timeout_s)
 
 
-def has_ended(process: int) -> bool:
-    """Whether it is gone, or waits for its parent to notice."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 def test_what_a_process_has_started_ends_with_it_and_holds_nobody_up() -> None:
     ended = run_python(LEAVES_ONE + "sys.exit(3)")
     assert (ended.status, ended.timed_out) == (3, False)
     stays = int(ended.output)
     for _ in range(600):  # killed, and on its way
-        if has_ended(stays):
+        if not is_alive(stays):
             return
         time.sleep(0.05)
     pytest.fail(f"process {stays} is still there")
@@ -51,7 +44,7 @@ def test_what_a_process_has_started_ends_with_it_and_holds_nobody_up() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_waits_for_ever_is_ended() -> None:
-    ended = run_python("import time; print('here', flush=True); time.sleep(600)", timeout_s=2)
+    ended = launch.run(["sh", "-c", "echo here; exec sleep 600"], timeout_s=2)  # Python may start in more
     assert ended == Ended(-signal.SIGKILL, "here\n", timed_out=True)
 
 
@@ -73,7 +66,7 @@ sys.exit(status)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stops", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGTERM, signal.SIGTERM]])
+@pytest.mark.parametrize("stops", [[signal.SIGTERM], [signal.SIGHUP], [signal.SIGTERM, signal.SIGHUP]])
 def test_what_stops_a_process_stops_its_child_too(stops: list[signal.Signals], tmp_path: Path) -> None:
     waits = subprocess.Popen(
         [sys.executable, "-c", WAITS],
@@ -88,11 +81,30 @@ def test_what_stops_a_process_stops_its_child_too(stops: list[signal.Signals], t
     while not child.exists() or not child.read_text().endswith(" "):
         assert waits.poll() is None, waits.communicate()
         time.sleep(0.05)
-    for stop in stops:
-        waits.send_signal(stop)
+    for each in (signal.SIGSTOP, *stops, signal.SIGCONT):  # all come before the first one is answered
+        waits.send_signal(each)
     output, errors = waits.communicate(timeout=60)
     assert (waits.returncode, output, errors) == (130, "as before\n", "Interrupted.\n")
-    assert has_ended(int(child.read_text()))
+    assert not is_alive(int(child.read_text()))
+
+
+def test_a_child_that_a_stop_meets_as_it_starts_is_stopped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Stopped(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **more: Any) -> None:
+            super().__init__(*words, **more)
+            started.append(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(subprocess, "Popen", Stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_python("import time; time.sleep(600)")
+    try:
+        assert started[0].poll() == -signal.SIGKILL
+    finally:
+        started[0].kill()
+        started[0].wait()
 
 
 def test_a_stop_that_is_ignored_stays_ignored() -> None:
