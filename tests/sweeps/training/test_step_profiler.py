@@ -75,9 +75,11 @@ def test_parts_are_shares_of_the_epoch_and_a_slow_loader_shows() -> None:
         assert sum(shares.values()) <= 100
         assert min(shares[part] for part in ("data_wait", "forward", "backward", "optimizer")) > 0
         assert 0.05 < epoch.costs["memory_gb"] < 50
+        assert epoch.costs["cpu_busy_pct"] > 0
     assert slow.costs["data_wait_pct"] * slow.seconds / 100 >= STEPS * WAIT_S
-    assert slow.costs["data_wait_pct"] > quick.costs["data_wait_pct"]
-    assert 0 < slow.costs["cpu_busy_pct"] < quick.costs["cpu_busy_pct"], "a process that sleeps is not busy"
+    awake_s = slow.seconds - STEPS * WAIT_S
+    most_pct = 100 * torch.get_num_threads() * awake_s / slow.seconds
+    assert slow.costs["cpu_busy_pct"] <= most_pct, "a process that sleeps is not busy"
 
 
 def test_the_optimizer_takes_what_is_left_of_its_step() -> None:
