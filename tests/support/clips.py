@@ -38,6 +38,8 @@ def prepare(item, params):
     fault = told.get("fault", "")
     is_first_call = Path(told["calls"]).read_text().count(f"{item.stem} ") == 1
     time.sleep(told.get("seconds", 0))
+    while not Path(told.get("until", "/")).exists():
+        time.sleep(0.05)
     for first in range(told["first"], told["first"] + told["rows"], 7):
         if fault == "raises":
             raise ValueError("no key frame\\nfound")
@@ -144,6 +146,13 @@ class Clips:
         for name, text in FILES.items():
             self.code(name, text)
         self._next = 0
+
+    def hold(self, *names: str) -> Path:
+        """Let these raw files wait, when they are prepared, for a file that is not there yet."""
+        until = self.files / "goes_on"
+        for path in (path for name in names for path in self.raw.rglob(f"{name}.json")):
+            path.write_text(json.dumps({**json.loads(path.read_text()), "until": str(until)}))
+        return until
 
     @property
     def model(self) -> str:

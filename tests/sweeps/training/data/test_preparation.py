@@ -179,13 +179,15 @@ def test_more_corrupt_files_than_allowed_end_it_and_the_good_parts_are_kept(clip
     )
     with pytest.raises(CannotContinue, match=expected):
         preparation.ensure_prepared(look(clips), max_bad_pct=5)
-    kept = len(parts_of(clips))
+    kept = {path.stem for path in parts_of(clips)}
     assert not look(clips).is_there()
     for path in bad:
         path.unlink()
-    clips.forget_calls()
-    assert sorted(rows_in(preparation.ensure_prepared(look(clips)))) == list(range(120))
-    assert len(clips.calls()) == 8 - kept, "what is prepared is not prepared again, though raw files went"
+    data_set = look(clips)
+    clips.forget_calls()  # a task that was cancelled may still note its own
+    assert sorted(rows_in(preparation.ensure_prepared(data_set))) == list(range(120))
+    done = {Path(item.name).stem for item in data_set.items if item.part in kept}
+    assert not done & set(clips.calls()), "what is prepared is not prepared again, though raw files went"
 
 
 @pytest.mark.long
@@ -275,19 +277,19 @@ def test_the_parts_of_another_data_set_stay(clips: Clips) -> None:
 
 @pytest.mark.slow
 def test_a_preparation_that_was_killed_goes_on_and_prepares_no_file_twice(clips: Clips) -> None:
-    for path in clips.raw.rglob("*.json"):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": 0.3}))
+    goes_on = clips.hold("c4", "c5", "v0")
     begun = clips.begin()
-    while len(parts_of(clips)) < 3:
+    while len(parts_of(clips)) < 5:
         assert begun.poll() is None, begun.communicate()
         time.sleep(0.05)
     below = psutil.Process(begun.pid).children(recursive=True)
     workers = children.running("", below) - children.running("Agent", below)  # Ray's stay a while
     begun.send_signal(signal.SIGKILL)
     begun.wait()
+    goes_on.touch()
     psutil.wait_procs(workers, timeout=60)  # what was under way in them ends
     kept = {path.stem for path in parts_of(clips)}
-    assert 3 <= len(kept) < 8
+    assert len(kept) == 5
     clips.forget_calls()
     data_set = look(clips)
     clips.add("new")  # raw files may come meanwhile
@@ -354,7 +356,7 @@ def test_it_says_that_all_cores_are_held_and_goes_on_when_one_is_free(
 
     def end_trials() -> None:
         nonlocal said
-        for _ in range(200):
+        for _ in range(1200):
             if "No CPU core of this Ray is free" in said:
                 break
             time.sleep(0.05)
@@ -374,8 +376,7 @@ def test_it_says_that_all_cores_are_held_and_goes_on_when_one_is_free(
 
 @pytest.mark.long
 def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
-    for path in clips.raw.rglob("*.json"):
-        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": 0.5}))
+    goes_on = clips.hold("c5", "v0")
     begun = clips.begin("--pixels", "3")
     while not parts_of(clips):
         assert begun.poll() is None, begun.communicate()
@@ -386,6 +387,7 @@ def test_ctrl_c_says_how_to_go_on(clips: Clips) -> None:
     assert f"sweeps prepare {clips.model} --pixels 3" in said
     assert "Traceback" not in said
     assert parts_of(clips)
+    goes_on.touch()
     assert "already prepared" in clips.run("--pixels", "3")
 
 
