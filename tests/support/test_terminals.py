@@ -11,13 +11,17 @@ import pytest
 from tests.support import terminals
 
 PRINTS = r"""
-import sys, time
+import os, sys, time, tty
+tty.setcbreak(0)
 print("one\x1b[2mdim\x1b[0m", sys.stdout.isatty(), flush=True)
 for number in range(3):
     print(f"\r\x1b[2Kcount {number}", end="", flush=True)
-    time.sleep(0.3)
+    os.read(0, 1)
+    time.sleep(0.15)
 print("\n\x1b[1;33mlast <b>\x1b[0m")
 """
+READ = {f"count {number}": "x" for number in range(3)}
+"""What is typed once each was read: what is printed at a time is one screen."""
 WAITS = """
 import sys, time
 try:
@@ -31,7 +35,7 @@ except KeyboardInterrupt:
 
 
 def test_a_recording_holds_what_stayed_and_what_was_overwritten(tmp_path: Path) -> None:
-    made = terminals.record([sys.executable, "-c", PRINTS], columns=30, rows=3, prompt="count")
+    made = terminals.record([sys.executable, "-c", PRINTS], columns=30, rows=3, prompt="count", keys=READ)
     made.write(tmp_path / "a.cast")
     recording = terminals.Recording.read(tmp_path / "a.cast")
     assert recording.status == 0
@@ -46,7 +50,8 @@ def test_ctrl_c_is_typed_once_a_text_was_printed() -> None:
 
 
 def test_a_picture_has_the_text_where_it_stood_with_its_colour(tmp_path: Path) -> None:
-    frames = terminals.frames_of(terminals.record([sys.executable, "-c", PRINTS], columns=30, rows=4))
+    made = terminals.record([sys.executable, "-c", PRINTS], columns=30, rows=4, keys=READ)
+    frames = terminals.frames_of(made)
     pieces = ElementTree.fromstring(terminals.still(frames[-1][1], 30)).findall(".//{*}text")
     texts = {piece.text: piece.attrib for piece in pieces}
     assert texts["last <b>"]["fill"] == terminals.COLOURS["brown"]
