@@ -89,7 +89,8 @@ def fit(tmp_path: Path) -> Iterator[Fit]:
         )
 
     yield run
-    assert [each for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(tmp_path)] == []
+    left = [each for each in psutil.process_iter(["cwd"]) if each.info["cwd"] == str(tmp_path)]
+    assert psutil.wait_procs(left, timeout=10)[1] == [], "they have been killed, and may be on their way"
 
 
 @pytest.mark.slow

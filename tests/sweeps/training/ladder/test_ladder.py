@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -158,8 +159,10 @@ def test_a_ladder_that_is_ended_leaves_nothing_that_trains(tmp_path: Path) -> No
     )
 
     def is_measuring(process: psutil.Process) -> bool:
-        loaded = process.memory_info().rss > 100 * 10**6  # it has torch
-        return loaded and "sweeps.training.distributed.launch" in process.cmdline()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            loaded = process.memory_info().rss > 100 * 10**6  # it has torch
+            return loaded and "sweeps.training.distributed.launch" in process.cmdline()
+        return False
 
     measuring: list[psutil.Process] = []
     while not measuring:
