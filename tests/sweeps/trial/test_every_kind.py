@@ -60,11 +60,11 @@ def of_call(trainable: Any, space: Mapping[str, Any], data: Any, metric: str) ->
 
 
 def write_script(folder: Path) -> None:
-    """A program whose epochs take so long that it is stopped in the one behind its report."""
-    program = examples.block_with("commands", "argparse").replace("import pickle", "import pickle, time")
-    (folder / "train.py").write_text(
-        program.replace("    model.partial_fit", "    time.sleep(0.2)\n    model.partial_fit")
-    )
+    """A program that waits in the last epoch of trial 2 until it is stopped, unless it goes on there."""
+    program = examples.block_with("commands", "argparse").replace("import pickle", "import os, pickle, time")
+    trains = "    model.partial_fit"
+    waits = f"    while (os.environ['SWEEPS_TRIAL'], done, epoch) == ('2', 0, {EPOCHS}): time.sleep(1)\n"
+    (folder / "train.py").write_text(program.replace(trains, waits + trains))
 
 
 @dataclass(frozen=True)
