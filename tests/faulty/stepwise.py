@@ -1,7 +1,8 @@
 """A trainable on prepared data whose steps take $STEP_S seconds: time to stop a sweep inside an epoch.
 
 $RAISES_ONCE is a file that it makes when it raises in its third epoch; after that it raises no more.
-$BEGUN is one that it makes in its first step.
+$BEGUN is one that it makes in its first step. $STOPS_BY is the number of a signal that it sends to all
+processes of its group in its second epoch.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Net(pl.LightningModule):
         if begun := os.environ.get("BEGUN"):
             Path(begun).touch()
         time.sleep(float(os.environ.get("STEP_S", "0")))
+        if (stop := os.environ.get("STOPS_BY")) and (self.current_epoch, index) == (1, 7):
+            os.killpg(0, int(stop))
         if self.current_epoch == 2 and (mark := os.environ.get("RAISES_ONCE")) and not Path(mark).exists():
             Path(mark).touch()
             os.kill(os.getpid(), signal.SIGUSR2)  # asked to leave at this very moment

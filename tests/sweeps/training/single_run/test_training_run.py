@@ -22,9 +22,12 @@ from tests.conftest import MODE, ROOT
 STEPWISE = ("tests.faulty.stepwise", "--max-epochs", "3", "--threads", "1")
 
 
-def started(folder: Path, *arguments: str, step_s: float = 0.0) -> subprocess.Popen[str]:
-    """A run, in a process group of its own."""
+def started(
+    folder: Path, *arguments: str, step_s: float = 0.0, stops_by: signal.Signals | None = None
+) -> subprocess.Popen[str]:
+    """A run, in a process group of its own; the model may stop it by a signal to that."""
     more = {"SWEEPS_PREPARED_DIR": str(folder / "prepared"), "TOY_ATTEMPTS": str(folder)}
+    more |= {} if stops_by is None else {"STOPS_BY": str(int(stops_by))}
     return subprocess.Popen(
         [Path(sys.executable).with_name("sweeps"), "fit", *arguments],
         cwd=ROOT,
@@ -42,10 +45,25 @@ def started(folder: Path, *arguments: str, step_s: float = 0.0) -> subprocess.Po
 
 def ended(process: subprocess.Popen[str], status: int = 0) -> str:
     """What a run prints up to its end."""
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == status, output
+    assert process.stdout is not None
+    output = process.stdout.read()
+    assert process.wait(120) == status, output
     assert "Traceback" not in output
     return output
+
+
+def interrupt_twice(process: subprocess.Popen[str]) -> str:
+    """Ctrl-C, and once more when that was heard at least a second ago; what the run prints meanwhile."""
+    assert process.stdout is not None
+    os.killpg(process.pid, signal.SIGINT)
+    said = ""
+    while "\nStopping. The run is saved at its next step" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    time.sleep(1.1)
+    os.killpg(process.pid, signal.SIGINT)
+    return said
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
@@ -76,11 +94,7 @@ def test_a_resume_continues_at_the_very_step(
     stop: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = ("--results-dir", str(tmp_path), "--name")
-    process = started(tmp_path, *STEPWISE, *there, "stopped", step_s=0.05)
-    wait_until((tmp_path / "stopped" / "epochs.jsonl").exists)
-    time.sleep(0.5)  # some steps of the second epoch, which takes 2.5 s
-    os.killpg(process.pid, stop)
-    output = ended(process, status=130)
+    output = ended(started(tmp_path, *STEPWISE, *there, "stopped", stops_by=stop), status=130)
     assert re.search(r"\nStopped +the run resumes at epoch 2, batch \d+ of 50\n", output), output
     ended(started(tmp_path, "--resume", str(tmp_path / "stopped")))
     # One that was never stopped, in this process: the first one has prepared its data.
@@ -98,12 +112,8 @@ def test_a_second_ctrl_c_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) 
     toy = ("tests.faulty.toy", "--epoch-s", "300", "--results-dir", str(tmp_path), "--name", "now")
     process = started(tmp_path, *toy)
     wait_until((tmp_path / "begun").exists)
-    os.killpg(process.pid, signal.SIGINT)
-    time.sleep(1.1)
-    os.killpg(process.pid, signal.SIGINT)
-    output = ended(process, status=130)
-    assert "\nStopping. The run is saved at its next step" in output
-    assert re.search(r"\nStopped +the run starts again: it has no checkpoint yet", output)
+    interrupt_twice(process)
+    assert re.search(r"\nStopped +the run starts again: it has no checkpoint yet", ended(process, status=130))
 
 
 @pytest.mark.slow
@@ -121,15 +131,11 @@ def test_a_second_ctrl_c_does_not_wait_for_the_end_of_the_epoch(tmp_path: Path) 
 def test_a_stop_of_all_processes_spares_the_workers_of_loaders(
     stop: signal.Signals, start: str, persistent: bool, devices: int, tmp_path: Path
 ) -> None:
-    """It reaches them in a validation, and again while the last steps are trained."""
+    """It reaches them in a validation, several times."""
     flags = ("--start", start, "--persistent", str(persistent).lower(), "--batch-size", str(devices))
     flags += ("--strategy", "ddp", "--devices", str(devices)) if devices > 1 else ()
     there = ("--max-epochs", "3", "--results-dir", str(tmp_path), "--name", "run")
-    process = started(tmp_path, "tests.faulty.loading", *flags, *there, step_s=0.1)
-    wait_until((tmp_path / "validating").exists)
-    for _ in range(8):
-        os.killpg(process.pid, stop)
-        time.sleep(0.1)
+    process = started(tmp_path, "tests.faulty.loading", *flags, *there, step_s=0.1, stops_by=stop)
     output = ended(process, status=130)
     assert "\nStopped    the run resumes after epoch 1\n" in output, output
     wait_until(lambda: not lives(process.pid))
@@ -151,10 +157,8 @@ def test_a_ctrl_c_while_loaders_start_ends_the_run_in_order(tmp_path: Path) -> N
 def test_a_second_ctrl_c_ends_workers_of_loaders_that_hang(start: str, tmp_path: Path) -> None:
     flags = ("--start", start, "--hangs", "true", "--results-dir", str(tmp_path), "--name", "hangs")
     process = started(tmp_path, "tests.faulty.loading", *flags)
-    wait_until((tmp_path / "hangs").exists)
-    time.sleep(5)
-    os.killpg(process.pid, signal.SIGINT)
-    time.sleep(1.1)
-    os.killpg(process.pid, signal.SIGINT)
+    wait_until((tmp_path / "third").exists)
+    time.sleep(0.5)  # it waits for the next batch by then; a slower one leaves in order
+    interrupt_twice(process)
     ended(process, status=130)
     wait_until(lambda: not lives(process.pid))
