@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -238,38 +236,33 @@ def test_a_run_leaves_what_it_learned(tmp_path: Path) -> None:
     assert not (folder / "checkpoints").exists()
 
 
-SLOW = """
-import time
+STOPPED = """
+import os, signal
+from pathlib import Path
 from trainables import digits_mlp
 from trainables.digits_mlp import METRIC, MODE, Params, build_data, describe_data
 
 def build_model(params):
     model = digits_mlp.build_model(params)
-    model.on_train_epoch_start = lambda: time.sleep(0.7)
+
+    def interrupt_once():
+        if model.current_epoch == 2 and not Path("interrupted").exists():
+            Path("interrupted").touch()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    model.on_train_epoch_start = interrupt_once
     return model
 """
 
 
 @pytest.mark.long
 def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "slow_model.py").write_text(SLOW)
+    (tmp_path / "stopped_model.py").write_text(STOPPED)
     settings = ("--max-epochs", "5", "--checkpoint-epochs", "1", "--name", "mine")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sweeps.fit", "slow_model", *settings],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    stopped = fit("stopped_model", *settings, cwd=tmp_path, PYTHONPATH=str(ROOT))
+    output, errors = stopped.stdout, stopped.stderr
     epochs = tmp_path / "results" / "mine" / "epochs.jsonl"
-    until = time.monotonic() + 120
-    while time.monotonic() < until and not (epochs.exists() and len(epochs.read_text().splitlines()) >= 2):
-        time.sleep(0.05)
-    time.sleep(0.3)  # within the third epoch, which sleeps for 0.7 s
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
+    assert stopped.returncode == 130, errors
     assert "Traceback" not in errors
     assert re.search(r"\nStopped +the run resumes after epoch \d\n", output)
     assert re.search(r"\nResume +.*sweeps fit --resume results/mine\n", output)
