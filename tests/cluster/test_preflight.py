@@ -28,9 +28,7 @@ def test_one_that_can_train_nothing_is_left_out_and_the_sweep_goes_on(sweep_on: 
     sweep = sweep_on(2, trials=2, epoch_s=1)
     (unfit,) = sweep.others
     unfit.run("touch", "/tmp/unfit")
-    sweep.start_on_all(
-        "--scheduler", "none", "--preflight", "--no-baseline", "--trainable", "tests.faulty.unfit"
-    )
+    sweep.start_on_all("--scheduler", "none", "--preflight", trainable="tests.faulty.unfit")
     notice = f"{unfit.name} ({unfit.address}) gets no more trials in this run: the disk of /prepared is full"
     record = sweep.end()
     assert notice in sweep.said.read_text()

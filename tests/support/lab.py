@@ -144,7 +144,8 @@ class PC:
         """What runs a command in it when it is run here: for who starts it in another way than `run`."""
         spaces = ("--net", "--mount", "--uts", "--ipc", "--pid")
         settings = [f"{name}={value}" for name, value in {"HOME": str(HOME), **(env or {})}.items()]
-        return ["nsenter", f"--target={self._pid}", *spaces, "env", f"--chdir={ROOT}", *settings, *command]
+        as_on_a_pc = ["env", f"--chdir={ROOT}", "--unset=RAY_TMPDIR", *settings]
+        return ["nsenter", f"--target={self._pid}", *spaces, *as_on_a_pc, *command]
 
     def signal(self, process: subprocess.Popen[str], number: int) -> None:
         """Send a signal to a process that `start` started: what we hold is the one that entered the PC."""

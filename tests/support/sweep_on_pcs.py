@@ -19,7 +19,7 @@ from tests.support.lab import PC, Lab, wait_until
 
 TOY = (
     "--no-baseline",
-    *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes"),
+    *("--search-space", "tests.faulty.slopes"),
     *("--max-epochs", "9", "--min-free-gb", "0", "--no-preflight"),
 )
 A_PLACE_FREE = ("--max-concurrent", "2")
@@ -74,13 +74,14 @@ class Sweep:
 
         wait_until(is_there, f"{pc.name} to join", timeout_s=240)
 
-    def start_on_all(self, *more: str) -> None:
+    def start_on_all(self, *more: str, trainable: str = "tests.faulty.toy") -> None:
         self.set_up(self.others)
-        self.start(*more)
+        self.start(*more, trainable=trainable)
 
-    def start(self, *more: str) -> None:
+    def start(self, *more: str, trainable: str = "tests.faulty.toy") -> None:
         """Begin it; where it has begun before, resume it."""
-        new = [*TOY, "--num-trials", str(self.trials), "--params", *self.hyperparameters, *more]
+        what = ["--trainable", trainable, "--num-trials", str(self.trials), "--params", *self.hyperparameters]
+        new = [*TOY, *what, *more]
         place = ["--name", self.folder.name, "--results-dir", str(self.folder.parent)]
         arguments = ["--resume", str(self.folder)] if (self.folder / JOURNAL).exists() else [*new, *place]
         words = [PYTHON, "-m", "sweeps.run", "--address", "auto", *arguments]
