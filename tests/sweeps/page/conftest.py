@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.page import page_context
+from sweeps.page.sweep import shown_sweep
 from tests.support.dashboards import Served, served, sweep
 
 
@@ -15,6 +17,13 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a user that only the test knows."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(autouse=True)
+def records_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a PC that is busy a page may come before its records are read, and say so: these tests wait."""
+    for module in (page_context, shown_sweep):
+        monkeypatch.setattr(module, "WAITS_S", 60.0)
 
 
 @pytest.fixture
