@@ -34,7 +34,8 @@ def record(tmp_path: Path) -> Record:
     return record
 
 
-def test_the_trials_that_train_are_told_by_pc(record: Record) -> None:
+def test_the_trials_that_train_are_told_by_pc(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda now=record.trials[3].start: now)
     assert sweep_page.training_by_pc(record) == []  # no process runs the sweep
     with lock.held(record.folder):
         assert sweep_page.training_by_pc(record) == [record.trials[2], record.trials[3]]
