@@ -168,7 +168,7 @@ def test_a_part_that_takes_too_long_is_ended_and_told(
 
 
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
-    child = f"import time; time.sleep(3); open({str(tmp_path / 'alive')!r}, 'w')"
+    child = f"import time; time.sleep(60); open({str(tmp_path / 'alive')!r}, 'w')"
     hangs = (
         f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(60)"
     )
