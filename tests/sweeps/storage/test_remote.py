@@ -6,12 +6,12 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,25 +194,24 @@ def test_a_host_that_is_not_there_is_tried_again_and_then_named(server: SSHServe
 
 
 @pytest.mark.slow
-def test_a_host_that_goes_away_in_the_middle_of_a_write_and_comes_back(server: SSHServer) -> None:
-    store = sftp(server, 0.5, 0.5, 1, 2, 4)
+def test_a_host_that_goes_away_in_the_middle_of_a_write_and_comes_back(
+    server: SSHServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, seen, comes_back = sftp(server, 0.5, 0.5, 1, 2, 4), list[str](), threading.Timer(1, server.start)
     store.write(3, 1, fill(100), MINE)
-    seen: list[str] = []
 
-    def cut() -> None:
-        part = server.root / "NAME" / "trial_0003"
-        while not list(part.glob(".epoch_0002*")):
-            time.sleep(0.0005)
-        server.stop()
-        seen.extend(left_in(server))
-        time.sleep(1)
-        server.start()
+    def is_cut(source: Any, content: Any, length: int, copy: Any = shutil.copyfileobj) -> None:
+        if not seen:
+            content.write(source.read(MB))
+            server.stop()
+            seen.extend(left_in(server))
+            comes_back.start()
+        copy(source, content, length)
 
-    cutter = threading.Thread(target=cut)
-    cutter.start()
-    store.write(3, 2, fill(200 * MB), MINE)
-    cutter.join()
-    assert "epoch_0002.tar" not in seen, "it was cut in the middle"
+    monkeypatch.setattr(shutil, "copyfileobj", is_cut)
+    store.write(3, 2, fill(), MINE)
+    comes_back.join()
+    assert [name.startswith(".epoch_0002.tar.") for name in seen] == [True, False], "in the middle"
     assert left_in(server) == BEFORE
     found, faults = store.newest(3, MINE)
     assert found is not None
@@ -222,23 +221,29 @@ def test_a_host_that_goes_away_in_the_middle_of_a_write_and_comes_back(server: S
 @pytest.mark.slow
 @pytest.mark.parametrize("epoch", [2, 1])  # 1: inside epoch 2, under the name of the one before
 def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(
-    epoch: int, server: SSHServer
+    epoch: int, server: SSHServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     store = sftp(server)
     store.write(3, 1, fill(100), MINE)
     code = (
-        "import os\nfrom sweeps.storage.open import backend_of\nfrom sweeps.storage.remote import Remote\n"
+        "import os, shutil, sys\n"
+        "def copy(source, content, length):\n"
+        "    content.write(source.read(length))\n"
+        "    print('in the middle', flush=True)\n    sys.stdin.read()\n"
+        "shutil.copyfileobj = copy\n"
+        "from sweeps.storage.open import backend_of\nfrom sweeps.storage.remote import Remote\n"
         f"store = Remote(backend_of({server.url!r}), 'NAME')\n"
-        "fill = lambda folder: (folder / 'weights.pt').write_bytes(os.urandom(200_000_000))\n"
+        "fill = lambda folder: (folder / 'weights.pt').write_bytes(os.urandom(9_000_000))\n"
         f"store.write(3, {epoch}, fill, {MINE!r})\n"
     )
-    writer = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    part = server.root / "NAME" / "trial_0003"
-    while not list(part.glob(f".epoch_000{epoch}*")):
-        assert writer.poll() is None
-        time.sleep(0.0005)
-    writer.send_signal(signal.SIGKILL)
-    writer.wait()
+    piped: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, **piped) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "in the middle\n"
+        writer.send_signal(signal.SIGKILL)
+    assert any(name.startswith(f".epoch_000{epoch}.tar.") for name in left_in(server))
     assert store.epochs(3) == [1]
     found, faults = store.newest(3, MINE)
     assert found is not None
@@ -246,7 +251,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_what_tidy_removes(
     store.tidy()
     assert left_in(server) == ONE
     sftp(server).newest(3, MINE)
-    scratch = Path(tempfile.gettempdir()).glob(f"sweeps-checkpoint-*/epoch_000{epoch}.tar")
+    scratch = tmp_path.glob(f"sweeps-checkpoint-*/epoch_000{epoch}.tar")
     assert not list(scratch), "the dead process left it on this PC"
 
 
