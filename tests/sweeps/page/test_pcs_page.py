@@ -115,7 +115,7 @@ def test_drain_types_the_command_and_shows_what_it_says(page: Served) -> None:
 
 
 def looked_at(page: Served) -> str:
-    """The page of somebody who looks until there is a report."""
+    """The page of somebody who looks until there is a report of each PC: one that is late comes later."""
     cookie = {"Cookie": cookie_of(page)}
 
     async def look() -> str:
@@ -124,7 +124,8 @@ def looked_at(page: Served) -> str:
             session.get(f"{page.url}/events/pcs?changed=") as stream,
         ):
             async for _ in stream.content:
-                if page.app[WATCH].latest is not None:
+                report = page.app[WATCH].latest
+                if report is not None and all(pc["report"] is not None for pc in report["pcs"]):
                     break
             async with session.get(f"{page.url}/pcs") as answer:
                 return await answer.text()
