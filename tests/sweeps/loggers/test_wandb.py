@@ -150,7 +150,7 @@ def test_its_processes_end_with_a_driver_that_is_killed(tmp_path: Path) -> None:
     sweep(tmp_path)
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path)], cwd=ROOT) as driver:
         started = psutil.Process(driver.pid)
-        until(lambda: "wandb-core" in [each.name() for each in started.children(recursive=True)])
+        until(lambda: bool(children.running("wandb-core", started.children(recursive=True))))
         processes = started.children(recursive=True)
         driver.kill()
     _, alive = psutil.wait_procs(processes, timeout=60)
