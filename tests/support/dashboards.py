@@ -87,7 +87,7 @@ class Answer:
 
 
 async def _ask(url: str, method: str, headers: Mapping[str, str], data: Any) -> Answer:
-    timeout = aiohttp.ClientTimeout(total=30)
+    timeout = aiohttp.ClientTimeout(total=120)
     async with (
         aiohttp.ClientSession(timeout=timeout) as session,
         session.request(

@@ -43,7 +43,7 @@ def test_a_request_is_taken_once_and_answered(inbox: Inbox, tmp_path: Path) -> N
         continue
     assert [request.words for request in found] == [("stop", "3")]
     inbox.answer(found[0], Answer("it stops"))
-    asking.join(10)
+    asking.join(60)
     assert answers == [Answer("it stops")]
     assert inbox.take() == ([], [])
     assert [path.name for path in (tmp_path / "control").iterdir()] == ["requests"]

@@ -44,7 +44,7 @@ def url(tmp_path: Path) -> Iterator[str]:
 
 
 def answer(url: str) -> Any:
-    for _ in range(300):
+    for _ in range(1200):
         try:
             with urllib.request.urlopen(url, timeout=30) as response:
                 return json.load(response)
