@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 import urllib.request
@@ -21,14 +20,14 @@ from tests.support.steered import RunningSweep, epochs, is_alive, running
 
 TOY = (
     "--no-baseline",
-    *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--max-epochs", "200"),
+    *("--trainable", "tests.faulty.toy", "--search-space", "tests.faulty.slopes", "--max-epochs", "4000"),
     *("--searcher", "random", "--scheduler", "none", "--params", "epoch_s=0.2", "--max-concurrent", "2"),
 )
 
 
 @pytest.fixture(scope="module")
 def steered(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSweep]:
-    """Two trials at a time that would train for a minute each; the first one is the user's."""
+    """Two trials at a time that would train for long; the first one is the user's."""
     folder = tmp_path_factory.mktemp("steered") / "toy"
     variables = {**environment, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}
     more = ("--num-trials", "4", "--try", "slope=0.75", "--dashboard")
@@ -52,9 +51,9 @@ def shown(steered: RunningSweep) -> Iterator[Callable[[], str]]:
     (page,) = [each for each in server.open_pages() if each.url == found[2]]
     process = psutil.Process(page.pid)
     read(found[1])
-    yield read
-    with contextlib.suppress(psutil.NoSuchProcess):  # unused while the last tests ran, it has ended by itself
-        process.terminate()
+    with opener.open(f"{found[2]}/events/sweeps", timeout=60):  # somebody looks: it does not end by itself
+        yield read
+    process.terminate()
 
 
 def test_a_trial_of_one_s_own_choosing_comes_first(steered: RunningSweep) -> None:
