@@ -20,7 +20,7 @@ from tests.support.dashboards import Served, served
 SETTINGS = {
     "trainable": "digits_mlp",
     "num_trials": "2",
-    "max_epochs": "2000",
+    "max_epochs": "100000",
     "max_concurrent": "2",
     "name": "pressed",
     "scheduler": "none",
