@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,13 @@ def trains(number: int = 0) -> Callable[[Record], bool]:
     return lambda record: epochs(record, number) > 0
 
 
+def has_begun(sweep: RunningSweep) -> bool:
+    """Whether it trains; its folder is there before its record."""
+    with suppress(FileNotFoundError):
+        return trains()(sweep.record())
+    return False
+
+
 def test_nobody_is_in_a_queue_where_no_sweep_runs(queue: Queue) -> None:
     words = [sys.executable, "-m", "sweeps", "queue"]
     done = subprocess.run(words, cwd=ROOT, env=queue.environment, capture_output=True, text=True, timeout=60)
@@ -102,7 +109,7 @@ def test_nobody_is_in_a_queue_where_no_sweep_runs(queue: Queue) -> None:
 def test_of_two_that_start_in_the_same_second_one_waits(queue: Queue) -> None:
     both = queue.start("a"), queue.start("b")
     ends = time.monotonic() + MOST_S
-    while not (training := [each for each in both if each.folder.exists() and trains()(each.record())]):
+    while not (training := [each for each in both if has_begun(each)]):
         assert time.monotonic() < ends, both[0].printed + both[1].printed
         time.sleep(0.2)
     (first,), (second,) = training, [each for each in both if each not in training]
