@@ -129,7 +129,7 @@ print("SECOND", second.trials.num_rows, ray.get(ray.put("is mine")))
 def test_a_program_that_is_interrupted_or_killed_leaves_a_sweep_that_goes_on(
     tmp_path: Path, ends_by: signal.Signals
 ) -> None:
-    (tmp_path / "script.py").write_text(TRAIN + CALL)
+    (tmp_path / "script.py").write_text((TRAIN + CALL).replace("max_epochs=9", "max_epochs=27"))
     with (tmp_path / "printed.txt").open("w") as printed:
         program = subprocess.Popen(
             [sys.executable, "script.py"],
