@@ -186,13 +186,14 @@ class Program:
                 break
 
     def _is_writing(self, folder: Path) -> bool:
+        """Whether one of its processes writes a file of a folder; one that is appended to is a log."""
         if self._supervisor is None:
             return False
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(self._supervisor).children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    files = process.open_files()
-                    if any(file.mode != "r" and Path(file.path).is_relative_to(folder) for file in files):
+                    files = (file for file in process.open_files() if file.mode not in ("r", "a", "a+"))
+                    if any(Path(file.path).is_relative_to(folder) for file in files):
                         return True
         return False
 

@@ -204,6 +204,22 @@ time.sleep(1000)
     assert (checkpoint / "checkpoint" / "state").read_text() == "whole and more\n"
 
 
+def test_a_log_beside_a_checkpoint_is_not_waited_for(run: MakeRun, tmp_path: Path) -> None:
+    """Meanwhile the program would train on, behind the report that the checkpoint is of."""
+    source = """
+import pathlib, sys, time
+folder = pathlib.Path(sys.argv[3])
+log = (folder / "train.log").open("a")
+for epoch in range(3):
+    (folder / "state").write_text(str(epoch))
+    print("acc=1")
+    time.sleep(0.2)
+"""
+    training = run(source)
+    reports(training, 1)
+    assert (saved(training, tmp_path / "saved") / "checkpoint" / "state").read_text() == "0"
+
+
 def test_it_has_its_own_folder_with_the_files_of_the_project(run: MakeRun) -> None:
     Path("data").mkdir()
     Path("data/rows.txt").write_text("0.25")
