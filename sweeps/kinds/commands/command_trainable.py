@@ -44,7 +44,7 @@ from sweeps.kinds.commands.command_words import (
     shown,
 )
 from sweeps.kinds.commands.program import WANDB_FILE, Program, TrialFolder, wandb_config
-from sweeps.kinds.commands.program_reports import METRICS, ProgramReports
+from sweeps.kinds.commands.program_reports import METRICS, EventFiles, ProgramReports
 from sweeps.kinds.commands.startup import sitecustomize
 from sweeps.kinds.function import FunctionTrainable, Trial
 from sweeps.kinds.projects import settings_tree
@@ -199,10 +199,11 @@ class CommandTrainable(FunctionTrainable):
         variables |= {METRICS: str(folder.metrics), "OMP_NUM_THREADS": str(trial.threads)}
         variables |= {WANDB_CONFIG: str(folder.wandb_config(values))}
         reports = ProgramReports(source, trial.metrics, (*values, *VARIABLES), ahead)
+        events = EventFiles(folder.work.parent)
         last_lines: deque[str] = deque(maxlen=LAST_LINES)
         has_reported = False
         with Program(words, folder.work, _environment(variables), trial.stop_grace_s) as program:
-            for found in reports.read(program, folder.metrics, folder.work, last_lines):
+            for found in reports.read(program, folder.metrics, events, last_lines):
                 if not epochs.take(found):
                     continue
                 has_reported = True

@@ -64,17 +64,17 @@ class ProgramReports:
         return {name: None for each in self._reports.values() for name in each.names}
 
     def read(
-        self, program: Program, metrics_file: Path, folder: Path, last_lines: deque[str]
+        self, program: Program, metrics_file: Path, events: EventFiles, last_lines: deque[str]
     ) -> Iterator[Found]:
         """The reports, until the program has ended.
 
         Args:
             program: that runs.
             metrics_file: of its environment.
-            folder: in which it writes event files.
+            events: that it writes.
             last_lines: gets the lines of its output.
         """
-        self._found = self._looked(program, metrics_file, folder, last_lines)
+        self._found = self._looked(program, metrics_file, events, last_lines)
         while True:
             while self._ahead:
                 yield self._ahead.popleft()
@@ -93,10 +93,10 @@ class ProgramReports:
         return tuple(self._ahead)
 
     def _looked(
-        self, program: Program, metrics_file: Path, folder: Path, last_lines: deque[str]
+        self, program: Program, metrics_file: Path, events: EventFiles, last_lines: deque[str]
     ) -> Iterator[Found | None]:
         """The reports, and None behind a look at which the program has written nothing."""
-        output, file, events = Lines(), GrowingFile(metrics_file), EventFiles(folder)
+        output, file = Lines(), GrowingFile(metrics_file)
         waiting: list[Found] = []
         waits_until = 0.0
         for chunk in itertools.chain(program.output(), (None,)):
@@ -165,28 +165,30 @@ def _appended(file: GrowingFile, *, at_the_end: bool) -> Iterator[str]:
 
 
 class EventFiles:
-    """The event files below a folder, while a program writes them; links are not followed.
+    """What is written to event files below a folder from now on; links are not followed.
 
     Args:
-        folder: in which a program writes.
+        folder: in which a program writes, and has those of its checkpoint.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._looked_at = folder, 0.0
-        self._read: dict[Path, int] = {}
+        self._read = {file: file.stat().st_size for file in self._files()}
         """Bytes of each file that were read."""
 
     def new(self, *, at_the_end: bool = False) -> Iterator[dict[str, float]]:
         """Tag to value of each event since the last call, and its step as the epoch."""
         if at_the_end or time.monotonic() >= self._looked_at + NEW_FILES_S:
             self._looked_at = time.monotonic()
-            for folder, _, names in os.walk(self._folder):
-                files = (Path(folder, name) for name in names if EVENT_FILE in name)
-                new = (file for file in sorted(files) if file not in self._read and not file.is_symlink())
-                self._read |= dict.fromkeys(new, 0)
+            self._read = dict.fromkeys(self._files(), 0) | self._read
         for file in self._read:
             with contextlib.suppress(FileNotFoundError):  # the program has removed it
                 yield from self._new_of(file)
+
+    def _files(self) -> Iterator[Path]:
+        for folder, _, names in os.walk(self._folder):
+            files = (Path(folder, name) for name in sorted(names) if EVENT_FILE in name)
+            yield from (file for file in files if not file.is_symlink())
 
     def _new_of(self, path: Path) -> Iterator[dict[str, float]]:
         if path.stat().st_size < self._read[path] + HEAD_BYTES:

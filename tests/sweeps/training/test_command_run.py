@@ -550,6 +550,25 @@ writer.close()
     ]
 
 
+@pytest.mark.slow
+def test_event_files_may_be_in_the_folder_of_checkpoints(run: MakeRun, tmp_path: Path) -> None:
+    """Those that a trial goes on with have no new report."""
+    source = """
+import pathlib, sys, time
+from tensorboardX import SummaryWriter
+folder = pathlib.Path(sys.argv[3])
+done = len(list(folder.glob("events*")))
+with SummaryWriter(str(folder)) as writer:
+    writer.add_scalar("acc", done + 1, done)
+time.sleep(1000)
+"""
+    training = run(source)
+    assert [each.score for each in reports(training, 1)] == [1]
+    resumed = run(source, checkpoint=saved(training, tmp_path / "saved"))
+    assert [each.score for each in reports(resumed, 1)] == [2]
+    resumed.close()
+
+
 LOGGING = """
 import LIBRARY, sitecustomize, sys
 run = LIBRARY.init(project="digits")

@@ -58,14 +58,14 @@ def test_one_that_the_program_removes_is_read_no_further(tmp_path: Path) -> None
 def test_scalars_of_tensorflow_are_tensors(
     tmp_path: Path, tensor: TensorProto, expected: list[dict[str, float]]
 ) -> None:
+    found = EventFiles(tmp_path)
     (tmp_path / "events.out.tfevents.1.pc").write_bytes(framed(1, tensor=tensor))
-    assert [*EventFiles(tmp_path).new(at_the_end=True)] == expected
+    assert [*found.new(at_the_end=True)] == expected
 
 
 def test_a_file_that_is_damaged_is_read_no_further(tmp_path: Path) -> None:
-    damaged = framed(0, simple_value=0.5) + b"\xff" * 64  # a record of 2 ** 64 - 1 bytes
+    found, damaged = EventFiles(tmp_path), framed(0, simple_value=0.5) + b"\xff" * 64  # of 2 ** 64 - 1 bytes
     (tmp_path / "events.out.tfevents.1.pc").write_bytes(damaged)
-    found = EventFiles(tmp_path)
     assert [*found.new(at_the_end=True)] == [{"acc": 0.5, "epoch": 0}]
     assert [*found.new()] == []
 
@@ -74,7 +74,8 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "events.out.tfevents.1.pc").write_bytes(framed(1, simple_value=0.5))
     (tmp_path / "work").mkdir()
+    found = EventFiles(tmp_path / "work")
     (tmp_path / "work" / "old").symlink_to(tmp_path / "old")
     # Of an earlier run of the program in the project's folder itself.
     (tmp_path / "work" / "events.out.tfevents.1.pc").symlink_to(tmp_path / "old" / "events.out.tfevents.1.pc")
-    assert [*EventFiles(tmp_path / "work").new(at_the_end=True)] == []
+    assert [*found.new(at_the_end=True)] == []
