@@ -23,10 +23,11 @@ MOST_NAMES = 64
 TAIL_BYTES = 1024
 """By which a file is known as the one that was read."""
 _NUMBER = r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)(?![\w]|[.,]\d)"
-# In Python's dicts names are quoted, and numbers may be `tensor(0.9)` or `np.float64(0.9)`.
+# In Python's dicts names are quoted, and numbers may be `tensor(0.9)`, `np.float64(0.9)` or `[0.9]`.
 _NAME = r"[A-Za-z_][\w./@-]*"
 _NAMED = rf"""(?<![\w./@-])(?:(['"])({_NAME})\1|(?<!['"])({_NAME}))"""
-_PAIR = re.compile(rf"""{_NAMED}\s*[=:]\s*['"]?(?:[\w.]+\()?({_NUMBER})(?: ?/ ?(\d+)\b(?![.,/]\d))?""", re.I)
+_VALUE = rf"['\"]?(?:[\w.]+\()?(?P<in>\[ ?)?({_NUMBER})(?(in) ?\])"
+_PAIR = re.compile(rf"{_NAMED}\s*[=:]\s*{_VALUE}(?: ?/ ?(\d+)\b(?![.,/]\d))?", re.I)
 _ONLY_NUMBER = re.compile(_NUMBER, re.I)
 _SECONDS = re.compile(r"\s?(?:m?s|secs?|seconds)\b(?!\s*[=:])", re.I)
 """Behind a number, which then is the time of an epoch and not its name."""
@@ -241,7 +242,7 @@ def metrics_in(line: str) -> dict[str, float]:
             return dict(_flat(json.loads(line)))
     found = {}
     for match in _PAIR.finditer(line):
-        name, number, whole = match[2] or match[3], float(match[4]), float(match[5] or 0)
+        name, number, whole = match[2] or match[3], float(match[5]), float(match[6] or 0)
         if name.lower() == EPOCH and _SECONDS.match(line, match.end()):
             continue
         is_share = whole > 0 and number.is_integer() and name.lower() not in _PLACES

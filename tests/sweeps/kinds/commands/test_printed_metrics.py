@@ -41,6 +41,7 @@ from sweeps.kinds.commands.printed_metrics import (
             {"eval_loss": 0.5, "eval_acc": 0.9, "epoch": 1.5},
         ),
         ("acc=tensor(0.5000, device='cuda:0') f1: np.float64(0.25)", {"acc": 0.5, "f1": 0.25}),
+        ("step=15, ep_return=[15.], b=tensor([2]) c=[0.5, 1] d=[0.5", {"step": 15, "ep_return": 15, "b": 2}),
         ("accuracy: 91.5%, loss=-inf", {"accuracy": 91.5, "loss": -math.inf}),
         ("Average loss: 0.0543, Accuracy: 9500/10000 (95%)", {"loss": 0.0543, "Accuracy": 0.95}),
         ("correct = 3 / 4, loss: 0.25/0.5, epoch: 3/10", {"correct": 0.75, "loss": 0.25, "epoch": 3}),
