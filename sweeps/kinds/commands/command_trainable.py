@@ -231,13 +231,12 @@ class CommandTrainable(FunctionTrainable):
         )
 
     def _without_report(self, metric: str, names: Mapping[str, None], left: int) -> CannotTrain:
+        line = json.dumps({metric: 0.9}) if " " in metric else f"{metric}=0.9"
+        wanted = f"it is to print a line such as {line} for each epoch"
         if names:
-            return MetricNotLogged.from_logged(metric, names, 1)
+            return MetricNotLogged(f"{MetricNotLogged.from_logged(metric, names, 1)} ({wanted})")
         behind = f". It ended while others that it had started went on ({left}): let it wait for them"
-        return CannotTrain(
-            f"{self.called} has ended without a report: it is to print a line such as {metric}=0.9 for each "
-            f"epoch{behind if left else ''}"
-        )
+        return CannotTrain(f"{self.called} has ended without a report: {wanted}{behind if left else ''}")
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -67,11 +67,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRun:
         epochs: int = 3,
         grace_s: float = 60,
         metrics: tuple[str, ...] = (),
+        metric: str = "acc",
     ) -> FunctionRun:
         Path("train.py").write_text(source)
         trainable = CommandTrainable.find(f"command:{command}")
         params = trainable.params_class(**dict.fromkeys(trainable.without_default, 0.5))
-        config = FitConfig(max_epochs=epochs, metric="acc", mode="max", seed=3, threads=2)
+        config = FitConfig(max_epochs=epochs, metric=metric, mode="max", seed=3, threads=2)
         more = {"number": 7, "other_metrics": metrics, "stop_grace_s": grace_s}
         return FunctionRun(trainable, params, config, checkpoint, **more)
 
@@ -363,7 +364,7 @@ sys.stdin.read()
         (
             "print('val_acc=1'); print('accu=2')",
             MetricNotLogged,
-            "logged: accu, val_acc. Did you mean 'accu'",
+            r"logged: accu, val_acc. Did you mean 'accu'\? \(it is to print a line such as acc=0.9 for ",
         ),
         ("raise SystemExit(3)", ProgramFailed, "exit status 3$"),
         (
@@ -402,6 +403,11 @@ sys.stdin.read()
 def test_a_fault_of_a_program(run: MakeRun, source: str, kind: type[Exception], expected: str) -> None:
     with pytest.raises(kind, match=expected):
         reports(run(source, python()))
+
+
+def test_a_name_of_two_words_is_not_told_as_one(run: MakeRun) -> None:
+    with pytest.raises(MetricNotLogged, match=r'such as \{"val loss": 0.9\} for each epoch'):
+        reports(run("print('step 30: val loss=4.5, tokens: 9')", python(), metric="val loss"))
 
 
 def test_a_fault_behind_a_report_comes_behind_it(run: MakeRun) -> None:

@@ -68,7 +68,10 @@ def test_args_name_the_hyperparameters_of_the_sweep() -> None:
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("t x{args:lr}", "x{args:lr}: {args} must be a word of its own"),
+        (
+            "t x{args:lr}",
+            "x{args:lr}: {args} must be a word of its own, as in bash -c '... \"$@\"' bash {args}",
+        ),
         ("t {args}", "{args}: name its hyperparameters, as in {args:lr,batch_size}"),
         ("t {lr:wd}", "{lr:wd}: only args, "),
     ],
