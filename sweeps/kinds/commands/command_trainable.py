@@ -67,6 +67,11 @@ LAST_LINES = 20
 """Of a program that has failed, in which its error is looked for."""
 _ERROR = re.compile(r"(?:\[rank\d+\]: ?)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
 """As Python prints it, maybe in one of several processes that `torchrun` has started."""
+_SAID = re.compile(
+    r"(?!.*warn)(?:.*: )?\W*(?:error\b(?!\W*\d)|(?:unknown|unrecognized|no such|could not|unexpected|invalid) ).*",
+    re.I,
+)
+"""As parsers of arguments and other languages print it, maybe in a box, and with advice behind it."""
 _OF_SHELL = re.compile(r"[^\s;&|()<>]+")
 """A word of a command within `bash -c '...'`."""
 BEST_FILE = "command.sh"
@@ -259,8 +264,9 @@ def _error_in(lines: Sequence[str]) -> str:
     of several processes has told its own error behind it."""
     errors = [found[1] for line in reversed(lines) if (found := _ERROR.match(line))]
     first = [error for error in errors if says_out_of_memory(error)]
-    said = next(iter([*first, *errors, *[*lines][-1:]]), "")
-    return f": {said.strip()}" if said else ""
+    named = [line for line in reversed(lines) if _SAID.match(line)]
+    said = next(iter([*first, *errors, *named, *[*lines][-1:]]), "")
+    return f": {said.strip(' │')}" if said else ""
 
 
 def _files(words: Sequence[str]) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -403,6 +404,21 @@ sys.stdin.read()
 def test_a_fault_of_a_program(run: MakeRun, source: str, kind: type[Exception], expected: str) -> None:
     with pytest.raises(kind, match=expected):
         reports(run(source, python()))
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("╭ Error ─╮\\n│ No such option: --b │\\n╰─╯", "No such option: --b"),
+        ("ERROR: Unknown flag b\\nPass --help to see all flags.", "ERROR: Unknown flag b"),
+        ("t.py: error: bad b\\nmake: *** [Makefile:2: train] Error 2", "t.py: error: bad b"),
+        ("warning: no such GPU\\nepoch 1: error: 0.5\\nlr is too large", "lr is too large"),
+    ],
+)
+def test_the_error_need_not_be_the_last_line(run: MakeRun, output: str, expected: str) -> None:
+    """It may be in a box, or have advice behind it, or the error of what has started the program."""
+    with pytest.raises(ProgramFailed, match=f"exit status 1: {re.escape(expected)}$"):
+        reports(run(f"print('{output}'); raise SystemExit(1)", python()))
 
 
 def test_a_name_of_two_words_is_not_told_as_one(run: MakeRun) -> None:
