@@ -67,10 +67,8 @@ LAST_LINES = 20
 """Of a program that has failed, in which its error is looked for."""
 _ERROR = re.compile(r"(?:\[rank\d+\]: ?)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
 """As Python prints it, maybe in one of several processes that `torchrun` has started."""
-_SAID = re.compile(
-    r"(?!.*warn)(?:.*: )?\W*(?:error\b(?!\W*\d)|(?:unknown|unrecognized|no such|could not|unexpected|invalid) ).*",
-    re.I,
-)
+_UNKNOWN = "unknown|unrecognized|no such|could not|unexpected|invalid"
+_SAID = re.compile(rf"(?!.*warn)(?:.*: )?\W*(?:error\b(?!\W*\d)|(?:{_UNKNOWN}) ).*", re.I)
 """As parsers of arguments and other languages print it, maybe in a box, and with advice behind it."""
 _OF_SHELL = re.compile(r"[^\s;&|()<>]+")
 """A word of a command within `bash -c '...'`."""
