@@ -69,7 +69,8 @@ class Domain:
         if self.choices is not None:
             kind = "grid of" if self.form == "grid_search" else "one of"
             return f"{kind} {', '.join(map(shown, self.choices))}"
-        return str(self.range or self.form)
+        is_whole = self.range is not None and self.range.is_whole and self.step == 1
+        return f"{self.range or self.form}{', whole numbers' if is_whole else ''}"
 
 
 def converted(domain: Any, hint: Any = Any) -> Domain:

@@ -175,7 +175,7 @@ def test_what_is_no_domain_of_ray_is_refused(value: Any) -> None:
         ("uniform", "0 to 1"),
         ("loguniform", "0.001 to 1, log scale"),
         ("quniform", "0 to 0.5 in steps of 0.1"),
-        ("randint", "2 to 4"),
+        ("randint", "2 to 4, whole numbers"),
         ("qlograndint", "8 to 32 in steps of 8, log scale"),
         ("randn", "normal"),
         ("sample_from", "sample_from"),
