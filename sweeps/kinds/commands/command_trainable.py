@@ -68,7 +68,7 @@ LAST_LINES = 20
 _ERROR = re.compile(r"(?:\[rank\d+\]: ?)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
 """As Python prints it, maybe in one of several processes that `torchrun` has started."""
 _UNKNOWN = "unknown|unrecognized|no such|could not|unexpected|invalid"
-_SAID = re.compile(rf"(?!.*warn)(?:.*: )?\W*(?:error\b(?!\W*\d)|(?:{_UNKNOWN}) ).*", re.I)
+_SAID = re.compile(rf"(?!.*warn)(?:.*: )?\W*(?:error(?:\[\w+\])?(?::(?!\W*\d)| in )|(?:{_UNKNOWN}) ).*", re.I)
 """As parsers of arguments and other languages print it, maybe in a box, and with advice behind it."""
 _OF_SHELL = re.compile(r"[^\s;&|()<>]+")
 """A word of a command within `bash -c '...'`."""

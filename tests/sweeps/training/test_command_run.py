@@ -412,7 +412,8 @@ def test_a_fault_of_a_program(run: MakeRun, source: str, kind: type[Exception], 
         ("╭ Error ─╮\\n│ No such option: --b │\\n╰─╯", "No such option: --b"),
         ("ERROR: Unknown flag b\\nPass --help to see all flags.", "ERROR: Unknown flag b"),
         ("t.py: error: bad b\\nmake: *** [Makefile:2: train] Error 2", "t.py: error: bad b"),
-        ("warning: no such GPU\\nepoch 1: error: 0.5\\nlr is too large", "lr is too large"),
+        ("error in f(x) : no rows\\nCalls: train -> f", "error in f(x) : no rows"),
+        ("warning: no such GPU\\nepoch 1: error: 0.5\\nerrors: many\\nlr is too large", "lr is too large"),
     ],
 )
 def test_the_error_need_not_be_the_last_line(run: MakeRun, output: str, expected: str) -> None:
