@@ -174,8 +174,10 @@ def _beside_others(record: Record, trial: TrialRow) -> str:
     if (leader := record.best()) is not None and leader.number == trial.number:
         return f"{found}, and no other trial is better"
     there, sign = record.scores_at(epoch), record.objective.sign
-    better = sum(sign * score > sign * there[trial.number] for score in there.values())
-    return f"{found}, rank {better + 1:,} of the {count(len(there), 'trial')} there"
+    first = 1 + sum(sign * score > sign * there[trial.number] for score in there.values())
+    last = first - 1 + sum(score == there[trial.number] for score in there.values())
+    rank = f"{first:,} to {last:,}" if first < last else f"{first:,}"
+    return f"{found}, rank {rank} of the {count(len(there), 'trial')} there"
 
 
 def not_ended(record: Record, trial: TrialRow) -> str:

@@ -21,7 +21,9 @@ from sweeps.plan.build import make_plan
 from sweeps.record import lock, status
 from sweeps.record.record import Record
 from sweeps.record.sweep_info import Outcome
+from sweeps.record.trials import DEFAULTS
 from sweeps.space.point import OptunaPoint, Point
+from tests.conftest import propose
 from tests.support.kinds import add, begun, drawn, rerun
 from tests.support.searched import carried_out, peak
 
@@ -209,3 +211,13 @@ def test_the_defaults_are_told_beside_the_others_at_their_own_epoch(tmp_path: Pa
     assert "0 (your defaults)" in [row[0] for row in ranking(record).rows]
     best = with_defaults(tmp_path / "on", 0.05)
     assert status.baselines(best)[0][1].endswith(", and no other trial is better")
+
+
+def test_defaults_with_the_score_of_others_have_a_rank_with_them(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    for number, score in enumerate((0.9, 0.5, 0.5, 0.5, 0.1)):
+        propose(record, {"lr": 0.1}, origin=DEFAULTS if number == 2 else "")
+        record.report(number, 1, score, {}, 1.0)
+        record.end(number, "finished")
+    ((_, reached),) = status.baselines(record)
+    assert reached.endswith(" in epoch 1, rank 2 to 4 of the 5 trials there")
