@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from sweeps.common.errors import UserError
+from sweeps.common.errors import UserError, innermost
 from sweeps.common.formatting import shown_path
 from sweeps.common.yaml_values import load_yaml
 
@@ -89,6 +89,7 @@ def hides(error: BaseException) -> str:
 
 def is_elsewhere(error: BaseException) -> str:
     """A sentence about the folder of the project that has a module which is not found; "" where none has."""
+    error = innermost(error)
     name = str(error.name) if isinstance(error, ModuleNotFoundError) else ""
     if not name.isidentifier():  # of a package that was found
         return ""

@@ -82,7 +82,8 @@ def _of_program(
     except CannotTrain as error:
         raise UserError(f"{flag}: {error}") from None
     except (Exception, SystemExit) as error:
-        why = f"python -m {program} ends {hydra_program.SHORT_OF}: {reason_of(error)}"
+        reason = f"{reason_of(error)}{project.is_elsewhere(error)}"
+        why = f"python -m {program} ends {hydra_program.SHORT_OF}: {reason}"
         raise UserError(f"{flag}: {why}") from None
     finally:
         logging.disable(logging.NOTSET)

@@ -24,7 +24,7 @@ from hydra.core.hydra_config import HydraConfig
 from lightning.pytorch import Trainer, seed_everything
 from omegaconf import OmegaConf, errors, open_dict, read_write
 
-from sweeps.common import local_dirs
+from sweeps.common import local_dirs, project
 from sweeps.common.errors import causes, first_line, innermost
 from sweeps.kinds.projects.project_program import ProgramRun
 
@@ -171,7 +171,7 @@ def why_lost(target: str) -> str:
         hydra.utils.get_object(target)
     except Exception as error:  # whatever the module raises
         first = next((each for each in causes(error) if isinstance(each, ImportError)), error)
-        return " ".join(str(first).split())
+        return " ".join(str(first).split()) + project.is_elsewhere(first)
     finally:
         logging.disable(logging.NOTSET)
     return ""

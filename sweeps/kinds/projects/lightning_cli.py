@@ -78,7 +78,8 @@ class LightningCLIProject(ConfiguredProject):
             dotted = module.removesuffix(".py").strip("./").replace("/", ".")
             exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""
             hint = exact or nearest(dotted, plugins.beside(dotted))
-            raise UserError(f"{flag}: no such module.{hint} Give a dotted path")
+            elsewhere = project.is_elsewhere(ModuleNotFoundError(name=dotted.partition(".")[0]))
+            raise UserError(f"{flag}: no such module{elsewhere or f'.{hint} Give a dotted path'}")
         paths = [project.folder() / Path(file).expanduser() for file in files]
         missing = [file for file, path in zip(files, paths, strict=True) if not path.is_file()]
         refuse([f"-c {file}: no such file" for file in missing])
@@ -94,7 +95,7 @@ class LightningCLIProject(ConfiguredProject):
         except (Exception, SystemExit) as error:
             is_of_parser = type(error).__name__ == "ArgumentError"
             said = "" if is_of_parser else f"{type(error).__name__}: "
-            raise UserError(f"{where}: {said}{_fault_of(error)}") from None
+            raise UserError(f"{where}: {said}{_fault_of(error)}{project.is_elsewhere(error)}") from None
         tree = parsed.dumped(parsed.cli.config, given)
         if parsed.resolves:
             # Its references as they were given, so that they follow the other settings.

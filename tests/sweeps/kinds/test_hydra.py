@@ -383,3 +383,17 @@ def test_a_program_that_fails_is_left_out_where_nothing_needs_it(own: Path) -> N
     (own / "train.py").write_text("raise ValueError('today')\n" + (own / "train.py").read_text())
     said = " ".join(describe(planned(*RUN, "--ranges", "model.lr=0.1..1")).split())
     assert "program not run: python -m train ends before it instantiates anything: ValueError: today" in said
+
+
+@pytest.mark.parametrize(
+    "words", [("--hydra", "train.py"), (*RUN, "--hydra-overrides", "model._target_=apart.Net")]
+)
+def test_a_package_in_src_that_python_does_not_find_is_named_with_what_to_do(
+    words: tuple[str, ...], here: Path
+) -> None:
+    (here / "src" / "apart").mkdir(parents=True)
+    (here / "src" / "apart" / "__init__.py").touch()
+    if words[1] == "train.py":
+        (here / "train.py").write_text("import apart\n" + (here / "train.py").read_text())
+    with pytest.raises(UserError, match="It is in src/: install your project, or set PYTHONPATH=src"):
+        planned(*words)

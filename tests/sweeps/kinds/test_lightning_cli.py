@@ -559,3 +559,14 @@ def test_a_trial_that_can_not_be_built_has_the_reason_and_not_the_words_of_its_p
     with pytest.raises((Exception, SystemExit)) as raised:
         there.build_model(there.params_class(**{"model.hidden": value}))
     assert reason_of(raised.value) == reason
+
+
+@pytest.mark.parametrize("program", ["apart.cli", "uses_apart"])
+def test_a_package_in_src_that_python_does_not_find_is_named_with_what_to_do(
+    program: str, here: Path
+) -> None:
+    (here / "src" / "apart").mkdir(parents=True)
+    (here / "src" / "apart" / "__init__.py").touch()
+    (here / "uses_apart.py").write_text("import apart.cli\n")
+    with pytest.raises(UserError, match=r"It is in src/: install your project, or set PYTHONPATH=src$"):
+        planned("--lightning-cli", program)
