@@ -21,7 +21,7 @@ from sweeps.common.formatting import command, count, short, shown_path
 from sweeps.config.sweep_folder import BEST_FOLDER, PARAMS_FILE, resume_command
 from sweeps.record import status
 from sweeps.record.record import Record
-from sweeps.record.trials import ENDED_WELL
+from sweeps.record.trials import BAD, ENDED_WELL
 
 
 class Step(NamedTuple):
@@ -59,13 +59,19 @@ def _steps(record: Record, refine: Step | None) -> Iterator[Step]:
     """To repair what fails, then to go on; where nothing else is to do, to use the best trial."""
     failed = [trial for trial in record.searched if trial.status == "failed"]
     folder, best = record.folder.resolve(), record.best()
-    alike = next((cause.trials for cause in causes_of(failed)), ())
-    if log := next((trial.log for trial in alike if trial.log), None):
-        most = ", most often" if len(alike) < len(failed) else ""
+    # Some trials diverge, or are infeasible, by their hyperparameters; where none ends well, it is a mistake.
+    bad = failed if best is not None else [trial for trial in record.searched if trial.status in BAD]
+    alike = next((cause.trials for cause in causes_of(bad)), ())
+    log = next((trial.log for trial in alike if trial.log), None)
+    if log or (alike and best is None):
+        most = ", most often" if len(alike) < len(bad) else ""
         yield Step(
-            f"Repair what {len(failed):,} of {count(len(record.searched), 'trial')} failed with{most}: "
+            f"Repair what {len(bad):,} of {count(len(record.searched), 'trial')} "
+            f"{'failed' if bad == failed else 'ended'} with{most}: "
             f"{alike[0].reason or 'no reason was recorded'}.",
-            shlex.join(["cat", shown_path(folder / log)]),
+            shlex.join(["cat", shown_path(folder / log)])
+            if log
+            else command("results", shown_path(folder), "--csv", "-"),
         )
     if status.is_running(record):
         return

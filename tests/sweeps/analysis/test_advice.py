@@ -125,7 +125,9 @@ def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None
         "No trial ended well: 5 of 5 failed, diverged or were infeasible. The most common reason is: "
         "val_acc is nan (5 times). Fix that before another sweep.",
     )
-    assert advice.steps == ()
+    (step,) = advice.steps
+    assert step.text == "Repair what 5 of 5 trials ended with: val_acc is nan."
+    assert step.command.endswith(f"results {tmp_path}/s --csv -")
 
 
 def test_the_largest_of_ordered_choices_is_said_in_words(tmp_path: Path) -> None:
