@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class Spent:
     saved_epochs: int
     """That pruned trials would still have trained."""
     saved_hours: float
-    """Of devices, likewise, by the mean epoch of each trial."""
+    """Of devices, likewise, by the mean epoch of each trial; without those that may have a start in them."""
     start_up_s: float
     """From a trial's proposal to the start of its first epoch, the sum of all trials."""
     parts: Mapping[str, float]
@@ -61,7 +62,10 @@ def spent(record: Record) -> Spent:
     for trial in record.searched:  # a rerun is pruned only where it is no longer asked for
         if trial.status == "pruned" and trial.epochs and (more := end - max(trial.epochs)) > 0:
             saved_epochs += more
-            saved_s += more * trial.seconds / len(trial.epochs)
+            # The first epoch of a process may have the start of a program in it.
+            first = {place["after_epoch"] + 1 for place in trial.places}
+            later = [row.seconds for epoch, row in trial.epochs.items() if epoch not in first]
+            saved_s += more * (fmean(later) if later else trial.seconds / len(trial.epochs))
     return Spent(
         epochs=sum(trial.spent_epochs for trial in trials),
         seconds=seconds,

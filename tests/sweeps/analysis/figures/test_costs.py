@@ -23,6 +23,18 @@ def test_what_pruning_saved_is_what_was_left_to_the_end(sweeps: dict[str, Sweep]
     assert math.isclose(sum(took.parts.values()), took.seconds)
 
 
+def test_the_start_of_a_program_is_in_no_epoch_that_pruning_saved(tmp_path: Path) -> None:
+    record = begun(tmp_path)
+    propose(record, drawn(0))
+    for epoch, seconds in enumerate((30.0, 1.0, 40.0, 1.0), start=1):
+        record.place(0, {"pc": "a", "pid": epoch // 3, "gpu": ""})
+        record.report(0, epoch, 0.5, {}, seconds)
+    record.end(0, "pruned")
+    took = costs.spent(analysis_sweep.load(tmp_path).record)
+    assert took.saved_epochs == 5
+    assert took.saved_hours * 3600 == pytest.approx(5 * 1.0)
+
+
 @pytest.mark.parametrize(
     ("settings", "gpus"),
     [
