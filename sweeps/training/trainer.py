@@ -179,7 +179,10 @@ def _no_module(model: object) -> str:
 
 def build_data(trainable: LightningTrainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
     """The data module; None where the model has its own loaders."""
-    data: Any = trainable.build_data(params, prepared)
+    with random_states_kept():
+        # As the hooks of data are. Else a split would depend on the numbers that the model's layers have drawn.
+        seed_stream(config.seed, 0, 1)
+        data: Any = trainable.build_data(params, prepared)
     guard_download(data)
     seed_hooks(data, config.seed)
     return data

@@ -552,6 +552,26 @@ def test_a_resumed_run_is_validated_on_the_rows_that_it_began_with(hook: str, tm
         assert torch.equal(other.state_dict()[name], weight)
 
 
+class Wider(SplitsAnywhere):
+    """Draws more numbers for its weights than the other one."""
+
+    def layers(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(8, 99), nn.Linear(99, 2))
+
+
+def test_models_of_other_sizes_have_the_same_split_of_build_data() -> None:
+    def split(params: object) -> Any:
+        return pl.LightningDataModule.from_datasets(*random_split(TensorDataset(torch.arange(200.0)), [150, 50]))
+
+    found = set()
+    for model in (SplitsAnywhere, Wider):
+        what = trainable(model)
+        what.build_data = split
+        epochs, _ = trained(what)
+        found |= {epoch.score for epoch in epochs}
+    assert len(found) == 1
+
+
 class AsksForSteps(Net):
     """Asks how many steps there will be in a hook that is given, and notes the order of its rows."""
 
