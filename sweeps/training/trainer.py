@@ -83,6 +83,11 @@ class Trainer(pl.Trainer):
         finally:
             self._is_configuring = False
 
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """A copy is None, as in Lightning's copies of models. A loader's workers that are not forked get a copy
+        of the data module, and the run behind its Trainer can't be copied."""
+        return type(None), ()
+
     @property
     def max_epochs(self) -> int | None:
         """The epochs of the run, which a model may make a schedule for."""
@@ -180,7 +185,7 @@ def _no_module(model: object) -> str:
 def build_data(trainable: LightningTrainable, params: Any, config: FitConfig, prepared: Path | None) -> Any:
     """The data module; None where the model has its own loaders."""
     with random_states_kept():
-        # As the hooks of data are. Else a split would depend on the numbers that the model's layers have drawn.
+        # As its hooks are. Else a split would depend on how many numbers the model's layers have drawn.
         seed_stream(config.seed, 0, 1)
         data: Any = trainable.build_data(params, prepared)
     guard_download(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,14 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.utilities import CombinedLoader
 from torch import nn
-from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler, random_split
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+    random_split,
+)
 
 from sweeps.common.errors import CannotTrain, MetricNotLogged
 from sweeps.training.checkpoints import trained_model
@@ -561,7 +569,8 @@ class Wider(SplitsAnywhere):
 
 def test_models_of_other_sizes_have_the_same_split_of_build_data() -> None:
     def split(params: object) -> Any:
-        return pl.LightningDataModule.from_datasets(*random_split(TensorDataset(torch.arange(200.0)), [150, 50]))
+        parts = random_split(TensorDataset(torch.arange(200.0)), [150, 50])
+        return pl.LightningDataModule.from_datasets(*parts)
 
     found = set()
     for model in (SplitsAnywhere, Wider):
@@ -570,6 +579,27 @@ def test_models_of_other_sizes_have_the_same_split_of_build_data() -> None:
         epochs, _ = trained(what)
         found |= {epoch.score for epoch in epochs}
     assert len(found) == 1
+
+
+class CopiedForWorkers(pl.LightningDataModule):
+    """Is pickled, as for a loader's worker that is not forked where `collate_fn` is a method of it."""
+
+    def train_dataloader(self) -> Any:
+        copied = pickle.loads(pickle.dumps(self.collate))
+        return DataLoader(rows(0), 32, collate_fn=copied)
+
+    def val_dataloader(self) -> Any:
+        return DataLoader(rows(1), 64, collate_fn=self.collate)
+
+    def collate(self, each: Any) -> Any:
+        return default_collate(each)
+
+
+def test_a_data_module_can_be_copied_into_the_workers_of_its_loaders() -> None:
+    what = trainable(Net)
+    what.build_data = lambda params: CopiedForWorkers()
+    epochs, _ = trained(what)
+    assert len(epochs) == 3
 
 
 class AsksForSteps(Net):
