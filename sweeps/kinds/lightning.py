@@ -16,7 +16,7 @@ from sweeps.common.formatting import shortest
 from sweeps.common.objective import Mode
 from sweeps.common.param_types import defaults_of, hints_of
 from sweeps.common.yaml_values import is_number, nearest
-from sweeps.kinds.trainable import FileTrainable, LightningTrainable, Preparation
+from sweeps.kinds.trainable import FileTrainable, LightningTrainable, Preparation, as_data_module
 
 if TYPE_CHECKING:
     from lightning.pytorch import LightningDataModule, LightningModule
@@ -46,6 +46,8 @@ class LightningFile(FileTrainable, LightningTrainable):
             more = _misspelt(module, lacking)
             if not more and len(lacking) == len(DEFINES):
                 more = ". A program that prints its metric is swept by --command"
+            if not more and lacking == ["build_data"]:
+                more = ". For a model with loaders of its own it returns None"
             return [
                 f"{module.__file__} does not define {', '.join(lacking)} (a trainable defines "
                 f"{', '.join(DEFINES)}, or a function train(params, trial)){more}"
@@ -65,10 +67,8 @@ class LightningFile(FileTrainable, LightningTrainable):
     def build_data(self, params: Any, prepared: Path | None) -> LightningDataModule:
         if self.preparation is not None and prepared is None:
             raise CannotTrain("this trainable reads prepared data, but no folder of prepared data was given")
-        data: LightningDataModule = self._module.build_data(
-            *((params,) if self.preparation is None else (params, prepared))
-        )
-        return data
+        found = self._module.build_data(*((params,) if self.preparation is None else (params, prepared)))
+        return as_data_module(found)
 
     def describe_data(self, params: Any) -> str:
         own = self._defined.get("describe_data")

@@ -30,11 +30,10 @@ from sweeps.common.param_types import members
 from sweeps.kinds.function import FunctionTrainable, Trial
 from sweeps.kinds.source_files import Source
 from sweeps.kinds.trainable import (
-    PARTS,
     Description,
     LightningTrainable,
     Trainable,
-    data_module_of,
+    as_data_module,
     params_of_names,
 )
 
@@ -229,10 +228,7 @@ class PickledModule(_OfPickle, LightningTrainable):
             found = self._called("data", params)
         else:
             found = copy.deepcopy(self._objects.get("data"))  # trials share nothing
-        if isinstance(found, list | tuple):
-            return _of_loaders(found)
-        data: LightningDataModule = found  # None: the model has its own
-        return data
+        return as_data_module(found)
 
     def describe_data(self, params: Any) -> str:
         return self.pickled.data
@@ -276,18 +272,3 @@ def _defaults(pickled: Pickled) -> dict[str, Any]:
     if any(each.kind is REST for each in every):
         found = {**dict.fromkeys(pickled.names, MISSING), **found}
     return found
-
-
-def _of_loaders(loaders: Sequence[Any]) -> LightningDataModule:
-    """A data module of the loaders of the training, the validation and, maybe, the test rows.
-
-    Raises:
-        CannotTrain: it is another number.
-    """
-    if not 2 <= len(loaders) <= 3:
-        raise CannotTrain(
-            f"data: {len(loaders)} loaders; give those of the training and the validation rows, and maybe of "
-            "the test rows"
-        )
-    of_part = dict(zip(PARTS, loaders, strict=False))
-    return data_module_of(of_part, of_part.__getitem__)

@@ -342,3 +342,22 @@ def data_module_of(parts: Iterable[str], loader_of: Callable[[str], Any]) -> Lig
 
     methods = {f"{part}_dataloader": method(part) for part in parts}
     return type("Loaders", (LightningDataModule,), methods)()  # type: ignore[no-any-return]
+
+
+def as_data_module(found: Any) -> LightningDataModule:
+    """What a user's function has returned as its data: a data module, None for a model that has its own
+    loaders, or the loaders of the training, the validation and, maybe, the test rows.
+
+    Raises:
+        CannotTrain: it is another number of loaders.
+    """
+    if isinstance(found, list | tuple):
+        if not 2 <= len(found) <= 3:
+            raise CannotTrain(
+                f"data: {len(found)} loaders; give those of the training and the validation rows, and maybe "
+                "of the test rows"
+            )
+        of_part = dict(zip(PARTS, found, strict=False))
+        found = data_module_of(of_part, of_part.__getitem__)
+    data: LightningDataModule = found
+    return data

@@ -143,3 +143,15 @@ def test_any_build_data_that_takes_params_and_folder_will_do(text: str, module: 
 )
 def test_half_a_preparation_is_told_what_it_lacks(old: str, new: str, expected: str, module: Write) -> None:
     assert expected in fault("trainable", module(TRAINABLE + PREPARED.replace(old, new)))
+
+
+def test_build_data_may_return_loaders() -> None:
+    found = as_trainable(SimpleNamespace(build_data=lambda params: ([1], [2])))
+    data = found.build_data(SimpleNamespace(), None)
+    assert (data.train_dataloader(), data.val_dataloader()) == ([1], [2])
+
+
+def test_a_file_whose_model_has_the_loaders_is_told_what_build_data_returns(module: Write) -> None:
+    own = TRAINABLE.replace("def build_data", "def build_other")
+    assert "does not define build_data" in (found := fault("trainable", module(own)))
+    assert "For a model with loaders of its own it returns None" in found
