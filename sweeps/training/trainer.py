@@ -84,8 +84,8 @@ class Trainer(pl.Trainer):
             self._is_configuring = False
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        """A copy is None, as in Lightning's copies of models. A loader's workers that are not forked get a copy
-        of the data module, and the run behind its Trainer can't be copied."""
+        """A copy is None, as in Lightning's copies of models. A loader's workers that are not forked get a
+        copy of the data module, and the run behind its Trainer can't be copied."""
         return type(None), ()
 
     @property
