@@ -125,8 +125,8 @@ _ANOTHER = "During handling of the above exception, another exception occurred:"
 
 
 def reason_of(error: BaseException) -> str:
-    """An exception as a reason of one line: its innermost cause, also where its text is a traceback, as in
-    the errors of other processes."""
+    """An exception as a reason of one line, its first, and the next where that ends in a colon: its innermost
+    cause, also where its text is a traceback, as in the errors of other processes."""
     error = innermost(error)
     if isinstance(error, ProgramFailed):
         return str(error)
@@ -138,7 +138,8 @@ def reason_of(error: BaseException) -> str:
     if raised := raised_in(lines):
         name, colon, said = raised.partition(":")
         return f"{name.rpartition('.')[2]}{colon}{said}"[:500]
-    return f"{type(error).__name__}: {lines[0]}"[:500] if lines else type(error).__name__
+    said = " ".join(map(str.strip, lines[: 2 if lines and lines[0].endswith(":") else 1]))
+    return f"{type(error).__name__}: {said}"[:500] if said else type(error).__name__
 
 
 def raised_in(lines: Sequence[str]) -> str:

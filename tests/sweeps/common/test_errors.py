@@ -148,7 +148,13 @@ def test_a_reason_without_words_is_its_type() -> None:
 
 
 def test_the_text_of_an_error_is_a_traceback_only_where_it_has_frames() -> None:
-    assert reason_of(OSError('two of them:\nFile "a"\nFile "b"')) == "OSError: two of them:"
+    assert reason_of(OSError('two of them:\nFile "a"\nFile "b"')) == 'OSError: two of them: File "a"'
+
+
+def test_a_reason_that_announces_the_next_line_has_it() -> None:
+    error = RuntimeError("Error(s) in loading state_dict for Net:\n\tMissing key(s): w.\n\tMore.")
+    assert reason_of(error) == "RuntimeError: Error(s) in loading state_dict for Net: Missing key(s): w."
+    assert reason_of(RuntimeError("lost:")) == "RuntimeError: lost:"
 
 
 def test_frames_of_libraries_are_a_line_where_the_user_has_one() -> None:
