@@ -157,6 +157,15 @@ def test_ctrl_c_leaves_the_queue_and_a_resume_comes_back(queue: Queue) -> None:
     again(third)
 
 
+def test_one_that_is_killed_while_it_waits_is_gone_and_a_resume_comes_back(queue: Queue) -> None:
+    third = queue.sweeps["third"]
+    third.kill()
+    first, second = (queue.sweeps[name].folder.name for name in ("first", "second"))
+    queue.becomes((first, "running"), (second, "waiting"))
+    assert status.can_go_on(third.record())
+    again(third)
+
+
 def test_the_next_one_begins_when_the_first_is_killed(queue: Queue) -> None:
     queue.sweeps["first"].kill()
     second = queue.sweeps["second"]
