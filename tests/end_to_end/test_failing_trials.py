@@ -321,7 +321,7 @@ def test_no_trial_pays_for_a_gpu_that_another_one_has_spoilt(
         "tests.faulty.spoiling",
         "--search-space",
         "tests.faulty.spoiling_grid",
-        *TOY[2:],
+        *TOY[3:],
     )
     limits = ("--max-epochs", "3", "--max-failures", str(max_failures), "--max-concurrent", "2")
     done = sweep(*toys, *limits, *_into(tmp_path))
