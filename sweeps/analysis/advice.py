@@ -59,11 +59,12 @@ def _steps(record: Record, refine: Step | None) -> Iterator[Step]:
     """To repair what fails, then to go on; where nothing else is to do, to use the best trial."""
     failed = [trial for trial in record.searched if trial.status == "failed"]
     folder, best = record.folder.resolve(), record.best()
-    # Some trials diverge, or are infeasible, by their hyperparameters; where none ends well, it is a mistake.
-    bad = failed if best is not None else [trial for trial in record.searched if trial.status in BAD]
+    # Some trials diverge, or are infeasible, by their hyperparameters; where all ended so, it is a mistake.
+    is_all = best is None and not record.live
+    bad = [trial for trial in record.searched if trial.status in BAD] if is_all else failed
     alike = next((cause.trials for cause in causes_of(bad)), ())
     log = next((trial.log for trial in alike if trial.log), None)
-    if log or (alike and best is None):
+    if log or (alike and is_all):
         most = ", most often" if len(alike) < len(bad) else ""
         yield Step(
             f"Repair what {len(bad):,} of {count(len(record.searched), 'trial')} "

@@ -138,20 +138,25 @@ def reason_of(error: BaseException) -> str:
     if raised := raised_in(lines):
         name, colon, said = raised.partition(":")
         return f"{name.rpartition('.')[2]}{colon}{said}"[:500]
-    said = " ".join(map(str.strip, lines[: 2 if lines and lines[0].endswith(":") else 1]))
-    return f"{type(error).__name__}: {said}"[:500] if said else type(error).__name__
+    return f"{type(error).__name__}: {first_said(lines)}"[:500] if lines else type(error).__name__
+
+
+def first_said(lines: Sequence[str]) -> str:
+    """The first line, with the next one where it ends in a colon."""
+    first, *more = (line.strip() for line in lines[:2])
+    return " ".join([first, *more]).strip() if first.endswith(":") else first
 
 
 def raised_in(lines: Sequence[str]) -> str:
-    """The line that names the innermost error of a text with Python's tracebacks; "" without any."""
+    """The `first_said` of the innermost error of a text with Python's tracebacks; "" without any."""
     begin = max((number for number, line in enumerate(lines, 1) if line.strip() == _ANOTHER), default=0)
     depth = math.inf  # of the frames
-    for line in lines[begin:]:
+    for number, line in enumerate(lines[begin:], begin):
         indent = len(line) - len(line.lstrip())
         if depth == math.inf and line.startswith('File "', indent):
             depth = indent
         elif line.strip() and indent < depth < math.inf:
-            return line.strip()
+            return first_said(lines[number:])
     return ""
 
 

@@ -12,6 +12,7 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from sweeps.common.errors import CannotTrain, UserError, reason_of, refuse
+from sweeps.common.formatting import count
 from sweeps.common.objective import Objective
 from sweeps.common.param_types import hints_of, plain_defaults
 from sweeps.common.yaml_values import ParamValue
@@ -321,7 +322,7 @@ class OtherData(LightningTrainable):
     def build_data(self, params: Any, prepared: Path | None) -> LightningDataModule:
         data: LightningDataModule
         if self._raw_workers is not None and self._own.build_raw_data is not None:
-            data = self._own.build_raw_data(params, self._raw_workers)
+            data = as_data_module(self._own.build_raw_data(params, self._raw_workers))
         else:
             data = self._own.build_data(params, prepared)
         if self._batch_rows is not None:
@@ -354,8 +355,8 @@ def as_data_module(found: Any) -> LightningDataModule:
     if isinstance(found, list | tuple):
         if not 2 <= len(found) <= 3:
             raise CannotTrain(
-                f"data: {len(found)} loaders; give those of the training and the validation rows, and maybe "
-                "of the test rows"
+                f"the data is {count(len(found), 'loader')}: give those of the training and the validation "
+                "rows, and maybe of the test rows"
             )
         of_part = dict(zip(PARTS, found, strict=False))
         found = data_module_of(of_part, of_part.__getitem__)

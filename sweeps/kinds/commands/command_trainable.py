@@ -29,6 +29,7 @@ from sweeps.common.errors import (
     PCUnfit,
     ProgramFailed,
     UserError,
+    first_said,
     refuse,
     says_out_of_memory,
 )
@@ -43,6 +44,7 @@ from sweeps.kinds.commands.command_words import (
     CommandWords,
     shown,
 )
+from sweeps.kinds.commands.printed_metrics import metrics_in
 from sweeps.kinds.commands.program import WANDB_FILE, Program, TrialFolder, wandb_config
 from sweeps.kinds.commands.program_reports import METRICS, EventFiles, ProgramReports
 from sweeps.kinds.commands.startup import sitecustomize
@@ -68,7 +70,10 @@ LAST_LINES = 20
 _ERROR = re.compile(r"(?:\[rank\d+\]: ?)?([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)")
 """As Python prints it, maybe in one of several processes that `torchrun` has started."""
 _UNKNOWN = "unknown|unrecognized|no such|could not|unexpected|invalid"
-_SAID = re.compile(rf"(?!.*warn)(?:.*: )?\W*(?:error(?:\[\w+\])?(?::(?!\W*\d)| in )|(?:{_UNKNOWN}) ).*", re.I)
+_NO_ERROR = r"(?!.*\b(?:warn|info|debug))"
+_SAID = re.compile(
+    rf"{_NO_ERROR}(?:.*: )?\W*(?:error(?:\[\w+\])?(?::(?!\W*\d)| in )|(?:{_UNKNOWN}) ).*", re.I
+)
 """As parsers of arguments and other languages print it, maybe in a box, and with advice behind it."""
 _OF_SHELL = re.compile(r"[^\s;&|()<>]+")
 """A word of a command within `bash -c '...'`."""
@@ -218,7 +223,8 @@ class CommandTrainable(FunctionTrainable):
                 trial.report(found.metrics, save)
                 program.go_on()
         if failure := program.failure:
-            why = f"{failure}{_error_in(last_lines)}".replace(str(folder.work.parent), "")
+            said = _error_in([*last_lines], by_itself=failure.startswith("exit status"))
+            why = f"{failure}{said}".replace(str(folder.work.parent), "")
             if program.is_missing and "{" not in self._words.words[0]:
                 raise PCUnfit(f"{words[0]}: {why}")
             is_misuse = not has_reported and failure in MISUSES
@@ -234,7 +240,9 @@ class CommandTrainable(FunctionTrainable):
         )
 
     def _without_report(self, metric: str, names: Mapping[str, None], left: int) -> CannotTrain:
-        line = json.dumps({metric: 0.9}) if " " in metric else f"{metric}=0.9"
+        line = f"{metric}=0.9"
+        if metric not in metrics_in(line):
+            line = json.dumps({metric: 0.9})
         wanted = f"it is to print a line such as {line} for each epoch"
         if names:
             return MetricNotLogged(f"{MetricNotLogged.from_logged(metric, names, 1)} ({wanted})")
@@ -257,14 +265,16 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**default, **own, "PYTHONPATH": os.pathsep.join(path), "PYTHONUNBUFFERED": "1", **variables}
 
 
-def _error_in(lines: Sequence[str]) -> str:
+def _error_in(lines: Sequence[str], *, by_itself: bool) -> str:
     """The line of a program's output that says why it has failed: that memory ran out, also where a launcher
-    of several processes has told its own error behind it."""
-    errors = [found[1] for line in reversed(lines) if (found := _ERROR.match(line))]
+    of several processes has told its own error behind it. One that was ended by others may have none."""
+    newest = range(len(lines))[::-1]
+    of_line = [(lines[number], first_said(lines[number : number + 2])) for number in newest]
+    errors = [_ERROR.sub(r"\1", said, count=1) for line, said in of_line if _ERROR.match(line)]
     first = [error for error in errors if says_out_of_memory(error)]
-    named = [line for line in reversed(lines) if _SAID.match(line)]
-    said = next(iter([*first, *errors, *named, *[*lines][-1:]]), "")
-    return f": {said.strip(' │')}" if said else ""
+    named = [said for line, said in of_line if by_itself and _SAID.match(line)]
+    found = next(iter([*first, *errors, *named, *(said for _, said in of_line[:1])]), "").strip(" │")
+    return f": {found}" if found else ""
 
 
 def _files(words: Sequence[str]) -> list[Path]:

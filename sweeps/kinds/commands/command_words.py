@@ -108,8 +108,8 @@ class CommandWords:
                 elif name in OF_ALL and not names:
                     faults.append(f"{{{name}}}: name its hyperparameters, as in {{{name}:lr,batch_size}}")
                 elif name in OF_ALL and _ANY.fullmatch(word) is None:
-                    such = f"bash -c '... \"$@\"' bash {{{name}}}"
-                    faults.append(f"{word}: {{{name}}} must be a word of its own, as in {such}")
+                    such = f", as in bash -c '... \"$@\"' bash {{{name}}}" if name.startswith("args") else ""
+                    faults.append(f"{word}: {{{name}}} must be a word of its own{such}")
         return faults
 
     def filled(self, values: Mapping[str, Any], of_trial: Mapping[str, str], folder: Path) -> list[str]:

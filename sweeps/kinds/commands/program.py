@@ -35,6 +35,8 @@ WRITE_S = 60.0
 """For which a file that is being written is waited for."""
 KILL_S = 10.0
 """In which the kernel ends a process that is killed, unless a device holds it."""
+EVENT_FILE = "events.out.tfevents"
+"""In the name of each of TensorBoard's event files."""
 WANDB_FILE = "wandb-config.yaml"
 NOT_LINKED = (
     *(project.RESULTS, "__pycache__", "lightning_logs", "logs", "mlruns", "multirun", "outputs", "runs"),
@@ -186,14 +188,16 @@ class Program:
                 break
 
     def _is_writing(self, folder: Path) -> bool:
-        """Whether one of its processes writes a file of a folder; one that is appended to is a log."""
+        """Whether one of its processes writes a file of a folder; one that is appended to is a log, as event
+        files are, which some writers open otherwise."""
         if self._supervisor is None:
             return False
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(self._supervisor).children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     files = (file for file in process.open_files() if file.mode not in ("r", "a", "a+"))
-                    if any(Path(file.path).is_relative_to(folder) for file in files):
+                    paths = (Path(file.path) for file in files if EVENT_FILE not in file.path)
+                    if any(path.is_relative_to(folder) for path in paths):
                         return True
         return False
 

@@ -22,15 +22,13 @@ from sweeps.kinds.commands.printed_metrics import (
     Reports,
     metrics_in,
 )
-from sweeps.kinds.commands.program import LOOK_EVERY_S, Program
+from sweeps.kinds.commands.program import EVENT_FILE, LOOK_EVERY_S, Program
 
 METRICS = "SWEEPS_METRICS"
 """The variable with the path of a file, to which the program may append its metrics as JSON."""
 OUTPUT, EVENTS = "output", "event files"
 SOURCES = (METRICS, EVENTS, OUTPUT)
 """Where a program writes numbers; the first one that has a report counts."""
-EVENT_FILE = "events.out.tfevents"
-"""In the name of each of TensorBoard's event files."""
 NEW_FILES_S = 1.0
 """How often new ones are looked for."""
 HEAD_BYTES, CHECK_BYTES = 12, 4

@@ -78,7 +78,8 @@ class LightningCLIProject(ConfiguredProject):
             dotted = module.removesuffix(".py").strip("./").replace("/", ".")
             exact = f" Did you mean '{dotted}'?" if dotted != module and spec_of(dotted) is not None else ""
             hint = exact or nearest(dotted, plugins.beside(dotted))
-            elsewhere = project.is_elsewhere(ModuleNotFoundError(name=dotted.partition(".")[0]))
+            top = dotted.partition(".")[0]
+            elsewhere = "" if spec_of(top) else project.is_elsewhere(ModuleNotFoundError(name=top))
             raise UserError(f"{flag}: no such module{elsewhere or f'.{hint} Give a dotted path'}")
         paths = [project.folder() / Path(file).expanduser() for file in files]
         missing = [file for file, path in zip(files, paths, strict=True) if not path.is_file()]

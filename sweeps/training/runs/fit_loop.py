@@ -11,6 +11,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -305,14 +306,9 @@ class Fit:
         accumulation = self._options.get("accumulate_grad_batches", 1)
         place = Place(self._before.passes, self._before.pass_batches * parts)
         owner: Any = self._model if self._data is None else self._data
-        own = owner.train_dataloader
-
-        def train_dataloader() -> Any:
-            if not is_called_by_lightning():  # the project's own code counts its batches, say
-                return own()
-            return ContinuedLoader(own(), of_epoch, (accumulation, parts), self.config.seed, place)
-
-        owner.train_dataloader = train_dataloader
+        more = (of_epoch, (accumulation, parts), self.config.seed, place)
+        # Of a module, so that it can be pickled: workers of a loader may get a copy of its owner.
+        owner.train_dataloader = partial(_continued, owner.train_dataloader, *more)
         return place
 
     def _split_batch(self) -> MicroBatch | None:
@@ -328,6 +324,12 @@ class Fit:
         found = batches.split(whole, workers, rows or whole)
         self._data.batch_size = found.rows
         return found
+
+
+def _continued(own: Callable[[], Any], *more: Any) -> Any:
+    if not is_called_by_lightning():  # the project's own code counts its batches, say
+        return own()
+    return ContinuedLoader(own(), *more)
 
 
 class _Steps(TQDMProgressBar):

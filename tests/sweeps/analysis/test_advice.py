@@ -130,6 +130,13 @@ def test_where_all_diverged_the_commonest_reason_is_said(tmp_path: Path) -> None
     assert step.command.endswith(f"results {tmp_path}/s --csv -")
 
 
+def test_one_that_diverged_before_the_others_have_a_score_is_no_mistake_yet(tmp_path: Path) -> None:
+    record = kinds.begun(tmp_path, outcome="interrupted", identity={})
+    kinds.add(record, kinds.drawn(0), 1, "diverged", "acc is nan", score=lambda epoch: math.nan)
+    propose(record, kinds.drawn(1), kinds.RANGES)
+    assert not [step for step in advise(load(tmp_path)).steps if step.text.startswith("Repair")]
+
+
 def test_the_largest_of_ordered_choices_is_said_in_words(tmp_path: Path) -> None:
     words, widths = {"width": CategoricalDistribution([4, 6, 8])}, [4, 6, 8] * 6
     advice = advise(by_hand(tmp_path, [w / 10 for w in widths], words, [{"width": w} for w in widths]))

@@ -63,7 +63,7 @@ def test_its_settings_are_hyperparameters_and_the_others_stay() -> None:
     assert model.space.describe() == {
         "model.lr": "0.001 to 1, log scale",
         "data.batch_size": "one of 32, 64",
-        "data.sizes.0": "500 to 1000",
+        "data.sizes.0": "500 to 1000, whole numbers",
     }
     assert model.space.fixed["model.hidden"] == 48
     assert plan.config.objective.metric == "val_acc", "as its ModelCheckpoint monitors it"
@@ -570,3 +570,12 @@ def test_a_package_in_src_that_python_does_not_find_is_named_with_what_to_do(
     (here / "uses_apart.py").write_text("import apart.cli\n")
     with pytest.raises(UserError, match=r"It is in src/: install your project, or set PYTHONPATH=src$"):
         planned("--lightning-cli", program)
+
+
+def test_a_module_that_a_package_lacks_is_looked_for_in_that_package(here: Path) -> None:
+    for folder in ("tools", "others"):
+        (here / folder).mkdir()
+    (here / "tools" / "__init__.py").touch()
+    (here / "others" / "tools.py").touch()
+    with pytest.raises(UserError, match=r"no such module[.] Give a dotted path$"):
+        planned("--lightning-cli", "tools.cli")

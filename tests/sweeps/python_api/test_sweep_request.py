@@ -294,7 +294,7 @@ def test_loaders_are_data() -> None:
     assert (data.train_dataloader(), data.val_dataloader(), data.test_dataloader()) == ([1], [2], [3])
     alone = pickled.made(made_of(Net, [[1]]))
     assert isinstance(alone, pickled.PickledModule)
-    with pytest.raises(CannotTrain, match=r"data: 1 loaders; give those of the training and the validation"):
+    with pytest.raises(CannotTrain, match=r"the data is 1 loader: give those of the training"):
         alone.build_data(build_params(found.params_class, {"lr": 1}), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +125,19 @@ def trained(
     run_through(fit, heard)
     model: Any = fit._model
     return epochs, model, fit
+
+
+class CopiedForWorkers(Data):
+    """Is pickled, as for a loader's worker that is not forked where `collate_fn` is a method of it."""
+
+    def val_dataloader(self) -> Any:
+        pickle.dumps(self)
+        return super().val_dataloader()
+
+
+def test_the_data_module_can_be_copied_into_the_workers_of_its_loaders() -> None:
+    epochs, _, _ = trained({"val_check_interval": 5}, CopiedForWorkers("rows"))
+    assert len(epochs) == 6
 
 
 def metrics(epochs: list[Report]) -> dict[int, dict[str, float]]:
