@@ -156,8 +156,16 @@ def test_what_is_free_and_who_waits_for_what(
     process = program(PYTHON, "-c", RESERVES)
     assert process.stdout is not None
     assert next(line for line in process.stdout if line == "up\n")
-    wait_until(lambda: " wait for " in status(head), "the groups to be listed")
-    lines = status(head).splitlines()
+    said = ""
+
+    def are_listed() -> bool:
+        """All of them: Ray lists one after another."""
+        nonlocal said
+        said = status(head)
+        return " trials wait for " in said and " trial waits for " in said and "1 of 1" in said
+
+    wait_until(are_listed, "the groups to be listed")
+    lines = said.splitlines()
     rows = [re.split("  +", line.rstrip()) for line in lines]
     table = next(place for place, row in enumerate(rows) if row[0] == "pc")
     assert rows[table : table + 3] == [
