@@ -49,8 +49,9 @@ class Cluster:
     def begin(self, name: str, *more: str) -> subprocess.Popen[str]:
         project = ("--trainable", self.clips.model, "--search-space", f"{self.clips.package}.space")
         where = ("--address", "auto", "--name", name, "--results-dir", str(self.shared / "results"))
-        short = ("--no-baseline", "--max-epochs", "1", "--grace-epochs", "1", "--searcher", "random")
-        small = (*short, "--scheduler", "none", "--params", f"pixels={PIXELS}", "--gpus-per-trial", "0", "--min-free-gb", "0")
+        plain = ("--scheduler", "none", "--searcher", "random", "--no-baseline")
+        short = ("--max-epochs", "1", "--grace-epochs", "1", *plain)
+        small = (*short, "--params", f"pixels={PIXELS}", "--gpus-per-trial", "0", "--min-free-gb", "0")
         env = {"PYTHONPATH": f"{self.shared}:{ROOT}", "SWEEPS_DATA_DIR": str(self.clips.raw)}
         return self.head.start(PYTHON, "-m", "sweeps.run", *project, *where, *small, *more, env=env)
 
