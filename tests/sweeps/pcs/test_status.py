@@ -224,7 +224,7 @@ def test_which_trial_runs_where_and_who_is_lost(
     (at_head,) = re.findall(rf"^{head.address} \(head\) .*  (trial \d) ", said, flags=re.M)
     (at_worker,) = re.findall(rf"^{worker.address} .*  (trial \d) ", said, flags=re.M)
     assert at_head != at_worker
-    assert len(re.findall(r"  sweep shown \(process \d+\)$", status(head), flags=re.M)) == 2
+    assert len(re.findall(r"  sweep shown \(process \d+\) *$", status(head), flags=re.M)) == 2
 
     worker.power_cut()
     wait_until(lambda: f"\n{worker.address} is lost: " in status(head), "the loss to be seen")
