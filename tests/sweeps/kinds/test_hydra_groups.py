@@ -150,7 +150,7 @@ def test_a_fixed_value_is_shown_with_the_options_that_have_it() -> None:
 
 def test_the_plan_shows_the_options() -> None:
     said = " ".join(describe(planned(*RUN, "--ranges", "model=net,mlp", "model.width=8..32")).split())
-    assert "model one of net, mlp model.width 8 to 32, with model=mlp" in said
+    assert "model one of net, mlp model.width 8 to 32, whole numbers, with model=mlp" in said
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_ranges_of_a_function_are_edited_in_its_file(tmp_path: Path) -> None:
 def test_a_finished_sweep_is_refined_but_for_one_that_would_be_refused(tmp_path: Path) -> None:
     record = begun(tmp_path, outcome="finished", identity={})
     add(record, drawn(0), 3, "failed", "RuntimeError: no")
-    assert advice.advise(load(tmp_path)).steps == ()
+    assert not [step for step in advice.advise(load(tmp_path)).steps if "--refine" in step.command]
     add(record, drawn(1), 3)
     for number in range(2, 9):
         add(record, drawn(number), 3)

@@ -80,7 +80,7 @@ def test_the_reason_is_the_line_that_names_the_error(tmp_path: Path) -> None:
         raise error
     failure = launch.failure_of(launch.Ended(1, "", timed_out=False), tmp_path)
     assert failure.endswith("name a folder")
-    assert rungs.in_a_line(failure) == "FileNotFoundError: no weights here. One of:"
+    assert rungs.in_a_line(failure) == "FileNotFoundError: no weights here. One of: download them"
 
 
 @pytest.mark.parametrize("failure", ["out of memory", "Warning: old\nFatal error", "Fatal error"])
