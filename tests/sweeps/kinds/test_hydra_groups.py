@@ -48,7 +48,7 @@ def test_a_range_belongs_to_the_options_that_have_it() -> None:
         "optimizer": "one of adam, sgd",
         "optimizer.lr": "0.001 to 1, log scale",
         "optimizer.momentum": "one of 0.5, 0.9, with optimizer=sgd",
-        "model.width": "8 to 32, with model=mlp",
+        "model.width": "8 to 32, whole numbers, with model=mlp",
         "model.lr": "0.1 to 1",
     }
     for number in range(40):
